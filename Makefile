@@ -1,0 +1,47 @@
+# Two commands do everything: `make demo` and `make test`. Both set up .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= 2
+
+.PHONY: demo test check bench soak format lock clean
+
+demo: $(READY)
+	@$(BIN)/resprout demo
+
+test: $(READY)
+	$(BIN)/pytest -n $(WORKERS) -q
+
+check: $(READY)
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+soak: $(READY)
+	$(BIN)/python -m tests.swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
+
+format: $(READY)
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks
+
+# The environment is made again when the lock, the project file or this file changes.
+$(READY): requirements/dev.lock pyproject.toml Makefile
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (PYTHON=... make)" >&2; exit 2; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Dependencies are pinned with hashes and without the name of any package host.
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --no-header --upgrade --output-file requirements/dev.lock requirements/dev.in
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

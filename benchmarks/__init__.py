@@ -1,0 +1,1 @@
+"""Speed, measured as ratios against a yardstick in the same run."""

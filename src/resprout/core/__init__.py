@@ -1,0 +1,1 @@
+"""The contract everything else is written against. Imports nothing from the project but itself."""

@@ -1,0 +1,150 @@
+"""The unit that travels: consecutive publications of one client with the same topic, guarantee and keys.
+
+Two columns hold what differs between its messages, each packed once by the publisher and unpacked once by whoever reads
+it: `payloads` (brokers never look inside) and `attributes` (looked at only where a content filter asks; empty when no
+message has any). A bundle is atomic: it is accepted, logged, ordered, acknowledged and dropped as a whole.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from resprout.core import limits
+from resprout.core.errors import WireError
+from resprout.core.guarantee import Guarantee
+from resprout.core.keys import topics_of
+from resprout.core.names import Attributes, AttributeValue
+
+Origin = tuple[str, str]
+"""(publisher, stream): one sequence of publications."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_payloads: Final = msgspec.msgpack.Decoder(list[bytes]).decode
+_decode_attributes: Final = msgspec.msgpack.Decoder(list[dict[str, str | int | float | bool]]).decode
+
+
+class Bundle:
+    """Messages `first .. first + count - 1` of one origin. Treated as immutable; `stamped` makes a changed copy."""
+
+    __slots__ = (
+        "attributes", "count", "first", "guarantee", "incarnation", "keys", "origin", "payloads", "publisher",
+        "stamp", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        publisher: str,
+        incarnation: int,
+        first: int,
+        count: int,
+        stamp: int,
+        topic: str,
+        keys: tuple[str, ...],
+        guarantee: Guarantee,
+        attributes: bytes,
+        payloads: bytes,
+    ) -> None:
+        self.publisher = publisher
+        self.incarnation = incarnation
+        self.first = first
+        self.count = count
+        self.stamp = stamp
+        self.topic = topic
+        self.keys = keys
+        self.guarantee = guarantee
+        self.attributes = attributes
+        self.payloads = payloads
+        self.origin: Origin = (publisher, guarantee.stream)
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+    @property
+    def stream(self) -> str:
+        return self.origin[1]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Every topic it names; more than one only when a key belongs to another topic."""
+        return topics_of(self.topic, self.keys) if self.keys else (self.topic,)
+
+    @property
+    def cost(self) -> int:
+        """Bytes that count against windows and logs: the columns and an allowance for everything around them."""
+        return len(self.payloads) + len(self.attributes) + 64
+
+    def stamped(self, stamp: int) -> "Bundle":
+        """The same messages with the Lamport clock of the edge broker that accepts them."""
+        return Bundle(
+            self.publisher, self.incarnation, self.first, self.count, stamp, self.topic, self.keys, self.guarantee,
+            self.attributes, self.payloads,
+        )  # fmt: skip
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (
+            self.publisher, self.incarnation, self.first, self.count, self.stamp, self.topic, self.keys,
+            self.guarantee, self.attributes, self.payloads,
+        )  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bundle) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((self.origin, self.incarnation, self.first))
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.publisher}.{self.incarnation}/{self.stream}:{self.first}+{self.count} {self.topic}"
+            f" {self.guarantee.label} @{self.stamp}>"
+        )
+
+
+def pack_payloads(payloads: Sequence[bytes]) -> bytes:
+    return _encode(payloads)
+
+
+def pack_attributes(rows: Sequence[Attributes]) -> bytes:
+    """Nothing at all when no message has attributes: the common case costs no bytes and no decoding."""
+    return _encode(rows) if any(rows) else b""
+
+
+def unpack_payloads(bundle: Bundle) -> list[bytes]:
+    """The payloads, in order. Raises WireError when the column does not hold `count` of them."""
+    try:
+        payloads = _decode_payloads(bundle.payloads)
+    except msgspec.MsgspecError as error:
+        raise WireError(f"payload column of {bundle!r}: {error}") from None
+    if len(payloads) != bundle.count:
+        raise WireError(f"payload column of {bundle!r} holds {len(payloads)} messages")
+    return payloads
+
+
+def unpack_attributes(bundle: Bundle) -> list[dict[str, AttributeValue]]:
+    """One mapping per message, in order. Raises WireError when the column does not fit the bundle."""
+    if not bundle.attributes:
+        return [{} for _ in range(bundle.count)]
+    try:
+        rows = _decode_attributes(bundle.attributes)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise WireError(f"attribute column of {bundle!r}: {error}") from None
+    if len(rows) != bundle.count:
+        raise WireError(f"attribute column of {bundle!r} holds {len(rows)} rows")
+    return rows
+
+
+def pick(bundle: Bundle, offsets: Iterable[int]) -> Bundle:
+    """A bundle with only the messages at `offsets`; their sequence numbers are `first + offset`, told beside it."""
+    chosen = list(offsets)
+    payloads = unpack_payloads(bundle)
+    rows = unpack_attributes(bundle)
+    return Bundle(
+        bundle.publisher, bundle.incarnation, bundle.first, len(chosen), bundle.stamp, bundle.topic, bundle.keys,
+        bundle.guarantee, pack_attributes([rows[i] for i in chosen]), pack_payloads([payloads[i] for i in chosen]),
+    )  # fmt: skip
+
+
+def fits(payload_bytes: int, attribute_bytes: int, count: int) -> bool:
+    """Whether a bundle of this size keeps the limits."""
+    return count <= limits.BUNDLE_MESSAGES and payload_bytes + attribute_bytes <= limits.BUNDLE_BYTES

@@ -1,0 +1,227 @@
+"""The contract of a protocol: events in, effects out, nothing else.
+
+A machine has no clock, no I/O, no randomness of its own and no threads. Time comes in as integer microseconds,
+randomness as a `random.Random` given at construction, and iteration never follows the order of a set. The same object
+runs in the simulator and behind sockets.
+
+Effects happen in list order. `step` never raises for what a peer did: it closes that link and says why. A restart is a
+new machine plus the records it persisted; everything else is gone.
+
+There are two levels. A *stack* speaks of peers by name: `Received`, `LinkUp`, `LinkDown` in, `Send`, `Open`, `Close`
+out. The `links` floor turns that into connections (`Connected`, `Arrived`, `Disconnected` in, `Transmit`, `Connect`,
+`Disconnect` out), which is all that a driver has to know.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from resprout.core.message import Message
+
+
+class Event(msgspec.Struct, gc=False):
+    """Something that happened to a machine."""
+
+
+class Effect(msgspec.Struct, gc=False):
+    """Something that a machine wants done."""
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """A named wake-up, compared by value. Each subclass says in its docstring *when to* do what."""
+
+    @property
+    def background(self) -> bool:
+        """True for housekeeping that never ends (heartbeats): a run may be quiescent while it is pending."""
+        return False
+
+
+class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of everything that peers say to each other above the links floor."""
+
+    @property
+    def cost(self) -> int:
+        """Bytes that count against the peer's window. Control messages are free: they must pass when data may not."""
+        return 0
+
+
+class Machine(Protocol):
+    """A protocol. `start` is called once, before any `step`."""
+
+    def start(self, now_us: int) -> Sequence[Effect]: ...
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]: ...
+
+
+# -- between a stack and the links floor ------------------------------------------------------------------------------
+
+
+class Received(Event):
+    """A message came from a peer: once, and in the order the peer sent it."""
+
+    peer: str
+    message: Any
+
+
+class LinkUp(Event):
+    """A session with this peer begins; nothing of an earlier one remains."""
+
+    peer: str
+    role: str
+    """"broker" or "client"."""
+    incarnation: int
+    room: int
+    """Bytes (sum of `cost`) that may be sent before the next `Writable`."""
+
+
+class LinkDown(Event):
+    """The session is over for good, and what was not acknowledged in it is lost. A mere broken connection is not this:
+    the session resumes and the stack never hears of it."""
+
+    peer: str
+    reason: str
+
+
+class Writable(Event):
+    """From now on this many bytes (sum of `cost`) may be sent to the peer. It replaces the number known before; comes
+    whenever less than half of the window was left and more than half is free again."""
+
+    peer: str
+    room: int
+
+
+class TimerFired(Event):
+    timer: Timer
+
+
+class Request(Event):
+    """A wish from above: what a user of this node asked for. The stack names the types it understands."""
+
+    body: Any
+    token: int = 0
+    """Handed back in the `Answer`."""
+
+
+class Recovered(Event):
+    """The records that this node persisted before it went down, oldest first; comes before anything else."""
+
+    records: Sequence[bytes]
+
+
+class Send(Effect):
+    """Give a message to a peer's session. Lost only when the session is."""
+
+    peer: str
+    message: Any
+
+
+class Open(Effect):
+    """Keep a session with this peer, opening connections as often as needed, until `Close`."""
+
+    peer: str
+
+
+class Close(Effect):
+    """End the session with this peer; the reason is told to it and to people."""
+
+    peer: str
+    reason: str
+
+
+class Hold(Effect):
+    """Grant this peer no more room until `Release`: what it sent was too much to keep."""
+
+    peer: str
+
+
+class Release(Effect):
+    peer: str
+
+
+class SetTimer(Effect):
+    """Wake this machine at a time; setting an equal timer again moves it."""
+
+    timer: Timer
+    at_us: int
+
+
+class CancelTimer(Effect):
+    timer: Timer
+
+
+class Persist(Effect):
+    """A barrier: nothing listed after it leaves the node before the record is durable."""
+
+    record: bytes
+
+
+class Forget(Effect):
+    """Records persisted before the latest `count` are no longer needed."""
+
+    count: int
+
+
+class Deliver(Effect):
+    """Give messages to the subscriber's code."""
+
+    messages: Sequence[Message]
+
+
+class Answer(Effect):
+    """To a `Request`, or news about an earlier one."""
+
+    body: Any
+    token: int = 0
+
+
+class Note(Effect):
+    """Something worth a row in the trace: `kind` and the columns that go with it."""
+
+    kind: str
+    columns: dict[str, Any]
+
+
+# -- between the links floor and a driver -----------------------------------------------------------------------------
+
+
+class Connected(Event):
+    """A connection stands. `peer` is the name that was asked for, or None when the other side opened it."""
+
+    connection: int
+    peer: str | None
+
+
+class Arrived(Event):
+    """A frame came in on a connection, whole and in order."""
+
+    connection: int
+    frame: Any
+
+
+class Disconnected(Event):
+    """A connection is gone, or one that was asked for could not be made (`connection` is then 0)."""
+
+    connection: int
+    peer: str | None
+    reason: str
+
+
+class Transmit(Effect):
+    """Put a frame on a connection."""
+
+    connection: int
+    frame: Any
+
+
+class Connect(Effect):
+    """Try once to connect to a peer; answered by `Connected` or `Disconnected`."""
+
+    peer: str
+
+
+class Disconnect(Effect):
+    """Close a connection after what was transmitted on it has left."""
+
+    connection: int
+    reason: str

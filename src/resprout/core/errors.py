@@ -1,0 +1,29 @@
+"""Three kinds of trouble, kept apart.
+
+Our own bug is an AssertionError and may stop the process. A peer's fault is a `PeerError`: the link is closed with a
+reason and nothing else suffers. The caller's fault is a `UsageError`: one clear line, and nothing was done.
+"""
+
+
+class ResproutError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class PeerError(ResproutError):
+    """A peer broke the protocol. Whoever catches it closes that link and says why."""
+
+
+class WireError(PeerError):
+    """Bytes that are not a message: the only exception that decoding raises."""
+
+
+class UsageError(ResproutError, ValueError):
+    """The caller asked for something that cannot be; the text says what and where."""
+
+
+class NameRefusedError(UsageError):
+    """A name, topic, key, attribute or payload breaks the limits of `core.limits`."""
+
+
+class UnsupportedGuaranteeError(UsageError):
+    """The stack that runs here does not offer this guarantee."""

@@ -1,0 +1,47 @@
+"""What a publication asks of its delivery, and what its publisher may be told about it."""
+
+import enum
+
+from resprout.core.errors import UsageError
+
+
+class Guarantee(enum.IntEnum):
+    """Ordered by strength: each includes the ones before it."""
+
+    EVENTUAL = 0
+    FIFO = 1
+    CAUSAL = 2
+    TOTAL = 3
+
+    @property
+    def label(self) -> str:
+        """The word that scenarios, traces and users write."""
+        return self.name.lower()
+
+    @property
+    def stream(self) -> str:
+        """The sequence a publication belongs to: `eventual` may overtake, so it counts on its own."""
+        return "eventual" if self is Guarantee.EVENTUAL else "ordered"
+
+    @classmethod
+    def parse(cls, word: str) -> "Guarantee":
+        try:
+            return cls[word.upper()]
+        except (KeyError, AttributeError):
+            choices = ", ".join(g.label for g in cls)
+            raise UsageError(f"unknown guarantee {word!r}; it is one of {choices}") from None
+
+
+class Receipt(enum.IntEnum):
+    """How far a publication is known to have come; each step includes the ones before it."""
+
+    ACCEPTED = 0
+    """The edge broker has it."""
+    SAFE = 1
+    """It survives the crash of any f brokers."""
+    DELIVERED = 2
+    """Every correct subscriber that is owed it has it."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()

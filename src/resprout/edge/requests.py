@@ -1,0 +1,76 @@
+"""What an application may ask of a client machine (bodies of `Request`), and what it is told (bodies of `Answer`)."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.names import AttributeValue
+
+
+class PublishRequest(msgspec.Struct, frozen=True):
+    topic: str
+    payload: bytes
+    guarantee: Guarantee = Guarantee.CAUSAL
+    keys: tuple[str, ...] = ()
+    attributes: Mapping[str, AttributeValue] = {}
+
+
+class SubscribeRequest(msgspec.Struct, frozen=True):
+    filter: str
+    where: str | None = None
+
+
+class UnsubscribeRequest(msgspec.Struct, frozen=True):
+    """Ends the subscription that was made with the same filter and condition."""
+
+    filter: str
+    where: str | None = None
+
+
+class AdvertiseRequest(msgspec.Struct, frozen=True):
+    topic: str
+    withdraw: bool = False
+
+
+ClientRequest = PublishRequest | SubscribeRequest | UnsubscribeRequest | AdvertiseRequest
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The publication has its number; its receipts come later."""
+
+    stream: str
+    seq: int
+
+
+class SubscriptionConfirmed(msgspec.Struct, frozen=True):
+    filter: str
+    where: str | None
+
+
+class SubscriptionEnded(msgspec.Struct, frozen=True):
+    filter: str
+    where: str | None
+
+
+class ReceiptTurned(msgspec.Struct, frozen=True):
+    """Every publication of the stream from `first` to `last` has reached this receipt just now."""
+
+    stream: str
+    receipt: Receipt
+    first: int
+    last: int
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A request was not done. `definite`: it has had no effect and never will."""
+
+    request: ClientRequest | None
+    reason: str
+    definite: bool
+    stream: str = ""
+    first: int = 0
+    last: int = -1
+
+
+ClientNews = Published | SubscriptionConfirmed | SubscriptionEnded | ReceiptTurned | Refused

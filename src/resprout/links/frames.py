@@ -1,0 +1,60 @@
+"""What two link layers say to each other on a connection.
+
+The opener says `Hello`, the other side `Welcome` (or `Goodbye`), then both send `Data` until either says `Goodbye` or
+the connection breaks. A session outlives its connections: `epoch` names it, and `received` tells from where to resume.
+"""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+M = TypeVar("M")
+
+PROTOCOL_VERSION = 1
+
+
+class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
+    """First frame of the side that opened the connection."""
+
+    version: int
+    name: str
+    role: str
+    incarnation: int
+    peer: str
+    """Whom the opener believes to reach: a wrong address is noticed here."""
+    epoch: int
+    """The session to resume or to begin; the opener numbers them within its incarnation."""
+    received: int
+    """How many messages of the peer in this session have been taken."""
+    grant: int
+    """Bytes that the peer may send in all, counted from the beginning of the session."""
+
+
+class Welcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
+    """Answer to `Hello`."""
+
+    version: int
+    name: str
+    role: str
+    incarnation: int
+    epoch: int
+    received: int
+    grant: int
+    fresh: bool
+    """True when this side knew nothing of the session and begins it now."""
+
+
+class Data(msgspec.Struct, Generic[M], frozen=True, tag=3, array_like=True, gc=False):
+    """Messages `first ..`, and how far the other direction has come. No messages: an acknowledgement or a heartbeat."""
+
+    first: int
+    """Sequence number of the first message in this session, from 1."""
+    received: int
+    grant: int
+    messages: tuple[M, ...]
+
+
+class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
+    """The session is over, for this reason; last frame on the connection."""
+
+    reason: str
