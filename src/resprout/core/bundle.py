@@ -19,6 +19,8 @@ from resprout.core.names import Attributes, AttributeValue
 Origin = tuple[str, str]
 """(publisher, stream): one sequence of publications."""
 
+_STREAMS: Final = tuple(guarantee.stream for guarantee in Guarantee)
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_payloads: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 _decode_attributes: Final = msgspec.msgpack.Decoder(list[dict[str, str | int | float | bool]]).decode
@@ -28,8 +30,8 @@ class Bundle:
     """Messages `first .. first + count - 1` of one origin. Treated as immutable; `stamped` makes a changed copy."""
 
     __slots__ = (
-        "attributes", "count", "first", "guarantee", "incarnation", "keys", "origin", "payloads", "publisher",
-        "stamp", "topic",
+        "attributes", "cost", "count", "first", "guarantee", "incarnation", "keys", "last", "origin", "payloads",
+        "publisher", "stamp", "stream", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -55,25 +57,16 @@ class Bundle:
         self.guarantee = guarantee
         self.attributes = attributes
         self.payloads = payloads
-        self.origin: Origin = (publisher, guarantee.stream)
-
-    @property
-    def last(self) -> int:
-        return self.first + self.count - 1
-
-    @property
-    def stream(self) -> str:
-        return self.origin[1]
+        self.last = first + count - 1
+        self.stream = _STREAMS[guarantee]
+        self.origin: Origin = (publisher, self.stream)
+        self.cost = len(payloads) + len(attributes) + 64
+        """Bytes that count against windows and logs: the columns and an allowance for everything around them."""
 
     @property
     def topics(self) -> tuple[str, ...]:
         """Every topic it names; more than one only when a key belongs to another topic."""
         return topics_of(self.topic, self.keys) if self.keys else (self.topic,)
-
-    @property
-    def cost(self) -> int:
-        """Bytes that count against windows and logs: the columns and an allowance for everything around them."""
-        return len(self.payloads) + len(self.attributes) + 64
 
     def stamped(self, stamp: int) -> "Bundle":
         """The same messages with the Lamport clock of the edge broker that accepts them."""

@@ -4,8 +4,9 @@ A machine has no clock, no I/O, no randomness of its own and no threads. Time co
 randomness as a `random.Random` given at construction, and iteration never follows the order of a set. The same object
 runs in the simulator and behind sockets.
 
-Effects happen in list order. `step` never raises for what a peer did: it closes that link and says why. A restart is a
-new machine plus the records it persisted; everything else is gone.
+Effects happen in list order; only timers, which no one else can see, may be set after the rest. `step` never raises for
+what a peer did: it closes that link and says why. A restart is a new machine plus the records it persisted; everything
+else is gone.
 
 There are two levels. A *stack* speaks of peers by name: `Received`, `LinkUp`, `LinkDown` in, `Send`, `Open`, `Close`
 out. The `links` floor turns that into connections (`Connected`, `Arrived`, `Disconnected` in, `Transmit`, `Connect`,

@@ -29,7 +29,7 @@ class Guarantee(enum.IntEnum):
             return cls[word.upper()]
         except (KeyError, AttributeError):
             choices = ", ".join(g.label for g in cls)
-            raise UsageError(f"unknown guarantee {word!r}; it is one of {choices}") from None
+            raise UsageError(f"unknown guarantee {repr(word)[:60]}; it is one of {choices}") from None
 
 
 class Receipt(enum.IntEnum):

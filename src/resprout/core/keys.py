@@ -9,8 +9,8 @@ Pair = tuple[str, str]
 
 
 def pairs_of(topic: str, keys: tuple[str, ...] | list[str]) -> tuple[Pair, ...]:
-    """The (topic, key) pairs that a publication names."""
-    return tuple(_pair(topic, key) for key in keys)
+    """The (topic, key) pairs that a publication names, each once however it was written."""
+    return tuple(dict.fromkeys(_pair(topic, key) for key in keys))
 
 
 def topics_of(topic: str, keys: tuple[str, ...] | list[str]) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ WHERE_DEPTH: Final = 32
 FRAME_BYTES: Final = 4 << 20
 """One frame on a connection; a header that claims more is refused before anything is read."""
 
-FRAME_ITEMS: Final = 4096
-"""Messages in one frame."""
+FRAME_ITEMS: Final = 256
+"""Messages in one frame: what a broker does in one go for one peer before it looks after the others."""
 
 INTERNED_NAMES: Final = 65_536
 """Names that one connection remembers in each direction; later ones travel in full."""

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from resprout.core.guarantee import Guarantee
+from resprout.core.keys import topics_of
 from resprout.core.names import AttributeValue
 
 
@@ -29,6 +30,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     @property
     def stream(self) -> str:
         return self.guarantee.stream
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Every topic it names, its own first."""
+        return topics_of(self.topic, self.keys) if self.keys else (self.topic,)
 
     @property
     def id(self) -> tuple[Any, ...]:
