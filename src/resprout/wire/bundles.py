@@ -1,0 +1,172 @@
+"""How a bundle travels: an array of eight columns, in which names are numbers as soon as both sides know them.
+
+    [origin, first, stamp, shape, topic, keys, attributes, payloads]
+
+    origin      number of an origin, or [publisher, incarnation, high half of first, high half of stamp] to name one
+    first       low 32 bits of the first sequence number (>= 1)
+    stamp       low 32 bits of the Lamport stamp
+    shape       count * 4 + guarantee
+    topic       number of a topic, or its text
+    keys        array of numbers of keys or their texts; sorted by text, no repeats; empty when there are none
+    attributes  the column as a byte string, nil when empty
+    payloads    the column as a byte string; nobody looks inside on the way
+
+Naming is implicit and belongs to one connection and direction. There are three tables (origins, topics, keys); what is
+written out in full gets the next number of its table, from 0, at both ends; a full table stays as it is and later names
+go on travelling in full. The sizes of the tables sum up to `limits.INTERNED_NAMES`. Keys have a table of their own so
+that a publisher with endless keys cannot crowd out the origins.
+
+An origin's entry holds the high halves of its numbers because they change once in 2^32 steps: so the order of a bundle
+costs at most 3 + 5 + 5 bytes here, whatever its numbers are, and the hops that its message carries beside it.
+"""
+
+from typing import Any, Final
+
+from resprout.core import limits
+from resprout.core.bundle import Bundle
+from resprout.core.errors import UsageError, WireError
+from resprout.core.guarantee import Guarantee
+from resprout.wire.texts import checked_key, checked_name, checked_topic
+
+ORIGINS: Final = limits.INTERNED_NAMES // 2
+TOPICS: Final = limits.INTERNED_NAMES // 4
+KEYS: Final = limits.INTERNED_NAMES // 4
+
+INT64_MAX: Final = (1 << 63) - 1
+LOW_MASK: Final = (1 << 32) - 1
+_HIGH_MAX: Final = INT64_MAX >> 32
+_SHAPE_MAX: Final = limits.BUNDLE_MESSAGES * 4 + 3
+_GUARANTEES: Final = tuple(Guarantee(number) for number in range(4))
+
+
+class BundleWriter:
+    """Bundles to columns; remembers what this direction of the connection has named."""
+
+    __slots__ = ("_keys", "_origins", "_topics")
+
+    def __init__(self) -> None:
+        self._origins: dict[tuple[str, int, int, int], int] = {}
+        self._topics: dict[str, int] = {}
+        self._keys: dict[str, int] = {}
+
+    def columns(self, bundle: Any) -> tuple[Any, ...]:
+        """What msgspec encodes in place of a bundle (an `enc_hook`)."""
+        if type(bundle) is not Bundle:
+            raise UsageError(f"{type(bundle).__name__} has no form on the wire")
+        first, stamp, topic, keys = bundle.first, bundle.stamp, bundle.topic, bundle.keys
+        origin = (bundle.publisher, bundle.incarnation, first >> 32, stamp >> 32)
+        origin_number = self._origins.get(origin)
+        topic_number = self._topics.get(topic)
+        if origin_number is None and len(self._origins) < ORIGINS:
+            self._origins[origin] = len(self._origins)
+        if topic_number is None and len(self._topics) < TOPICS:
+            self._topics[topic] = len(self._topics)
+        return (
+            origin if origin_number is None else origin_number,
+            first & LOW_MASK,
+            stamp & LOW_MASK,
+            bundle.count << 2 | bundle.guarantee,
+            topic if topic_number is None else topic_number,
+            [self._key(key) for key in keys] if keys else keys,
+            bundle.attributes or None,
+            bundle.payloads,
+        )
+
+    def _key(self, key: str) -> int | str:
+        number = self._keys.get(key)
+        if number is not None:
+            return number
+        if len(self._keys) < KEYS:
+            self._keys[key] = len(self._keys)
+        return key
+
+    def mark(self) -> tuple[int, int, int]:
+        """A place to go back to when a frame turns out not to be sent."""
+        return len(self._origins), len(self._topics), len(self._keys)
+
+    def back_to(self, mark: tuple[int, int, int]) -> None:
+        """Forgets what was named since: the peer never saw it."""
+        tables: tuple[dict[Any, int], ...] = (self._origins, self._topics, self._keys)
+        for table, size in zip(tables, mark, strict=True):
+            while len(table) > size:
+                table.popitem()
+
+
+class BundleReader:
+    """Columns to bundles. A name is checked once, when it is given in full; a number never given is refused."""
+
+    __slots__ = ("_keys", "_origins", "_topics")
+
+    def __init__(self) -> None:
+        self._origins: dict[int, tuple[str, int, int, int]] = {}
+        self._topics: dict[int, str] = {}
+        self._keys: dict[int, str] = {}
+
+    def bundle(self, _kind: type, columns: Any) -> Bundle:
+        """What msgspec puts in place of the columns (a `dec_hook`)."""
+        if type(columns) is not list or len(columns) != 8:
+            raise WireError("a bundle is an array of 8 columns")
+        origin, first, stamp, shape, topic, keys, attributes, payloads = columns
+        named = self._origins.get(origin) if type(origin) is int else self._named_origin(origin)
+        if named is None:
+            raise WireError(f"origin number {origin} was never given")
+        publisher, incarnation, first_base, stamp_base = named
+        topic = self._topics.get(topic) if type(topic) is int else self._named_topic(topic)
+        if topic is None:
+            raise WireError("a topic number was never given")
+        if type(first) is not int or not 0 <= first <= LOW_MASK or type(stamp) is not int or not 0 <= stamp <= LOW_MASK:
+            raise WireError("first and stamp of a bundle are 32-bit numbers")
+        if type(shape) is not int or not 4 <= shape <= _SHAPE_MAX:
+            raise WireError(f"a bundle holds 1 to {limits.BUNDLE_MESSAGES} messages; its shape is not such a number")
+        if attributes is None:
+            attributes = b""
+        if type(attributes) is not bytes or type(payloads) is not bytes:
+            raise WireError("the attributes and payloads of a bundle are byte strings")
+        if len(attributes) + len(payloads) > limits.BUNDLE_BYTES:
+            raise WireError(f"a bundle of {len(attributes) + len(payloads)} bytes; at most {limits.BUNDLE_BYTES}")
+        first += first_base
+        if not 1 <= first <= INT64_MAX + 1 - (shape >> 2):
+            raise WireError(f"sequence numbers from {first} on are not in 1 to 2^63 - 1")
+        return Bundle(
+            publisher, incarnation, first, shape >> 2, stamp + stamp_base, topic,
+            () if keys == [] else self._known_keys(keys), _GUARANTEES[shape & 3], attributes, payloads,
+        )  # fmt: skip
+
+    def _named_origin(self, columns: Any) -> tuple[str, int, int, int]:
+        if type(columns) is not list or len(columns) != 4:
+            raise WireError("an origin is a number or an array of 4")
+        publisher, incarnation, first_high, stamp_high = columns
+        if type(incarnation) is not int or not 0 <= incarnation <= INT64_MAX:
+            raise WireError("an incarnation is a number from 0 to 2^63 - 1")
+        for high in (first_high, stamp_high):
+            if type(high) is not int or not 0 <= high <= _HIGH_MAX:
+                raise WireError("the high half of a number is from 0 to 2^31 - 1")
+        origin = (checked_name(publisher), incarnation, first_high << 32, stamp_high << 32)
+        if len(self._origins) < ORIGINS:
+            self._origins[len(self._origins)] = origin
+        return origin
+
+    def _named_topic(self, topic: Any) -> str:
+        text = checked_topic(topic)
+        if len(self._topics) < TOPICS:
+            self._topics[len(self._topics)] = text
+        return text
+
+    def _known_keys(self, columns: Any) -> tuple[str, ...]:
+        if type(columns) is not list or len(columns) > limits.KEYS_PER_PUBLICATION:
+            raise WireError(f"keys are an array of at most {limits.KEYS_PER_PUBLICATION}")
+        keys: list[str] = []
+        for column in columns:
+            key = self._keys.get(column) if type(column) is int else self._named_key(column)
+            if key is None:
+                raise WireError(f"key number {column} was never given")
+            if keys and key <= keys[-1]:
+                raise WireError("keys are sorted and given once each")
+            keys.append(key)
+        return tuple(keys)
+
+    def _named_key(self, column: Any) -> str:
+        key = checked_key(column)
+        if len(self._keys) < KEYS:
+            self._keys[len(self._keys)] = key
+        return key

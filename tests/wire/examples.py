@@ -1,0 +1,126 @@
+"""Frames to test with: the codec that clients and brokers share, and valid values for any of its types."""
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from msgspec import inspect
+
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.guarantee import Guarantee
+from resprout.edge.messages import CLIENT_MESSAGES, Publish
+from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.wire.codec import Codec
+
+INT64_MAX = 2**63 - 1
+
+FRAMES = (Hello, Welcome, Data, Goodbye)
+CODEC = Codec(FRAMES, CLIENT_MESSAGES)
+
+HELLO = Hello(
+    version=1, name="c0", role="client", incarnation=2, peer="b1", peer_incarnation=None, epoch=5, received=0,
+    grant=1 << 20,
+)  # fmt: skip
+WELCOME = Welcome(version=1, name="b1", role="broker", incarnation=1, epoch=5, received=0, grant=1 << 20)
+
+steady = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+"""The same examples in every run."""
+
+
+def bundle(
+    publisher: str = "c0",
+    first: int = 1,
+    payloads: Sequence[bytes] = (b"hello",),
+    stamp: int = 7,
+    topic: str = "bank/pt",
+    keys: tuple[str, ...] = (),
+    guarantee: Guarantee = Guarantee.CAUSAL,
+    incarnation: int = 1,
+    rows: Sequence[dict[str, Any]] = (),
+) -> Bundle:
+    return Bundle(
+        publisher, incarnation, first, len(payloads), stamp, topic, keys, guarantee, pack_attributes(rows),
+        pack_payloads(payloads),
+    )  # fmt: skip
+
+
+def data(*messages: Any) -> Data[Any]:
+    return Data(1, 0, 1 << 20, messages)
+
+
+def publishing(*bundles: Bundle) -> Data[Any]:
+    return data(*map(Publish, bundles))
+
+
+numbers = st.one_of(st.integers(0, 300), st.integers(0, INT64_MAX), st.just(INT64_MAX))
+plain_names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+levels = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="+#/\0"), max_size=8)
+topics = st.lists(levels, min_size=1, max_size=5).map("/".join).filter(bool)
+plain_keys = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="#\0"), min_size=1, max_size=12)
+keys = st.one_of(plain_keys, st.builds("{}#{}".format, topics, plain_keys))
+key_sets = st.lists(keys, max_size=5, unique=True).map(lambda found: tuple(sorted(found)))
+attributes = st.dictionaries(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8),
+    st.one_of(texts, st.integers(-(2**63), INT64_MAX), st.floats(allow_nan=False), st.booleans()),
+    max_size=4,
+)
+TEXTS = {"name": plain_names, "publisher": plain_names, "topic": topics, "key": keys}
+
+
+@st.composite
+def bundles(draw: st.DrawFn) -> Bundle:
+    payloads = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=5))
+    rows = draw(st.lists(attributes, min_size=len(payloads), max_size=len(payloads)))
+    return Bundle(
+        draw(st.one_of(st.sampled_from(["c0", "c1"]), plain_names)),
+        draw(numbers),
+        draw(st.one_of(st.integers(1, 300), st.integers(1, INT64_MAX - 4))),
+        len(payloads),
+        draw(numbers),
+        draw(topics),
+        draw(key_sets),
+        draw(st.sampled_from(Guarantee)),
+        pack_attributes(rows),
+        pack_payloads(payloads),
+    )
+
+
+def values(info: inspect.Type, field: str) -> st.SearchStrategy[Any]:
+    """Every value of a field that the wire takes."""
+    match info:
+        case inspect.IntType():
+            return numbers
+        case inspect.StrType():
+            return TEXTS.get(field, texts.filter(lambda text: len(text.encode()) <= 64))
+        case inspect.BoolType():
+            return st.booleans()
+        case inspect.NoneType():
+            return st.none()
+        case inspect.EnumType():
+            members: list[enum.Enum] = list(info.cls)
+            return st.sampled_from(members)
+        case inspect.CustomType():
+            return bundles()
+        case inspect.VarTupleType():
+            return st.lists(values(info.item_type, field), max_size=4).map(tuple)
+        case inspect.UnionType():
+            return st.one_of([values(item, field) for item in info.types])
+        case inspect.StructType():
+            return structs(info.cls)
+    raise NotImplementedError(info)
+
+
+def structs(kind: Any) -> st.SearchStrategy[msgspec.Struct]:
+    """Every valid frame or message of a type."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    return st.builds(info.cls, **{field.name: values(field.type, field.name) for field in info.fields})
+
+
+messages: st.SearchStrategy[Any] = st.one_of([structs(kind) for kind in CLIENT_MESSAGES])
+data_frames = st.builds(Data, numbers, numbers, numbers, st.lists(messages, max_size=6).map(tuple))
+frames: st.SearchStrategy[Any] = st.one_of(structs(Hello), structs(Welcome), structs(Goodbye), data_frames)
