@@ -1,0 +1,1 @@
+"""What a subscription matches: topic filters, `where` conditions, and the index that finds subscriptions quickly."""

@@ -1,0 +1,249 @@
+"""Finds, for a publication, who asked for it: the hot path of a broker.
+
+The topic is resolved once, to a `Plan` that is kept until subscriptions change in a way that matters to it; per message
+there is nothing left to do but to look at its attributes, and not even that where no condition is involved. Subscribing
+and unsubscribing touch only what they are about.
+
+Results never depend on hashing: ids come in the order in which they were first added (an id that lost all its
+predicates and returns is new).
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Final, Generic, TypeVar
+
+from resprout.core.names import Attributes
+from resprout.filters.predicate import Predicate
+from resprout.filters.shelves import Bucket, Row
+from resprout.filters.trie import FilterMap
+from resprout.filters.where import Condition
+
+Id = TypeVar("Id", bound=Hashable)
+
+PLANS_MAX: Final = 4096
+"""Topics whose plan is remembered."""
+PLAN_IDS_MAX: Final = 1 << 20
+"""Ids that all remembered plans hold together: a subscriber of everything is in every plan."""
+
+
+class _Group(Generic[Id]):
+    """Everything that was asked for with one topic filter."""
+
+    __slots__ = ("always", "bucket", "rows", "version")
+
+    def __init__(self) -> None:
+        self.always: dict[int, Id] = {}
+        """Without a condition, by serial."""
+        self.rows: dict[Condition, Row[Id]] = {}
+        self.bucket = Bucket()
+        self.version = 0
+        """Changes when plans do: with `always`, and when there begin or cease to be conditions."""
+
+    @property
+    def empty(self) -> bool:
+        return not self.always and not self.rows
+
+
+class Plan(Generic[Id]):
+    """What to do with publications on certain topics. Good until the next change of the index: ask it again."""
+
+    __slots__ = ("_checked", "_conditional", "_groups", "_shape", "_versions", "always", "conditional")
+
+    def __init__(self, groups: Sequence[_Group[Id]], shape: int) -> None:
+        self._groups = groups
+        self._versions = [group.version for group in groups]
+        self._shape = shape
+        self._checked = -1
+        self._conditional = [group for group in groups if group.rows]
+        self.conditional = bool(self._conditional)
+        """Whether attributes can make a difference. If not, `always` is the whole answer."""
+        self.always: tuple[Id, ...] = _in_order([group.always for group in groups])
+        """Who gets it whatever its attributes are."""
+
+    def match(self, attributes: Attributes) -> list[Id]:
+        """Everyone who gets a message with these attributes, each once: `always`, then those with conditions."""
+        if not self.conditional:
+            return list(self.always)
+        candidates: list[Row[Id]] = []
+        for group in self._conditional:
+            group.bucket.collect(attributes, candidates)
+        found: dict[int, Id] = {}
+        for row in candidates:
+            if row.test(attributes):
+                found.update(row.members)
+        if not found:
+            return list(self.always)
+        if self.always:
+            groups = self._groups
+            found = {serial: id_ for serial, id_ in found.items() if not any(serial in g.always for g in groups)}
+        return [*self.always, *(found[serial] for serial in sorted(found))]
+
+    def still_holds(self, shape: int, changes: int) -> bool:
+        """Whether a plan made earlier is what would be made now; remembers the answer until the next change."""
+        if self._shape != shape or any(g.version != v for g, v in zip(self._groups, self._versions, strict=True)):
+            return False
+        self._checked = changes
+        return True
+
+    def checked_at(self, changes: int) -> bool:
+        return self._checked == changes
+
+
+class _Member:
+    __slots__ = ("predicates", "serial")
+
+    def __init__(self, serial: int) -> None:
+        self.serial = serial
+        self.predicates: dict[Predicate, None] = {}
+
+
+class MatchIndex(Generic[Id]):
+    """Who asked for what: a set of (id, predicate) pairs, and everyone whom a publication concerns."""
+
+    def __init__(self) -> None:
+        self._groups: FilterMap[_Group[Id]] = FilterMap(_Group)
+        self._members: dict[Id, _Member] = {}
+        self._serial = 0
+        self._size = 0
+        self._shape = 0
+        """Counts filters that were new. One that goes has changed its group before."""
+        self._changes = 0
+        """Counts changes that may make a plan wrong, new filters among them."""
+        self._plans: dict[str | tuple[str, ...], Plan[Id]] = {}
+        self._plan_ids = 0
+
+    def __len__(self) -> int:
+        """How many (id, predicate) pairs there are."""
+        return self._size
+
+    def predicates_of(self, id_: Id) -> tuple[Predicate, ...]:
+        """What an id has asked for, in the order it did."""
+        member = self._members.get(id_)
+        return () if member is None else tuple(member.predicates)
+
+    # -- changes
+
+    def add(self, id_: Id, predicate: Predicate) -> bool:
+        """False when the id has an equal predicate already."""
+        member = self._members.get(id_)
+        if member is None:
+            member = self._members[id_] = _Member(self._next_serial())
+        elif predicate in member.predicates:
+            return False
+        member.predicates[predicate] = None
+        self._size += 1
+        group = self._groups.find(predicate.filter)
+        if group is None:
+            group = self._groups.insert(predicate.filter)
+            self._shape += 1
+        if predicate.where is None:
+            group.always[member.serial] = id_
+            self._changed(group)
+        else:
+            self._row(group, predicate.where).members[member.serial] = id_
+        return True
+
+    def remove(self, id_: Id, predicate: Predicate) -> bool:
+        """False when the id has no such predicate."""
+        member = self._members.get(id_)
+        if member is None or predicate not in member.predicates:
+            return False
+        del member.predicates[predicate]
+        if not member.predicates:
+            del self._members[id_]
+        self._size -= 1
+        group = self._groups.find(predicate.filter)
+        assert group is not None
+        if predicate.where is None:
+            del group.always[member.serial]
+            self._changed(group)
+        else:
+            self._leave(group, group.rows[predicate.where], member.serial)
+        if group.empty:
+            self._groups.delete(predicate.filter)
+        return True
+
+    def remove_all(self, id_: Id) -> int:
+        """Forget an id; how many predicates it had."""
+        predicates = self.predicates_of(id_)
+        for predicate in predicates:
+            self.remove(id_, predicate)
+        return len(predicates)
+
+    def _row(self, group: _Group[Id], condition: Condition) -> Row[Id]:
+        row = group.rows.get(condition)
+        if row is None:
+            if not group.rows:
+                self._changed(group)
+            row = group.rows[condition] = Row(self._next_serial(), condition)
+            group.bucket.add(row)
+        return row
+
+    def _leave(self, group: _Group[Id], row: Row[Id], serial: int) -> None:
+        del row.members[serial]
+        if not row.members:
+            group.bucket.remove(row)
+            del group.rows[row.condition]
+            if not group.rows:
+                self._changed(group)
+
+    def _changed(self, group: _Group[Id]) -> None:
+        group.version += 1
+        self._changes += 1
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    # -- questions
+
+    def plan(self, topic: str) -> Plan[Id]:
+        """What to do with publications on this topic."""
+        plan = self._plans.get(topic)
+        if plan is not None and plan.checked_at(self._changes):
+            return plan
+        return self._renewed(topic, (topic,))
+
+    def plan_any(self, topics: Sequence[str]) -> Plan[Id]:
+        """What to do with publications that name all of these topics: whoever asked for one of them gets it."""
+        if len(topics) == 1:
+            return self.plan(topics[0])
+        key = tuple(topics)
+        plan = self._plans.get(key)
+        if plan is not None and plan.checked_at(self._changes):
+            return plan
+        return self._renewed(key, key)
+
+    def match(self, topic: str, attributes: Attributes) -> list[Id]:
+        """Everyone who gets this publication, each once."""
+        return self.plan(topic).match(attributes)
+
+    def match_any(self, topics: Sequence[str], attributes: Attributes) -> list[Id]:
+        """Everyone who gets a publication that names all of these topics, each once."""
+        return self.plan_any(topics).match(attributes)
+
+    def _renewed(self, key: str | tuple[str, ...], topics: tuple[str, ...]) -> Plan[Id]:
+        old = self._plans.get(key)
+        if old is not None:
+            if old.still_holds(self._shape, self._changes):
+                return old
+            self._forget(key)
+        groups = dict.fromkeys(group for topic in topics for group in self._groups.matching(topic))
+        plan = Plan(list(groups), self._shape)
+        plan.still_holds(self._shape, self._changes)
+        self._plans[key] = plan
+        self._plan_ids += len(plan.always)
+        while len(self._plans) > PLANS_MAX or (self._plan_ids > PLAN_IDS_MAX and len(self._plans) > 1):
+            self._forget(next(iter(self._plans)))
+        return plan
+
+    def _forget(self, key: str | tuple[str, ...]) -> None:
+        self._plan_ids -= len(self._plans.pop(key).always)
+
+
+def _in_order(always: Sequence[dict[int, Id]]) -> tuple[Id, ...]:
+    if len(always) == 1:
+        return tuple(ids[serial] for ids in always for serial in sorted(ids))
+    merged: dict[int, Id] = {}
+    for ids in always:
+        merged.update(ids)
+    return tuple(merged[serial] for serial in sorted(merged))

@@ -1,0 +1,135 @@
+"""What a condition is made of, in the only shape it is kept in: no `not` above a leaf, no `and` in an `and`.
+
+Negation is pushed down to the leaves while reading (`not (a = 1 or b is null)` becomes `a != 1 and b is not null`). In
+three-valued logic this changes nothing, since a comparison and its opposite are unknown together; and what is left,
+`and` and `or` over leaves, is true exactly when it is true with every unknown leaf taken as false. So nothing after the
+parser needs a third value.
+
+Alternatives are sorted and unique: conditions that differ only in order are the same condition.
+"""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from resprout.core.names import AttributeValue
+from resprout.filters.lexer import is_bare_name
+
+OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+class Compare(msgspec.Struct, frozen=True):
+    """An attribute against a value."""
+
+    name: str
+    operator: str
+    value: AttributeValue
+
+
+class CompareAttributes(msgspec.Struct, frozen=True):
+    """Two attributes against each other."""
+
+    left: str
+    operator: str
+    right: str
+
+
+class Within(msgspec.Struct, frozen=True):
+    """`in` and `not in`, with two values or more."""
+
+    name: str
+    values: tuple[AttributeValue, ...]
+    negated: bool
+
+
+class Like(msgspec.Struct, frozen=True):
+    name: str
+    pattern: str
+    negated: bool
+
+
+class Null(msgspec.Struct, frozen=True):
+    """`is null` and, negated, `is not null`."""
+
+    name: str
+    negated: bool
+
+
+class And(msgspec.Struct, frozen=True):
+    parts: tuple["Node", ...]
+
+
+class Or(msgspec.Struct, frozen=True):
+    parts: tuple["Node", ...]
+
+
+Leaf: TypeAlias = Compare | CompareAttributes | Within | Like | Null
+Node: TypeAlias = Leaf | And | Or
+
+
+def within(name: str, values: Iterable[AttributeValue], negated: bool) -> Leaf:
+    by_text = {render_value(value): value for value in values}
+    if len(by_text) == 1:
+        return Compare(name, "!=" if negated else "=", *by_text.values())
+    return Within(name, tuple(by_text[text] for text in sorted(by_text)), negated)
+
+
+def render_leaf(leaf: Leaf) -> str:
+    """The canonical text, which reads back as the same leaf."""
+    if isinstance(leaf, CompareAttributes):
+        return f"{render_name(leaf.left)} {leaf.operator} {render_name(leaf.right)}"
+    name = render_name(leaf.name)
+    if isinstance(leaf, Compare):
+        return f"{name} {leaf.operator} {render_value(leaf.value)}"
+    not_ = "not " if leaf.negated else ""
+    if isinstance(leaf, Within):
+        return f"{name} {not_}in ({', '.join(map(render_value, leaf.values))})"
+    if isinstance(leaf, Like):
+        return f"{name} {not_}like {render_value(leaf.pattern)}"
+    return f"{name} is {not_}null"
+
+
+def render_name(name: str) -> str:
+    return name if is_bare_name(name) else '"' + name.replace('"', '""') + '"'
+
+
+def render_value(value: AttributeValue) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A node while it is built, with its canonical text and the texts of its parts: each is written only once."""
+
+    node: Node
+    text: str
+    parts: dict[str, Node]
+
+    @classmethod
+    def of(cls, leaf: Leaf) -> "Draft":
+        text = render_leaf(leaf)
+        return cls(leaf, text, {text: leaf})
+
+
+def joined(kind: type[And] | type[Or], drafts: list[Draft]) -> Draft:
+    """All or any of them: flat, sorted, each once."""
+    if len(drafts) == 1:
+        return drafts[0]
+    parts: dict[str, Node] = {}
+    for draft in drafts:
+        if isinstance(draft.node, kind):
+            parts.update(draft.parts)
+        elif isinstance(draft.node, Or):
+            parts[f"({draft.text})"] = draft.node
+        else:
+            parts[draft.text] = draft.node
+    if len(parts) == 1:
+        return drafts[0]
+    texts = sorted(parts)
+    text = (" and " if kind is And else " or ").join(texts)
+    return Draft(kind(tuple(parts[text] for text in texts)), text, parts)

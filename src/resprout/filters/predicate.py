@@ -1,0 +1,47 @@
+"""What one subscription asks for: a topic filter and perhaps a condition."""
+
+import msgspec
+
+from resprout.core.names import Attributes
+from resprout.filters.implication import implies
+from resprout.filters.topics import check_filter, filter_covers, topic_matches
+from resprout.filters.where import Condition, parse
+
+
+class Predicate(msgspec.Struct, frozen=True):
+    """Equal when filter and canonical condition are; sorted by filter, then by condition, none first."""
+
+    filter: str
+    where: Condition | None = None
+
+    @property
+    def where_text(self) -> str | None:
+        """The canonical condition, as it travels."""
+        return None if self.where is None else self.where.text
+
+    def matches(self, topic: str, attributes: Attributes) -> bool:
+        return topic_matches(self.filter, topic) and (self.where is None or self.where.matches(attributes))
+
+    def covers(self, other: "Predicate") -> bool:
+        """True only if everything that `other` matches is matched by this one. "No" may mean "not found out" where
+        conditions differ in ways that `filters.implication` does not follow."""
+        if not filter_covers(self.filter, other.filter):
+            return False
+        if self.where is None or self.where == other.where:
+            return True
+        return other.where is not None and implies(other.where.node, self.where.node)
+
+    def __lt__(self, other: "Predicate") -> bool:
+        return self._order < other._order
+
+    def __le__(self, other: "Predicate") -> bool:
+        return self._order <= other._order
+
+    @property
+    def _order(self) -> tuple[str, str]:
+        return (self.filter, self.where.text if self.where is not None else "")
+
+
+def parse_predicate(topic_filter: str, where: str | None = None) -> Predicate:
+    """Check and read both parts. Raises UsageError (WhereError for the condition) with one line that says why."""
+    return Predicate(check_filter(topic_filter), None if where is None else parse(where))

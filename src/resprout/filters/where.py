@@ -1,0 +1,68 @@
+r"""The `where` language: SQL-like conditions over the attributes of a message.
+
+    amount >= 100 and currency in ('EUR', 'USD') and not urgent = false
+    "sold by" like 'shop-%' and price between 9.5 and 1e3 or price is null
+
+Signs are `= != <> < <= > >=`, words `and or not in like between is null true false` in any case. Attribute names are
+case-sensitive, bare when they look like an identifier and in double quotes otherwise (`""` inside). Texts are in single
+quotes (`''` inside), numbers are whole (64 bits) or decimal with an exponent if wanted. `not` binds closer than `and`,
+`and` closer than `or`. Either side of a sign may be an attribute or a value, but not both a value.
+
+Meaning, as in SQL:
+
+- An attribute that the message does not have is null. Comparing with null is neither true nor false but *unknown*; so
+  is comparing different kinds: text, number and true/false are three kinds. `not` of unknown is unknown, `and` is as
+  false as its falsest side, `or` as true as its truest. Only a condition that is *true* matches.
+- Numbers compare by value, whole or not, exactly. NaN, which only a hostile peer sends, is unknown in every comparison,
+  though not null. Texts compare by code points. false is less than true.
+- `x between a and b` is `x >= a and x <= b`. `x in (a, b)` is `x = a or x = b`; `x not in (a, b)` is
+  `x != a and x != b`, hence never true when `a` and `b` are of different kinds.
+- `x like p` matches the whole text, case-sensitively: `%` any text, `_` one character, `\` before either (or before
+  itself) means that character. It is unknown for what is not text.
+
+There is no arithmetic and there are no functions; `= null` is refused, since it would never be true.
+"""
+
+from typing import Final
+
+from resprout.core import limits
+from resprout.filters.errors import WhereError
+from resprout.filters.evaluation import Test, test_of
+from resprout.filters.nodes import Node
+from resprout.filters.parser import read
+
+__all__ = ["Condition", "WhereError", "parse"]
+
+
+class Condition:
+    """A condition that was read. Equal, and equally hashed, when the canonical texts are."""
+
+    __slots__ = ("matches", "node", "text")
+
+    def __init__(self, node: Node, text: str) -> None:
+        self.node: Final = node
+        self.text: Final = text
+        """The canonical form: whatever says the same but for order, spelling and `not` is written like this."""
+        self.matches: Final[Test] = test_of(node)
+        """Whether the condition is true of a message's attributes."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Condition) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"parse({self.text!r})"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return parse, (self.text,)
+
+
+def parse(text: str) -> Condition:
+    """Read a condition. Raises WhereError for anything that is not one, and nothing else."""
+    draft = read(text)
+    size = len(draft.text.encode())
+    if size > limits.WHERE_BYTES:  # it must be readable again wherever the canonical text travels
+        raise WhereError(f"a condition of {size} bytes when written in full; at most {limits.WHERE_BYTES}")
+    return Condition(draft.node, draft.text)

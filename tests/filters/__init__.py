@@ -1,0 +1,1 @@
+"""What the filters floor promises, checked against independent readings of the same rules."""
