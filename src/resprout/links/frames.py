@@ -22,6 +22,9 @@ class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
     incarnation: int
     peer: str
     """Whom the opener believes to reach: a wrong address is noticed here."""
+    peer_incarnation: int | None
+    """The life of the peer that the session was begun with; None while no `Welcome` for it has come. Without it, an
+    opener that missed the `Welcome` of a restarted peer could not be told from one that has seen it."""
     epoch: int
     """The session to resume or to begin; the opener numbers them within its incarnation."""
     received: int
@@ -31,7 +34,7 @@ class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """Answer to `Hello`."""
+    """Answer to `Hello`: the session stands. One that cannot be resumed is answered by `Goodbye`."""
 
     version: int
     name: str
@@ -40,8 +43,6 @@ class Welcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
     epoch: int
     received: int
     grant: int
-    fresh: bool
-    """True when this side knew nothing of the session and begins it now."""
 
 
 class Data(msgspec.Struct, Generic[M], frozen=True, tag=3, array_like=True, gc=False):

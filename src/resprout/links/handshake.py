@@ -1,0 +1,122 @@
+"""Who may begin or resume a session: decisions about greetings, without doing anything.
+
+A session is named by the opener's incarnation and epoch, and belongs to one life of the acceptor. An acceptor never
+begins the same one twice within its life, so a `Hello` that was long under way does no harm, and an opener that asks to
+resume is either understood exactly or refused; it then begins its next epoch.
+
+Whoever can say `Hello` on a connection is believed: proving a name is the business of the connection below.
+"""
+
+import enum
+
+import msgspec
+
+from resprout.core import limits
+from resprout.core.errors import NameRefusedError, PeerError
+from resprout.core.names import check_name
+from resprout.links.frames import PROTOCOL_VERSION, Hello, Welcome
+from resprout.links.link import Link
+
+ROLES = ("broker", "client")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who this side is, for one life."""
+
+    name: str
+    role: str
+    incarnation: int
+
+
+class Acquaintances:
+    """The latest (incarnation, epoch) of peers that opened a session, or incarnation alone of those that were reached.
+    Bounded: the one not met for longest is forgotten first."""
+
+    def __init__(self, count_max: int) -> None:
+        self._met: dict[str, tuple[int, int]] = {}
+        self._count_max = count_max
+
+    def meet(self, name: str, incarnation: int, epoch: int = 0) -> None:
+        latest = max(self._met.pop(name, (0, 0)), (incarnation, epoch))
+        self._met[name] = latest
+        if len(self._met) > self._count_max:
+            del self._met[next(iter(self._met))]
+
+    def latest(self, name: str) -> tuple[int, int]:
+        return self._met.get(name, (0, 0))
+
+
+class Ruling(enum.Enum):
+    REFUSE = enum.auto()
+    RESUME = enum.auto()
+    BEGIN = enum.auto()
+
+
+def judge_hello(
+    hello: Hello, me: Identity, met: tuple[int, int], link: Link | None, is_greeting: bool
+) -> tuple[Ruling, str]:
+    """What to do about a `Hello`, and why: `met` is the latest that was seen of its sender, `link` the session with it,
+    `is_greeting` whether this side has said `Hello` to it and awaits the answer."""
+    if fault := _fault_of(hello, me):
+        return Ruling.REFUSE, fault
+    latest_incarnation = max(met[0], link.incarnation if link else 0)
+    if hello.incarnation < latest_incarnation:
+        return Ruling.REFUSE, (
+            f"incarnation {hello.incarnation} of {hello.name} is over: {latest_incarnation} has been here"
+        )
+    if hello.peer_incarnation not in (None, me.incarnation):
+        return Ruling.REFUSE, f"{me.name} restarted: this is incarnation {me.incarnation}"
+    over = f"session {hello.epoch} of {hello.name} is over"
+    if link is not None and link.incarnation == hello.incarnation:
+        if link.is_opener:
+            return Ruling.REFUSE, f"{me.name} has opened a session with {hello.name} itself"
+        if link.epoch == hello.epoch:
+            return Ruling.RESUME, ""
+        if link.epoch > hello.epoch:
+            return Ruling.REFUSE, over
+    if hello.peer_incarnation is not None or (hello.incarnation, hello.epoch) <= met:
+        return Ruling.REFUSE, over
+    if is_greeting and me.name < hello.name:  # both opened at once: one of the two attempts has to win
+        return Ruling.REFUSE, f"{me.name} is opening a session with {hello.name} itself"
+    return Ruling.BEGIN, ""
+
+
+def check_welcome(welcome: Welcome, link: Link, latest_incarnation: int, is_up: bool) -> None:
+    """Raises PeerError when an answer does not fit what was asked. `is_up`: a session that had begun is resumed."""
+    if welcome.version != PROTOCOL_VERSION:
+        raise PeerError(f"protocol version {welcome.version}; this side speaks {PROTOCOL_VERSION}")
+    if welcome.name != link.peer:
+        raise PeerError(f"reached {shorten(welcome.name)} instead of {link.peer}")
+    if welcome.role not in ROLES:
+        raise PeerError(f"there is no role {shorten(welcome.role)}")
+    if welcome.epoch != link.epoch:
+        raise PeerError(f"session {link.epoch} was asked for, not {welcome.epoch}")
+    if is_up and welcome.incarnation != link.incarnation:
+        raise PeerError(f"{link.peer} restarted: incarnation {welcome.incarnation} after {link.incarnation}")
+    if welcome.incarnation < 1:
+        raise PeerError("incarnations are numbered from 1")
+    if welcome.incarnation < latest_incarnation:
+        raise PeerError(f"incarnation {welcome.incarnation} of {link.peer} is over: {latest_incarnation} has been here")
+
+
+def _fault_of(hello: Hello, me: Identity) -> str:
+    if hello.version != PROTOCOL_VERSION:
+        return f"protocol version {hello.version}; this side speaks {PROTOCOL_VERSION}"
+    if hello.peer != me.name:
+        return f"this is {me.name}, not {shorten(hello.peer)}"
+    if hello.name == me.name:
+        return f"{me.name} is the name of this side"
+    try:
+        check_name(hello.name)
+    except NameRefusedError:
+        return f"{shorten(hello.name)} is not a name"
+    if hello.role not in ROLES:
+        return f"there is no role {shorten(hello.role)}"
+    if hello.incarnation < 1 or hello.epoch < 1:
+        return "incarnations and sessions are numbered from 1"
+    return ""
+
+
+def shorten(text: str, bytes_max: int = limits.NAME_BYTES) -> str:
+    """A peer's text, safe to pass on: not longer than this, and encodable whatever it holds."""
+    return text.encode("utf-8", "replace")[:bytes_max].decode("utf-8", "ignore")

@@ -1,0 +1,112 @@
+"""A session with its connection, and what is known of connections that have no session yet."""
+
+from random import Random
+
+import msgspec
+
+from resprout.core.contract import Effect, Transmit
+from resprout.links.frames import Data
+from resprout.links.options import LinkOptions
+from resprout.links.session import Session
+
+
+class Link(Session):
+    """A session and where it goes out."""
+
+    __slots__ = ("ack_due", "connection", "heard_us", "is_opener", "lingers", "over", "spoke_us", "unsent")
+
+    def __init__(self, peer: str, epoch: int, options: LinkOptions, *, is_opener: bool) -> None:
+        super().__init__(peer, epoch, options)
+        self.is_opener = is_opener
+        """This side opens the connections, and numbered the epoch."""
+        self.connection = 0
+        """0 while there is none on which the handshake is complete."""
+        self.heard_us = 0
+        self.spoke_us = 0
+        self.unsent = False
+        """Stands in the list of links that have something to ship before the step ends."""
+        self.ack_due = False
+        """Stands in the list of links that `AcknowledgeDue` looks at."""
+        self.lingers = False
+        """`LingerOver` is set."""
+        self.over = False
+
+    def ship(self, now_us: int, out: list[Effect]) -> None:
+        """Transmit what has not left yet; without a connection it waits for the next."""
+        connection = self.connection
+        first = self.shipped + 1
+        sent = self.sent
+        if not connection or first > sent:
+            return
+        self.spoke_us = now_us
+        if first == sent:  # by far the most frequent case, so it does without `frames`
+            self.shipped = sent
+            self.told_received = received = self.received
+            self.told_granted = granted = self.granted
+            out.append(Transmit(connection, Data(sent, received, granted, (self.outbox[-1],))))
+        else:
+            out.extend([Transmit(connection, frame) for frame in self.frames()])
+
+    def nod(self, now_us: int, out: list[Effect]) -> None:
+        """Say how far this side has come, without waiting for data to say it with."""
+        self.spoke_us = now_us
+        out.append(Transmit(self.connection, self.empty_frame()))
+
+
+class Dial:
+    """A peer that the stack wants a session with, until it closes it."""
+
+    __slots__ = ("connecting", "connection", "failures", "link", "peer", "waiting")
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.failures = 0
+        """Attempts in a row that led to no session."""
+        self.link: Link | None = None
+        """The session that is, or will be, opened by this side. It keeps its epoch until it is known to be over: the
+        same `Hello` again never begins a second session where the first answer was lost."""
+        self.connection = 0
+        """On which `Welcome` is awaited; 0 for none."""
+        self.connecting = False
+        """`Connect` is not answered yet."""
+        self.waiting = False
+        """`ReconnectDue` is set."""
+
+    def delay_us(self, options: LinkOptions, rng: Random) -> int:
+        """How long to wait after one more failure."""
+        delay_us = min(options.reconnect_us_max, options.reconnect_us_min << min(self.failures, 32))
+        self.failures += 1
+        return delay_us - int(rng.random() * delay_us / 2)
+
+
+class Greeting(msgspec.Struct, frozen=True):
+    """A connection without a session yet."""
+
+    dial: Dial | None
+    """Whose `Welcome` is awaited; None when the other side has to say `Hello`."""
+    since_us: int
+
+
+class LinkStatus(msgspec.Struct, frozen=True):
+    """One session as people and monitors see it."""
+
+    peer: str
+    role: str
+    incarnation: int
+    epoch: int
+    connected: bool
+    sent: int
+    received: int
+    unconfirmed: int
+    """Messages that the peer has not acknowledged."""
+    unconfirmed_bytes: int
+    room: int
+    """Bytes that may be sent now; negative when the last message took more than there was."""
+    held: bool
+
+    @classmethod
+    def of(cls, link: Link) -> "LinkStatus":
+        return cls(
+            link.peer, link.role, link.incarnation, link.epoch, link.connection != 0, link.sent, link.received,
+            link.unconfirmed, link.unconfirmed_bytes, link.room, link.held,
+        )  # fmt: skip

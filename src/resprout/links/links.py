@@ -1,0 +1,260 @@
+"""The links floor as a machine: it lets a stack that knows peers by name run on connections that may break.
+
+A connection that breaks between two live peers is invisible to the stack: the session stays, what is sent meanwhile
+waits in its outbox, the side that opened it connects again, and both resume. The stack hears `LinkDown` when a session
+is over for good, and never for one that it closed itself. A `Send` to a peer without a session is lost.
+
+Order: effects of the stack keep theirs, except that messages wait for the end of the step or the next `Persist`, so
+that those to the same peer share frames. Nothing listed after a `Persist` is ever transmitted before it.
+
+Both sides may `Open` each other; one of the two attempts wins, in the worst case (connections break while both are
+under way) only after `session_linger_us`.
+
+Not done here: proving who a peer is, and telling anybody that a peer is dead. Silence only leads to a new connection
+(and to a row `suspect` in the trace); what it means is for the stack to decide.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from resprout.core import limits
+from resprout.core.contract import (
+    Arrived,
+    Close,
+    Connected,
+    Disconnected,
+    Effect,
+    Event,
+    Hold,
+    LinkUp,
+    Machine,
+    Open,
+    Persist,
+    Received,
+    Release,
+    Send,
+    SetTimer,
+    TimerFired,
+    Writable,
+)
+from resprout.core.errors import PeerError, UsageError
+from resprout.core.names import check_name
+from resprout.links.frames import Data
+from resprout.links.handshake import ROLES, Identity, shorten
+from resprout.links.link import Link, LinkStatus
+from resprout.links.options import LinkOptions
+from resprout.links.switchboard import Switchboard
+from resprout.links.timers import AcknowledgeDue, LingerOver, ReconnectDue, WatchDue
+from resprout.links.watch import Watch
+
+Effects = list[Effect]
+Handler = Callable[[Any, int, Effects], None]
+
+_DEFAULTS: Final = LinkOptions()
+_ACKNOWLEDGE: Final = AcknowledgeDue()
+
+
+class Links:
+    """Wraps a stack; is itself a machine, for a driver."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        name: str,
+        role: str,
+        incarnation: int,
+        rng: Random,
+        options: LinkOptions = _DEFAULTS,
+        first_epoch: int = 1,
+    ) -> None:
+        """`first_epoch`: where this life begins to number the sessions it opens. A driver whose incarnations are not
+        certain to be unique draws it at random, so that two lives are never mistaken for one that resumes."""
+        if role not in ROLES:
+            raise UsageError(f"a node is a broker or a client, not {role!r}")
+        if incarnation < 1:
+            raise UsageError(f"incarnations are numbered from 1, not {incarnation}")
+        self.machine = machine
+        self._step = machine.step
+        self._options = options
+        board = self._board = Switchboard(Identity(check_name(name), role, incarnation), options, rng, first_epoch)
+        self._watch = Watch(board, options)
+        self._up = board.up
+        self._live = board.live
+        self._news = board.news
+        self._unsent: list[Link] = []
+        self._unacknowledged: list[Link] = []
+        self._on: dict[type[Event], Handler] = {
+            Connected: board.connected,
+            Disconnected: board.disconnected,
+            TimerFired: self._on_timer,
+        }
+        self._do: dict[type[Effect], Handler] = {
+            Open: self._do_open,
+            Close: self._do_close,
+            Hold: self._do_hold,
+            Release: self._do_release,
+            Persist: self._do_persist,
+        }
+        self._timers: dict[type[Any], Handler] = {
+            AcknowledgeDue: self._acknowledge_all,
+            WatchDue: self._watch.look,
+            ReconnectDue: board.reconnect,
+            LingerOver: board.linger_over,
+        }
+
+    def start(self, now_us: int) -> Sequence[Effect]:
+        out: Effects = []
+        self._watch.set(now_us, out)
+        self._apply(self.machine.start(now_us), now_us, out)
+        self._settle(now_us, out)
+        return out
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        out: Effects = []
+        if type(event) is Arrived:
+            self._arrived(event, now_us, out)
+        else:
+            self._on.get(type(event), self._tell)(event, now_us, out)
+        if self._unsent or self._news:
+            self._settle(now_us, out)
+        return out
+
+    def sessions(self) -> list[LinkStatus]:
+        """Every session that stands, with or without a connection, in the order in which they began."""
+        return [LinkStatus.of(link) for link in self._up.values()]
+
+    def latest_incarnation(self, peer: str) -> int:
+        """The latest life of a peer that was met here; 0 for none."""
+        link = self._up.get(peer)
+        return max(self._board.met_incarnation(peer), link.incarnation if link else 0)
+
+    # -- the stack: what it is told, what it wants ------------------------------------------------------------------
+
+    def _tell(self, event: Event, now_us: int, out: Effects) -> None:
+        effects = self._step(event, now_us)
+        if effects:
+            self._apply(effects, now_us, out)
+
+    def _apply(self, effects: Sequence[Effect], now_us: int, out: Effects) -> None:
+        up = self._up
+        seen: Any = None
+        cost = 0
+        for effect in effects:
+            if type(effect) is Send:
+                link = up.get(effect.peer)
+                if link is not None:
+                    message = effect.message
+                    if message is not seen:
+                        seen, cost = message, message.cost
+                    link.put(message, cost)
+                    if not link.unsent:
+                        link.unsent = True
+                        self._unsent.append(link)
+            else:
+                handler = self._do.get(type(effect))
+                if handler is None:
+                    out.append(effect)
+                else:
+                    handler(effect, now_us, out)
+
+    def _settle(self, now_us: int, out: Effects) -> None:
+        """Tell what happened and ship what was sent, until neither is left."""
+        while self._news or self._unsent:
+            if not self._news:
+                self._ship_all(now_us, out)
+                continue
+            news = self._news.popleft()
+            if isinstance(news, Link):
+                self._up[news.peer] = news
+                self._tell(LinkUp(news.peer, news.role, news.incarnation, news.room), now_us, out)
+            else:
+                self._tell(news, now_us, out)
+
+    def _do_open(self, effect: Open, now_us: int, out: Effects) -> None:
+        self._board.open(effect.peer, out)
+
+    def _do_close(self, effect: Close, now_us: int, out: Effects) -> None:
+        if link := self._up.get(effect.peer):
+            link.ship(now_us, out)
+        self._board.close(effect.peer, shorten(effect.reason, limits.REASON_BYTES), out)
+
+    def _do_hold(self, effect: Hold, now_us: int, out: Effects) -> None:
+        if link := self._up.get(effect.peer):
+            link.hold()
+
+    def _do_release(self, effect: Release, now_us: int, out: Effects) -> None:
+        if link := self._up.get(effect.peer):
+            link.release()
+            if link.connection and link.acknowledge_now:
+                link.nod(now_us, out)
+
+    def _do_persist(self, effect: Persist, now_us: int, out: Effects) -> None:
+        self._ship_all(now_us, out)
+        out.append(effect)
+
+    # -- frames -----------------------------------------------------------------------------------------------------
+
+    def _ship_all(self, now_us: int, out: Effects) -> None:
+        unsent, self._unsent = self._unsent, []
+        for link in unsent:
+            link.unsent = False
+            link.ship(now_us, out)
+            if (link.sent > link.full_at or link.sent_bytes > link.full_at_bytes) and not link.over:
+                self._board.end(link, f"{link.peer} acknowledges too little", True, now_us, out)
+
+    def _arrived(self, event: Arrived, now_us: int, out: Effects) -> None:
+        link = self._live.get(event.connection)
+        frame = event.frame
+        if link is None or type(frame) is not Data:
+            self._board.greet_or_end(event.connection, frame, now_us, out)
+            return
+        link.heard_us = now_us
+        try:
+            messages = link.take(frame)
+        except PeerError as error:
+            self._board.end(link, str(error), True, now_us, out)
+            return
+        for message in messages:
+            effects = self._step(Received(link.peer, message), now_us)
+            if effects:
+                self._apply(effects, now_us, out)
+                if self._news:
+                    self._settle(now_us, out)
+                if link.over:
+                    return
+        if link.limit != link.announced:
+            self._announce_room(link, now_us, out)
+        if self._unsent:
+            self._ship_all(now_us, out)
+        if link.received != link.told_received and link.connection:
+            if link.acknowledge_now:
+                link.nod(now_us, out)
+            elif not link.ack_due:
+                self._acknowledge_later(link, now_us, out)
+
+    def _announce_room(self, link: Link, now_us: int, out: Effects) -> None:
+        room = link.room_to_announce()
+        if room is not None:
+            self._tell(Writable(link.peer, room), now_us, out)
+
+    def _acknowledge_later(self, link: Link, now_us: int, out: Effects) -> None:
+        link.ack_due = True
+        if not self._unacknowledged:
+            out.append(SetTimer(_ACKNOWLEDGE, now_us + self._options.ack_delay_us))
+        self._unacknowledged.append(link)
+
+    def _acknowledge_all(self, timer: AcknowledgeDue, now_us: int, out: Effects) -> None:
+        links, self._unacknowledged = self._unacknowledged, []
+        for link in links:
+            link.ack_due = False
+            if link.connection and link.received != link.told_received:
+                link.nod(now_us, out)
+
+    def _on_timer(self, event: TimerFired, now_us: int, out: Effects) -> None:
+        handler = self._timers.get(type(event.timer))
+        if handler is None:
+            self._tell(event, now_us, out)
+        else:
+            handler(event.timer, now_us, out)

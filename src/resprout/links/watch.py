@@ -1,0 +1,48 @@
+"""Signs of life: heartbeats on quiet connections, and suspicion of silent ones.
+
+A suspicion costs a connection, never a session: a peer that is alive connects again or is connected to, and resumes.
+"""
+
+from typing import Final
+
+from resprout.core.contract import Disconnect, Effect, Note, SetTimer
+from resprout.links.options import LinkOptions
+from resprout.links.switchboard import Switchboard
+from resprout.links.timers import WatchDue
+
+_WATCH: Final = WatchDue()
+
+
+class Watch:
+    def __init__(self, board: Switchboard, options: LinkOptions) -> None:
+        self._board = board
+        self._heartbeat_us = options.heartbeat_us
+        self._silence_us = options.silence_us
+        delays = [delay for delay in (options.heartbeat_us, options.silence_us) if delay is not None]
+        self._every_us = max(1, min(delays) // 2) if delays else None
+        """Twice in the shorter of the two delays."""
+
+    def set(self, now_us: int, out: list[Effect]) -> None:
+        if self._every_us is not None:
+            out.append(SetTimer(_WATCH, now_us + self._every_us))
+
+    def look(self, timer: WatchDue, now_us: int, out: list[Effect]) -> None:
+        if self._silence_us is not None:
+            self._suspect(self._silence_us, now_us, out)
+        if self._heartbeat_us is not None and self._every_us is not None:
+            quiet_since_us = now_us + self._every_us - self._heartbeat_us  # at the next look it would be too late
+            for link in self._board.live.values():
+                if link.spoke_us < quiet_since_us:
+                    link.nod(now_us, out)
+        self.set(now_us, out)
+
+    def _suspect(self, silence_us: int, now_us: int, out: list[Effect]) -> None:
+        board = self._board
+        for link in [link for link in board.live.values() if now_us - link.heard_us >= silence_us]:
+            reason = f"{link.peer} was silent for {now_us - link.heard_us} us"
+            out.append(Note("suspect", {"detail": reason}))
+            out.append(Disconnect(link.connection, reason))
+            board.lose(link, now_us, out)
+        for connection in [c for c, greeting in board.greetings.items() if now_us - greeting.since_us >= silence_us]:
+            out.append(Disconnect(connection, "no greeting came"))
+            board.stop_greeting(connection, now_us, out)

@@ -1,0 +1,233 @@
+"""Whatever a network does to connections: every message of a session once and in order, or its end is told."""
+
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from resprout.core.contract import Close, Hold, LinkUp, Open, Release
+from resprout.links.options import LinkOptions
+from tests.links.hostile import PATIENCE_US, Hostile, Node
+from tests.links.puppet import Episode, Parcel
+
+BOUNDED = settings(
+    max_examples=140, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+PARCEL_BYTES_MAX = 40
+WINDOW_BYTES = 60
+OUTBOX_MESSAGES_MAX = 8
+
+OPTIONS = st.builds(
+    LinkOptions,
+    window_bytes=st.sampled_from((1, 7, WINDOW_BYTES)),
+    ack_messages_max=st.sampled_from((1, 3, 100)),
+    heartbeat_us=st.none() | st.just(30_000),
+    session_linger_us=st.just(10 * PATIENCE_US),
+)
+"""A linger longer than the runs: what is under way long enough to exceed it has a test of its own."""
+
+NETWORK = ("deliver", "deliver", "deliver", "deliver", "deliver", "answer", "answer", "cut", "wait")
+TALK = ("send", "send", "send", "control")
+Moves = list[tuple[str, int]]
+
+
+def moves(*kinds: str) -> st.SearchStrategy[Moves]:
+    """Of a length that is drawn first: lists that are free to end anywhere are mostly short."""
+    move = st.tuples(st.sampled_from(kinds), st.integers(0, 9999))
+    return st.sampled_from((8, 40, 120)).flatmap(lambda size: st.lists(move, min_size=size, max_size=size))
+
+
+class Run:
+    """Two or three nodes in a hostile network, moved by choices."""
+
+    def __init__(self, options: LinkOptions, names: tuple[str, ...], opens: list[tuple[str, str]]) -> None:
+        self.world = Hostile()
+        self.options = options
+        self.names = names
+        self.opens = opens
+        self.held: dict[tuple[str, str], tuple[Episode, int]] = {}
+        """Sessions that a stack holds, and what had come in them by then."""
+        self._numbers = count(1)
+        for name in names:
+            self._boot(name)
+
+    def _boot(self, name: str) -> None:
+        self.world.boot(name, self.options)
+        for opener, peer in self.opens:
+            if opener == name:
+                self.world.ask(name, Open(peer))
+
+    def move(self, kind: str, choice: int) -> None:
+        world = self.world
+        name = self.names[choice % len(self.names)]
+        others = [other for other in self.names if other != name]
+        peer = others[choice // 3 % len(others)]
+        network: dict[str, Callable[[int], object]] = {
+            "deliver": world.deliver, "answer": world.answer, "cut": world.cut, "wait": world.wait
+        }  # fmt: skip
+        if kind in network:
+            network[kind](choice)
+        elif kind == "send":
+            world.ask(name, (peer, Parcel(next(self._numbers), 1 + choice % PARCEL_BYTES_MAX)))
+        elif kind == "control":
+            world.ask(name, [(peer, Parcel(next(self._numbers))) for _ in range(1 + choice % 3)])
+        elif kind == "hold":
+            world.ask(name, Hold(peer))
+            if (episode := world.nodes[name].puppet.current.get(peer)) and (name, peer) not in self.held:
+                self.held[name, peer] = (episode, bytes_of(episode.received))
+        elif kind == "release":
+            world.ask(name, Release(peer))
+            self.held.pop((name, peer), None)
+        elif kind == "close":
+            world.ask(name, Close(peer, "enough of you"))
+        elif kind == "reopen":
+            for opener, target in self.opens:
+                if opener == name:
+                    world.ask(name, Open(target))
+        elif kind == "restart":
+            self._boot(name)
+        check_bounds(world, self.options)
+        for (holder, held), (episode, bytes_before) in list(self.held.items()):
+            if world.nodes[holder].puppet.current.get(held) is not episode:
+                del self.held[holder, held]
+            else:
+                came = bytes_of(episode.received) - bytes_before
+                assert came < self.options.window_bytes + PARCEL_BYTES_MAX
+
+    def end(self) -> None:
+        """The faults stop; everybody is released and wants what was wanted at first."""
+        for name in self.names:
+            for other in self.names:
+                self.world.ask(name, Release(other))
+        for opener, peer in self.opens:
+            self.world.ask(opener, Open(peer))
+        self.world.heal()
+
+
+def bytes_of(parcels: list[Parcel]) -> int:
+    return sum(parcel.cost for parcel in parcels)
+
+
+def check_bounds(world: Hostile, options: LinkOptions) -> None:
+    for node in world.nodes.values():
+        for status in node.links.sessions():
+            assert status.unconfirmed <= options.outbox_messages_max
+            assert status.unconfirmed_bytes <= options.window_bytes + PARCEL_BYTES_MAX
+
+
+def episodes(world: Hostile, of: str, peer: str) -> list[tuple[Node, Episode]]:
+    """Sessions that any life of a node had with a peer, in order."""
+    return [
+        (node, episode) for node in world.lives if node.name == of for episode in node.puppet.episodes.get(peer, [])
+    ]
+
+
+def partner(world: Hostile, node: Node, peer: str, episode: Episode) -> Episode | None:
+    """The other side of a session in which something was received."""
+    return next((other for _, other in episodes(world, peer, node.name) if episode.received[0] in other.sent), None)
+
+
+def check_order(world: Hostile) -> None:
+    """In every session: what was received is a beginning of what was sent in exactly one session of the other side."""
+    for node in world.lives:
+        for peer, sessions in node.puppet.episodes.items():
+            partners: list[Episode] = []
+            for episode in sessions:
+                if episode.received:
+                    other = partner(world, node, peer, episode)
+                    assert other is not None
+                    assert episode.received == other.sent[: len(episode.received)]
+                    assert all(other is not earlier for earlier in partners)
+                    partners.append(other)
+
+
+def check_nothing_is_lost(world: Hostile) -> None:
+    """Sessions that stand on both sides have brought over everything; and they stand on both sides or on neither."""
+    for name, node in world.nodes.items():
+        for peer, episode in node.puppet.current.items():
+            other = world.nodes[peer].puppet.current.get(name)
+            assert other is not None
+            assert other.received == episode.sent
+            assert episode.up.incarnation == world.nodes[peer].incarnation
+            assert not node.puppet.waiting.get(peer)
+
+
+def check_links(run: Run) -> None:
+    for opener, peer in run.opens:
+        assert peer in run.world.nodes[opener].puppet.current
+
+
+@BOUNDED
+@given(OPTIONS, moves(*NETWORK, *TALK, "hold", "release"))
+def test_broken_connections_are_invisible(options: LinkOptions, chosen: Moves) -> None:
+    run = Run(options, ("b0", "b1"), [("b1", "b0")])
+    for kind, choice in chosen:
+        run.move(kind, choice)
+    run.end()
+    check_order(run.world)
+    check_nothing_is_lost(run.world)
+    check_links(run)
+    for node in run.world.lives:
+        assert len(node.puppet.heard(LinkUp)) == 1
+        assert all(episode.down is None for episode in node.puppet.episodes[next(iter(node.puppet.episodes))])
+    assert run.world.goodbyes == []
+
+
+@BOUNDED
+@given(OPTIONS, moves(*NETWORK, *TALK, *TALK, "hold", "release", "close", "reopen", "restart"))
+def test_restarts_and_closes_end_sessions_and_nothing_else_does(options: LinkOptions, chosen: Moves) -> None:
+    run = Run(options, ("b0", "b1"), [("b1", "b0")])
+    for kind, choice in chosen:
+        run.move(kind, choice)
+    run.end()
+    check_order(run.world)
+    check_nothing_is_lost(run.world)
+    check_links(run)
+    ends = sum(kind in ("close", "restart") for kind, _ in chosen)
+    for node in run.world.lives:
+        for sessions in node.puppet.episodes.values():
+            assert sum(episode.down is not None for episode in sessions) <= ends
+    assert not [reason for reason in run.world.goodbyes if is_fault(reason)]
+
+
+@BOUNDED
+@given(OPTIONS, moves(*NETWORK, *NETWORK, *TALK, "hold", "release", "close", "reopen", "restart"))
+def test_three_that_all_open_each_other_agree_in_the_end(options: LinkOptions, chosen: Moves) -> None:
+    names = ("b0", "b1", "b2")
+    options = msgspec.structs.replace(options, session_linger_us=10_000_000)  # what has crossed may have to be given up
+    run = Run(options, names, [(name, other) for name in names for other in names if name != other])
+    for kind, choice in chosen:
+        run.move(kind, choice)
+    run.end()
+    check_order(run.world)
+    check_nothing_is_lost(run.world)
+    check_links(run)
+    assert not [reason for reason in run.world.goodbyes if is_fault(reason)]
+
+
+@BOUNDED
+@given(moves(*NETWORK, *TALK, "control", "control", "restart"))
+def test_small_outboxes_and_short_memories_lose_only_what_is_told(chosen: Moves) -> None:
+    options = LinkOptions(
+        window_bytes=WINDOW_BYTES,
+        session_linger_us=60_000,
+        outbox_messages_max=OUTBOX_MESSAGES_MAX,
+        heartbeat_us=20_000,
+        silence_us=80_000,
+        acquaintances_max=1,
+    )
+    run = Run(options, ("b0", "b1", "b2"), [("b1", "b0"), ("b2", "b0")])
+    for kind, choice in chosen:
+        run.move(kind, choice)
+    run.end()
+    check_order(run.world)
+    check_nothing_is_lost(run.world)
+    check_links(run)
+    assert not [reason for reason in run.world.goodbyes if is_fault(reason)]
+
+
+def is_fault(reason: str) -> bool:
+    """Whether somebody was accused of what no honest peer does."""
+    return any(words in reason for words in ("granted", "missing", "acknowledged", "within a session", "instead of"))
