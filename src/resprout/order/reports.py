@@ -1,0 +1,86 @@
+"""When a broker tells its neighbours how far bundles have come.
+
+What somebody waits for is told at once: it makes a publication safe for those nearer to its publisher, or its publisher
+waits for `delivered`. Everything else waits for company, and what only lets a neighbour forget waits longest, because
+it rides along with the other reports anyway.
+"""
+
+from collections.abc import Mapping
+
+from resprout.core.contract import Effect, Send, SetTimer, Timer
+from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.messages import Levels
+
+SPREAD_PATIENCE = 16
+"""How many times longer a report that only lets a neighbour forget may wait."""
+
+
+class ReportTaken(Timer, frozen=True):
+    """When to tell neighbours, and clients that do not wait for it, how far the bundles that they sent have come."""
+
+
+class ReportSpread(Timer, frozen=True):
+    """When to tell neighbours how far the bundles that they were sent have come elsewhere."""
+
+
+class Reports:
+    """What is still to be told, over all links of a broker."""
+
+    __slots__ = ("_delay_us", "_faults", "_links", "_spread_set", "_spread_soon", "_taken_set", "_urgent", "taken_soon")
+
+    def __init__(self, links: Mapping[str, Link], faults_tolerated: int, delay_us: int) -> None:
+        self._links = links
+        self._faults = faults_tolerated
+        self._delay_us = delay_us
+        self._urgent: dict[str, Link] = {}
+        self.taken_soon = False
+        """Something of what neighbours or clients sent has come further."""
+        self._taken_set = False
+        self._spread_soon = self._spread_set = False
+
+    def arrived(self, entry: Entry, source: Link) -> None:
+        self.taken_soon = True
+        if entry.hops <= self._faults:
+            self._urgent[source.name] = source  # somebody near the publisher may be waiting for it to be safe
+
+    def rose(self, entry: Entry) -> None:
+        """The entry's level has risen."""
+        self.taken_soon = self._spread_soon = True
+        if entry.hops < self._faults and self._faults > 1:
+            self._urgent.update(self._links)  # deeper copies make it safe for those nearer to the publisher
+
+    def delivered(self, entry: Entry, source: Link) -> None:
+        """Nobody on this side is owed the entry any more."""
+        if entry.prompt:
+            self._urgent[source.name] = source
+        else:
+            self.taken_soon = True
+
+    def flush(self, now_us: int, out: list[Effect]) -> None:
+        """At the end of a step."""
+        if self._urgent:
+            for link in self._urgent.values():
+                _report(link, out)
+            self._urgent.clear()
+        if self.taken_soon and not self._taken_set:
+            self._taken_set = True
+            out.append(SetTimer(ReportTaken(), now_us + self._delay_us))
+        if self._spread_soon and not self._spread_set:
+            self._spread_set = True
+            out.append(SetTimer(ReportSpread(), now_us + SPREAD_PATIENCE * self._delay_us))
+
+    def fired(self, timer: Timer, out: list[Effect]) -> None:
+        if isinstance(timer, ReportTaken):
+            self._taken_set = self.taken_soon = False
+            concerned = [link for link in self._links.values() if link.told_done < link.arrived.count]
+        else:
+            self._spread_set = self._spread_soon = False
+            concerned = list(self._links.values())
+        for link in concerned:
+            _report(link, out)
+
+
+def _report(link: Link, out: list[Effect]) -> None:
+    if link.up and (news := link.report()) is not None:
+        out.append(Send(link.name, Levels(*news)))

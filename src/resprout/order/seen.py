@@ -1,0 +1,57 @@
+"""Duplicate detection: one watermark per origin.
+
+Links are FIFO and the tree has no cycles, so the bundles of one origin pass any broker in order and a single number per
+origin is an exact test, also where interest lets only some of them through. A restarted publisher counts from one again
+under a higher incarnation; whatever an older incarnation still sends is then old.
+"""
+
+from resprout.core.bundle import Bundle, Origin
+from resprout.core.errors import PeerError
+
+Mark = tuple[int, int]
+"""(incarnation, last sequence number)."""
+
+NOTHING: Mark = (0, 0)
+
+
+ORIGINS_KEPT = 100_000
+"""Origins that are remembered for certain, the latest ones; up to twice as many are. Clients come and go under ever new
+names, and what has been quiet for so long has long been stable everywhere."""
+
+
+class Seen:
+    """How far each origin has come at this broker. Two generations: what is met again moves to the young one, and when
+    that is full the old one is forgotten."""
+
+    __slots__ = ("_marks", "_old")
+
+    def __init__(self) -> None:
+        self._marks: dict[Origin, Mark] = {}
+        self._old: dict[Origin, Mark] = {}
+
+    def mark(self, origin: Origin) -> Mark:
+        return self._marks.get(origin) or self._old.get(origin, NOTHING)
+
+    def __len__(self) -> int:
+        return len(self._marks) + len(self._old)
+
+    def is_new(self, bundle: Bundle) -> bool:
+        """True, and remembered, when nothing of the bundle was seen before. A bundle is atomic: one that is partly new
+        can only come from a peer that cut it in two, and is refused."""
+        incarnation, last = self.mark(bundle.origin)
+        mine = bundle.incarnation
+        if mine == incarnation and bundle.first <= last:
+            if bundle.last > last:
+                raise PeerError(f"{bundle!r} overlaps what was seen up to {last}")
+            return False
+        if mine < incarnation:
+            return False
+        self._remember(bundle.origin, (mine, bundle.last))
+        return True
+
+    def _remember(self, origin: Origin, mark: Mark) -> None:
+        self._marks[origin] = mark
+        if len(self._marks) > ORIGINS_KEPT:
+            self._old, self._marks = self._marks, {}
+        elif self._old:
+            self._old.pop(origin, None)

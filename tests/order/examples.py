@@ -1,0 +1,17 @@
+"""Bundles and entries to work with."""
+
+from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.guarantee import Guarantee
+
+
+def bundle(
+    first: int = 1,
+    count: int = 1,
+    *,
+    publisher: str = "p",
+    incarnation: int = 1,
+    guarantee: Guarantee = Guarantee.CAUSAL,
+    size: int = 10,
+) -> Bundle:
+    payloads = pack_payloads([bytes(size)] * count)
+    return Bundle(publisher, incarnation, first, count, 1, "t", (), guarantee, b"", payloads)
