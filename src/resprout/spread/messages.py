@@ -1,0 +1,34 @@
+"""What neighbours say about interest. Tags 48..63 of the wire belong to this file."""
+
+from resprout.core.contract import ProtocolMessage
+
+
+class Interested(ProtocolMessage, frozen=True, tag=48):
+    """Send what matches from now on. `id` is the sender's, so that a late answer to a withdrawn wish is told apart."""
+
+    id: int
+    filter: str
+    where: str | None
+
+
+class InterestConfirmed(ProtocolMessage, frozen=True, tag=49):
+    """Every broker behind this link sends what matches from now on."""
+
+    id: int
+
+
+class Uninterested(ProtocolMessage, frozen=True, tag=50):
+    id: int
+
+
+class Advertised(ProtocolMessage, frozen=True, tag=51):
+    """Somebody behind this link may publish on the topic."""
+
+    topic: str
+
+
+class Unadvertised(ProtocolMessage, frozen=True, tag=52):
+    topic: str
+
+
+SPREAD_MESSAGES = (Interested, InterestConfirmed, Uninterested, Advertised, Unadvertised)

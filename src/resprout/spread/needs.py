@@ -1,0 +1,84 @@
+"""What is needed of one neighbour, as a forest: a need stands under another that covers it, and the roots are asked.
+
+Covering is remembered, not found again: standing under a need is enough to be served by whatever is asked at the root,
+even where no search would see it. A need that nobody has any more stays as long as it holds others together.
+"""
+
+from resprout.filters.predicate import Predicate
+
+
+class Wish:
+    """One direction's wish that is not confirmed yet."""
+
+    __slots__ = ("direction", "missing", "no", "predicate")
+
+    def __init__(self, no: int, direction: str, predicate: Predicate) -> None:
+        self.no = no
+        """Wishes are confirmed together in the order they were made."""
+        self.direction = direction
+        self.predicate = predicate
+        self.missing = 0
+        """Neighbours that have not confirmed it."""
+
+
+class Need:
+    """A predicate that is asked of a neighbour or covered by what is."""
+
+    __slots__ = ("above", "confirmed", "height", "id", "predicate", "restless", "under", "waiting", "wanted")
+
+    def __init__(self, predicate: Predicate) -> None:
+        self.predicate = predicate
+        self.wanted = True
+        """Somebody has it. If not, it only stands between what is above and what is under it."""
+        self.id = 0
+        """The number under which it is asked, if it is."""
+        self.confirmed = False
+        """The neighbour has confirmed it, if it is asked."""
+        self.above: Need | None = None
+        self.under: dict[Need, None] = {}
+        self.height = 0
+        """More than that of anything under it; perhaps more than it need be, after something left."""
+        self.waiting: dict[Wish, None] = {}
+        """Wishes for this very predicate that the root's confirmation will reach."""
+        self.restless: dict[Need, None] = {}
+        """Those directly under it in or under which a wish may wait."""
+
+    @property
+    def root(self) -> "Need":
+        need = self
+        while need.above is not None:
+            need = need.above
+        return need
+
+    def stand_under(self, cover: "Need") -> None:
+        """From nowhere. Wishes that wait here wait for the cover's root from now on."""
+        self.above = cover
+        cover.under[self] = None
+        cover.height = max(cover.height, self.height + 1) if len(cover.under) > 1 else self.height + 1
+        if self.waiting or self.restless:
+            cover.restless[self] = None
+
+    def step_out(self) -> None:
+        if self.above is not None:
+            del self.above.under[self]
+            self.above.restless.pop(self, None)
+            self.above = None
+
+    def wait(self, wish: Wish) -> None:
+        self.waiting[wish] = None
+        need = self
+        while (above := need.above) is not None and need not in above.restless:
+            above.restless[need] = None
+            need = above
+
+    def take_waiting(self) -> list[Wish]:
+        """All wishes that wait here or below, and do so no more."""
+        taken: list[Wish] = []
+        visited = [self]
+        while visited:
+            need = visited.pop()
+            taken += need.waiting
+            visited += need.restless
+            need.waiting.clear()
+            need.restless.clear()
+        return taken
