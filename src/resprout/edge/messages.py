@@ -9,6 +9,8 @@ from resprout.core.guarantee import Guarantee, Receipt
 
 class Publish(ProtocolMessage, frozen=True, tag=16):
     bundle: Bundle
+    prompt: bool = True
+    """Somebody waits for the receipts: tell them at once, all the way. Otherwise they may wait for company."""
 
     @property
     def cost(self) -> int:
@@ -77,6 +79,8 @@ class Delivery(ProtocolMessage, frozen=True, tag=36):
     """Ordering bytes that the bundle cost on its last link."""
     offsets: tuple[int, ...] | None
     """Where a content filter picked some messages: their places in the original bundle."""
+    prompt: bool = False
+    """The publisher waits: say at once that it is taken."""
 
     @property
     def cost(self) -> int:

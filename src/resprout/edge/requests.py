@@ -33,7 +33,29 @@ class AdvertiseRequest(msgspec.Struct, frozen=True):
     withdraw: bool = False
 
 
-ClientRequest = PublishRequest | SubscribeRequest | UnsubscribeRequest | AdvertiseRequest
+class TakeRequest(msgspec.Struct, frozen=True):
+    """The application has so many more deliveries; only for a machine that does not take them by itself."""
+
+    deliveries: int
+
+
+class LeaveRequest(msgspec.Struct, frozen=True):
+    """End the session in good order."""
+
+
+class FlushRequest(msgspec.Struct, frozen=True):
+    """Send what was added to `ClientMachine.outgoing`."""
+
+
+ClientRequest = (
+    PublishRequest
+    | SubscribeRequest
+    | UnsubscribeRequest
+    | AdvertiseRequest
+    | TakeRequest
+    | LeaveRequest
+    | FlushRequest
+)
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -73,4 +95,31 @@ class Refused(msgspec.Struct, frozen=True):
     last: int = -1
 
 
-ClientNews = Published | SubscriptionConfirmed | SubscriptionEnded | ReceiptTurned | Refused
+class SessionBegan(msgspec.Struct, frozen=True):
+    """The broker is there and has said what the network offers."""
+
+    stack: str
+    guarantees: tuple[Guarantee, ...]
+    faults_tolerated: int
+
+
+class SessionLost(msgspec.Struct, frozen=True):
+    """The session is over for good: what was on its way in it is uncertain, and its subscriptions are gone."""
+
+    reason: str
+
+
+class RoomAgain(msgspec.Struct, frozen=True):
+    """Publications that had to wait for the broker have left: there is room for more."""
+
+
+ClientNews = (
+    SessionBegan
+    | SessionLost
+    | Published
+    | SubscriptionConfirmed
+    | SubscriptionEnded
+    | ReceiptTurned
+    | Refused
+    | RoomAgain
+)

@@ -1,0 +1,223 @@
+"""The clients of one broker: their subscriptions, what they are given, their receipts.
+
+A slow client pushes back on its own session: what it has no room for waits in its backlog as references into the log,
+and the log keeps it. Nobody else waits for it until the log is full.
+"""
+
+from collections.abc import Callable
+
+from resprout.core.bundle import pick
+from resprout.core.contract import Effect, Send
+from resprout.core.errors import PeerError, UsageError
+from resprout.core.guarantee import Receipt
+from resprout.edge.guest import SUBSCRIPTIONS_MAX, TOPICS_ADVERTISED_MAX, Guest
+from resprout.edge.messages import (
+    Advertise,
+    Delivery,
+    Serving,
+    Subscribe,
+    Subscribed,
+    SubscribeRefused,
+    Taken,
+    Unadvertise,
+    Unsubscribe,
+    Unsubscribed,
+)  # fmt: skip
+from resprout.filters.predicate import parse_predicate
+from resprout.order.entry import Entry
+from resprout.order.log import Log
+from resprout.spread.adverts import Adverts
+from resprout.spread.interest import Interest
+from resprout.spread.needs import Wish
+from resprout.spread.says import Says
+from resprout.wire.sizes import ordering_bytes
+
+
+class Lobby:
+    """All guests of a broker. `says` collects what its neighbours must hear; `out` what its clients must."""
+
+    def __init__(
+        self, serving: Serving, log: Log, interest: Interest, adverts: Adverts, finished: Callable[[Entry], None]
+    ) -> None:
+        self._serving = serving
+        self._log = log
+        self._interest = interest
+        self._adverts = adverts
+        self._finished = finished
+        """Called when the last reader of an entry has it, and nobody else is owed it."""
+        self.guests: dict[str, Guest] = {}
+        self._turned: dict[str, Guest] = {}
+        """Guests with receipts to be told at the end of the step."""
+        self._turned_soon: dict[str, Guest] = {}
+        """Guests with receipts that nobody waits for yet, to be told with the next `flush_all`."""
+        self._ending: dict[str, Guest] = {}
+        """Guests with subscriptions that are about to end."""
+
+    # -- coming and going ----------------------------------------------------------------------------------------------
+
+    def arrive(self, name: str, incarnation: int, room: int, out: list[Effect]) -> None:
+        self.guests[name] = Guest(name, incarnation, room)
+        out.append(Send(name, self._serving))
+
+    def leave(self, name: str, says: Says, out: list[Effect]) -> None:
+        """The session is over: nothing is owed to this client any more, and nothing is expected from it."""
+        guest = self.guests.pop(name)
+        guest.gone = True
+        self._turned.pop(name, None)
+        self._turned_soon.pop(name, None)
+        self._ending.pop(name, None)
+        self.confirm(self._interest.drop_all(name, says), out)
+        self._adverts.withdraw_all(name, says)
+        for entry in (*guest.given, *guest.backlog):
+            self._took(entry)
+
+    # -- what a client says --------------------------------------------------------------------------------------------
+
+    def subscribe(self, guest: Guest, message: Subscribe, says: Says, out: list[Effect]) -> None:
+        if message.id in guest.subscriptions:
+            raise PeerError(f"subscription {message.id} exists already")
+        try:
+            if len(guest.subscriptions) >= SUBSCRIPTIONS_MAX:
+                raise UsageError(f"{SUBSCRIPTIONS_MAX} subscriptions are the most one client may have")
+            predicate = parse_predicate(message.filter, message.where)
+        except UsageError as error:
+            out.append(Send(guest.name, SubscribeRefused(message.id, str(error))))
+            return
+        guest.subscriptions[message.id] = predicate
+        users = guest.users.get(predicate, 0)
+        guest.users[predicate] = users + 1
+        if predicate in guest.confirmed:
+            out.append(Send(guest.name, Subscribed(message.id)))
+            return
+        guest.unconfirmed.setdefault(predicate, []).append(message.id)
+        if users == 0:
+            self.confirm(self._interest.want(guest.name, predicate, says), out)
+
+    def confirm(self, wishes: list[Wish], out: list[Effect]) -> None:
+        """These wishes of local clients are confirmed by every neighbour."""
+        for wish in wishes:
+            guest = self.guests[wish.direction]
+            guest.confirmed[wish.predicate] = None
+            out.extend(Send(guest.name, Subscribed(id)) for id in guest.unconfirmed.pop(wish.predicate, ()))
+
+    def unsubscribe(self, guest: Guest, message: Unsubscribe, says: Says, out: list[Effect]) -> None:
+        predicate = guest.subscriptions.pop(message.id, None)
+        if predicate is None:  # it was refused, and the client had not heard yet
+            out.append(Send(guest.name, Unsubscribed(message.id)))
+            return
+        if message.id in guest.unconfirmed.get(predicate, ()):
+            guest.unconfirmed[predicate].remove(message.id)
+        guest.users[predicate] -= 1
+        if guest.users[predicate] == 0:
+            del guest.users[predicate]
+            guest.confirmed.pop(predicate, None)
+            guest.unconfirmed.pop(predicate, None)
+            self.confirm(self._interest.drop(guest.name, predicate, says), out)
+        guest.endings.append((self._log.next_no, message.id))
+        self._ending[guest.name] = guest
+
+    def advertise(self, guest: Guest, message: Advertise, says: Says, out: list[Effect]) -> None:
+        if self._adverts.count(guest.name) >= TOPICS_ADVERTISED_MAX:
+            raise PeerError(f"more than {TOPICS_ADVERTISED_MAX} topics advertised")
+        self._adverts.advertise(guest.name, message.topic, says)
+
+    def advertise_implied(self, guest: Guest, topic: str, says: Says) -> None:
+        """By publishing. Beyond the limit the client must not go on to new topics."""
+        if not self._adverts.has(guest.name, topic):
+            self.advertise(guest, Advertise(topic), says, [])
+
+    def unadvertise(self, guest: Guest, message: Unadvertise, says: Says, out: list[Effect]) -> None:
+        self._adverts.withdraw(guest.name, message.topic, says)
+
+    def taken(self, guest: Guest, message: Taken, says: Says, out: list[Effect]) -> None:
+        for entry in guest.take(message.deliveries):
+            self._took(entry)
+
+    # -- what a client is told -----------------------------------------------------------------------------------------
+
+    def show(self, entry: Entry, out: list[Effect]) -> None:
+        """Give an entry to its readers, and its publisher the `safe` receipt."""
+        self._log.show(entry)
+        whole: Delivery | None = None
+        for guest in entry.readers:
+            if guest.gone:
+                self._took(entry)
+            elif guest.backlog or guest.room <= 0:
+                guest.backlog.append(entry)
+            elif entry.picks is not None and guest.name in entry.picks:
+                self._give(guest, entry, _delivery(entry, guest), out)
+            else:
+                if whole is None:
+                    whole = _delivery(entry, None)
+                self._give(guest, entry, whole, out)
+        publisher: Guest | None = entry.client
+        if publisher is not None and not publisher.gone:
+            publisher.turn(entry.stream, Receipt.SAFE, entry.last)
+            publisher.turn_delivered(entry.stream)
+            self._tell_receipts(publisher, entry)
+
+    def writable(self, guest: Guest, room: int, out: list[Effect]) -> None:
+        guest.room = room
+        while guest.backlog and guest.room > 0:
+            entry = guest.backlog.popleft()
+            self._give(guest, entry, _delivery(entry, guest), out)
+
+    def published(self, guest: Guest, entry: Entry) -> None:
+        guest.published(entry)
+        self._tell_receipts(guest, entry)
+
+    def delivered(self, entry: Entry) -> None:
+        """Nobody is owed the entry any more: its publisher, if it is one of ours, may be told."""
+        guest: Guest | None = entry.client
+        if guest is not None and not guest.gone and entry.shown:
+            guest.turn_delivered(entry.stream)
+            self._tell_receipts(guest, entry)
+
+    @property
+    def patient(self) -> bool:
+        """There are receipts that wait for `flush_all`."""
+        return bool(self._turned_soon)
+
+    def flush_all(self, out: list[Effect]) -> None:
+        """From time to time: the receipts that nobody was waiting for."""
+        self._turned.update(self._turned_soon)
+        self.flush(out)
+
+    def flush(self, out: list[Effect]) -> None:
+        """At the end of a step: receipts that are waited for, each kind only once, and ends of subscriptions."""
+        if self._turned:
+            for guest in self._turned.values():
+                self._turned_soon.pop(guest.name, None)
+                out.extend(Send(guest.name, told) for told in guest.take_turned())
+            self._turned.clear()
+        if self._ending:
+            unshown = self._log.unshown
+            first = unshown[0].no if unshown else None
+            for guest in list(self._ending.values()):
+                out.extend(Send(guest.name, Unsubscribed(id)) for id in guest.ended(first))
+                if not guest.endings:
+                    del self._ending[guest.name]
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _give(self, guest: Guest, entry: Entry, delivery: Delivery, out: list[Effect]) -> None:
+        guest.gave += 1
+        guest.given.append(entry)
+        guest.room -= delivery.bundle.cost
+        out.append(Send(guest.name, delivery))
+
+    def _tell_receipts(self, guest: Guest, entry: Entry) -> None:
+        (self._turned if entry.prompt else self._turned_soon)[guest.name] = guest
+
+    def _took(self, entry: Entry) -> None:
+        if self._log.took(entry):
+            self._finished(entry)
+
+
+def _delivery(entry: Entry, guest: Guest | None) -> Delivery:
+    bundle = entry.bundle
+    assert bundle is not None, "a reader pins the bundle"
+    offsets = entry.picks.get(guest.name) if guest is not None and entry.picks is not None else None
+    if offsets is not None:
+        bundle = pick(bundle, offsets)
+    return Delivery(bundle, entry.hops, ordering_bytes(bundle, entry.hops), offsets, entry.prompt)

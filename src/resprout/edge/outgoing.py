@@ -1,0 +1,129 @@
+"""What a client has published and its broker has not taken: numbered at once, bundled as late as possible."""
+
+from collections import deque
+from typing import Final
+
+from resprout.core import limits
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.guarantee import Guarantee
+from resprout.core.names import AttributeValue
+
+PAYLOAD_OVERHEAD: Final = 6
+_ATTRIBUTE_OVERHEAD: Final = 12
+"""At most so many bytes per value that packing adds."""
+
+Attributes = dict[str, AttributeValue]
+
+
+class Builder:
+    """A bundle that may still grow: so many bytes, and up to the number `end` of its stream."""
+
+    __slots__ = ("attributes", "bytes_left", "end", "first", "guarantee", "keys", "next", "pause", "payloads", "topic")
+
+    def __init__(self, topic: str, keys: tuple[str, ...], guarantee: Guarantee, first: int) -> None:
+        self.topic = topic
+        self.keys = keys
+        self.guarantee = guarantee
+        self.first = self.next = first
+        self.end = first + limits.BUNDLE_MESSAGES
+        self.pause = 0
+        """Up to here a publisher may add without asking again; see `Client.publish`."""
+        self.payloads: list[bytes] = []
+        self.attributes: list[Attributes] | None = None
+        """None while no message has any."""
+        self.bytes_left = limits.BUNDLE_BYTES
+
+    @property
+    def bytes(self) -> int:
+        return limits.BUNDLE_BYTES - self.bytes_left
+
+
+class Outgoing:
+    """One queue for all streams, so that what a client published first also leaves first."""
+
+    def __init__(self, publisher: str, incarnation: int) -> None:
+        self._publisher = publisher
+        self._incarnation = incarnation
+        self._queue: deque[Builder] = deque()
+        self._open = Builder("", (), Guarantee.EVENTUAL, 0)
+        self._open.bytes_left = -1  # nothing fits: the first publication opens a bundle of its own
+        self._latest: dict[str, Builder] = {}
+        """By stream, the bundle with its latest number."""
+        self._bytes_closed = 0
+        """Of bundles that wait and cannot grow any more."""
+
+    @property
+    def open(self) -> Builder:
+        """The bundle that may still grow; one without any room left when there is none."""
+        return self._open
+
+    @property
+    def bytes_waiting(self) -> int:
+        return self._bytes_closed + (self._open.bytes if self._queue else 0)
+
+    def last(self, stream: str) -> int:
+        """The latest number of a stream; 0 before the first."""
+        latest = self._latest.get(stream)
+        return latest.next - 1 if latest is not None else 0
+
+    def add(
+        self, topic: str, keys: tuple[str, ...], guarantee: Guarantee, payload: bytes, attributes: Attributes
+    ) -> int:
+        """The publication's number in its stream. Called for every single message, so the common case comes first."""
+        builder = self._open
+        size = len(payload) + PAYLOAD_OVERHEAD
+        if attributes:
+            size += _attribute_bytes(attributes)
+        seq = builder.next
+        if (
+            size > builder.bytes_left
+            or seq == builder.end
+            or topic != builder.topic
+            or guarantee is not builder.guarantee
+            or keys != builder.keys
+        ):
+            builder = self._open_bundle(topic, keys, guarantee)
+            seq = builder.next
+        builder.next = seq + 1
+        builder.bytes_left -= size
+        payloads = builder.payloads
+        payloads.append(payload)
+        if builder.attributes is not None:
+            builder.attributes.append(attributes)
+        elif attributes:
+            builder.attributes = [{} for _ in range(len(payloads) - 1)]
+            builder.attributes.append(attributes)
+        return seq
+
+    def next_bundle(self, clock: int) -> Bundle | None:
+        """The oldest bundle, closed; stamped with the client's clock, which its broker will exceed."""
+        if not self._queue:
+            return None
+        builder = self._queue.popleft()
+        if builder is self._open:
+            builder.bytes_left = -1
+        else:
+            self._bytes_closed -= builder.bytes
+        attributes = b"" if builder.attributes is None else pack_attributes(builder.attributes)
+        return Bundle(
+            self._publisher, self._incarnation, builder.first, len(builder.payloads), clock, builder.topic,
+            builder.keys, builder.guarantee, attributes, pack_payloads(builder.payloads),
+        )  # fmt: skip
+
+    def _open_bundle(self, topic: str, keys: tuple[str, ...], guarantee: Guarantee) -> Builder:
+        if self._queue:
+            self._bytes_closed += self._open.bytes
+        latest = self._latest.get(guarantee.stream)
+        builder = Builder(topic, keys, guarantee, latest.next if latest is not None else 1)
+        self._latest[guarantee.stream] = self._open = builder
+        self._queue.append(builder)
+        return builder
+
+
+def _attribute_bytes(attributes: Attributes) -> int:
+    size = 1
+    for name, value in attributes.items():
+        size += len(name.encode()) + _ATTRIBUTE_OVERHEAD
+        if isinstance(value, str):
+            size += len(value.encode())
+    return size

@@ -1,0 +1,383 @@
+"""The clients of one broker: what each is given, told and owed."""
+
+from typing import Any
+
+import pytest
+
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_payloads
+from resprout.core.contract import Effect, Send
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee, Receipt
+from resprout.edge import lobby as lobby_module
+from resprout.edge.guest import Guest
+from resprout.edge.lobby import Lobby
+from resprout.edge.messages import (
+    Advertise,
+    Delivery,
+    Serving,
+    Subscribe,
+    Subscribed,
+    SubscribeRefused,
+    Taken,
+    Turned,
+    Unadvertise,
+    Unsubscribe,
+    Unsubscribed,
+)
+from resprout.order.entry import Entry
+from resprout.order.log import Log
+from resprout.spread.adverts import Adverts
+from resprout.spread.interest import Interest
+from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
+from resprout.spread.says import Says
+
+SERVING = Serving("resprout", (Guarantee.CAUSAL,), 0)
+
+
+class House:
+    """A lobby with a log in which everything is safe at once, and, where asked for, neighbours."""
+
+    def __init__(self, *clients: str, neighbours: tuple[str, ...] = (), room: int = 1 << 20) -> None:
+        self.log = Log(0)
+        self.interest = Interest()
+        self.adverts = Adverts()
+        for name in neighbours:
+            self.interest.add_neighbour(name)
+            self.adverts.add_neighbour(name)
+        self.lobby = Lobby(SERVING, self.log, self.interest, self.adverts, lambda entry: self.lobby.delivered(entry))
+        self.out: list[Effect] = []
+        self.says: Says = []
+        self.guests: dict[str, Guest] = {}
+        for name in clients:
+            self.lobby.arrive(name, 1, room, self.out)
+            self.guests[name] = self.lobby.guests[name]
+        self._published = 0
+        self.prompt = True
+
+    def subscribe(self, name: str, id: int, filter: str = "t", where: str | None = None) -> None:
+        self.lobby.subscribe(self.guests[name], Subscribe(id, filter, where), self.says, self.out)
+
+    def unsubscribe(self, name: str, id: int) -> None:
+        self.lobby.unsubscribe(self.guests[name], Unsubscribe(id), self.says, self.out)
+
+    def append(self, *readers: str, by: str | None = None, payloads: tuple[bytes, ...] = (b"x",)) -> Entry:
+        self._published += 1
+        rows: list[Any] = [{"n": n} for n in range(len(payloads))]
+        made = Bundle(
+            by or "p", 1, self._published, len(payloads), 1, "t", (), Guarantee.CAUSAL, pack_attributes(rows),
+            pack_payloads(payloads),
+        )  # fmt: skip
+        client = self.guests[by] if by is not None else None
+        entry = self.log.append(made, None, client, 0, 0, 0, tuple(self.guests[name] for name in readers))
+        entry.prompt = self.prompt
+        if client is not None:
+            self.lobby.published(client, entry)
+        return entry
+
+    def show(self) -> None:
+        while self.log.unshown:
+            self.lobby.show(self.log.unshown.popleft(), self.out)
+
+    def give(self, *readers: str, by: str | None = None) -> Entry:
+        entry = self.append(*readers, by=by)
+        self.show()
+        return entry
+
+    def take(self, name: str, deliveries: int) -> None:
+        self.lobby.taken(self.guests[name], Taken(deliveries), self.says, self.out)
+
+    def leave(self, name: str) -> None:
+        self.lobby.leave(name, self.says, self.out)
+
+    def told(self, name: str) -> list[Any]:
+        """What a client was sent since the last time anyone asked; deliveries as their first numbers."""
+        self.lobby.flush(self.out)
+        messages = [effect.message for effect in self.out if isinstance(effect, Send) and effect.peer == name]
+        self.out = [effect for effect in self.out if not (isinstance(effect, Send) and effect.peer == name)]
+        return [message.bundle.first if isinstance(message, Delivery) else message for message in messages]
+
+    @property
+    def empty(self) -> bool:
+        return not self.log.entries and not self.log.bytes_held and not self.log.local_bytes
+
+
+def test_a_client_that_arrives_hears_first_what_is_offered() -> None:
+    assert House("a").told("a") == [SERVING]
+
+
+# -- subscriptions -------------------------------------------------------------------------------------------------
+
+
+def test_without_neighbours_a_subscription_is_confirmed_at_once() -> None:
+    house = House("a")
+    house.subscribe("a", 7)
+    assert house.told("a") == [SERVING, Subscribed(7)]
+
+
+def test_subscriptions_to_the_same_share_one_wish_until_the_last_ends() -> None:
+    house = House("a", neighbours=("n",))
+    house.subscribe("a", 1)
+    house.subscribe("a", 2)
+    assert house.says == [("n", Interested(1, "t", None))]
+    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    house.subscribe("a", 3)
+    assert house.told("a") == [SERVING, Subscribed(1), Subscribed(2), Subscribed(3)]
+    house.unsubscribe("a", 1)
+    house.unsubscribe("a", 3)
+    assert house.says == [("n", Interested(1, "t", None))]
+    house.unsubscribe("a", 2)
+    assert house.says[1:] == [("n", Uninterested(1))]
+    assert house.told("a") == [Unsubscribed(1), Unsubscribed(3), Unsubscribed(2)]
+
+
+def test_a_subscription_ended_before_it_was_confirmed_is_never_confirmed() -> None:
+    house = House("a", neighbours=("n",))
+    house.subscribe("a", 1)
+    house.subscribe("a", 2)
+    house.unsubscribe("a", 1)
+    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.told("a") == [SERVING, Subscribed(2), Unsubscribed(1)]
+
+
+def test_a_subscription_that_cannot_be_is_refused_with_the_reason_and_leaves_nothing() -> None:
+    house = House("a", neighbours=("n",))
+    house.subscribe("a", 1, "a/#/b")
+    house.subscribe("a", 2, "t", "x >")
+    refused = house.told("a")[1:]
+    assert [type(message) for message in refused] == [SubscribeRefused] * 2
+    assert "'#' may only be the last level" in refused[0].reason
+    assert house.says == [] and house.guests["a"].subscriptions == {}
+
+
+def test_there_is_a_limit_to_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lobby_module, "SUBSCRIPTIONS_MAX", 2)
+    house = House("a")
+    for id in (1, 2, 3):
+        house.subscribe("a", id, f"t{id}")
+    assert house.told("a")[1:] == [
+        Subscribed(1), Subscribed(2), SubscribeRefused(3, "2 subscriptions are the most one client may have"),
+    ]  # fmt: skip
+
+
+def test_a_number_used_twice_is_a_peers_fault() -> None:
+    house = House("a")
+    house.subscribe("a", 1)
+    with pytest.raises(PeerError, match="subscription 1 exists already"):
+        house.subscribe("a", 1, "u")
+
+
+def test_the_end_of_a_subscription_that_was_refused_meanwhile_is_confirmed() -> None:
+    house = House("a")
+    house.told("a")
+    house.subscribe("a", 1, "not/#/valid")
+    house.unsubscribe("a", 1)
+    refused, ended = house.told("a")
+    assert isinstance(refused, SubscribeRefused)
+    assert ended == Unsubscribed(1)
+
+
+# -- endings -------------------------------------------------------------------------------------------------------
+
+
+def test_a_subscription_ends_after_everything_before_its_end_was_given() -> None:
+    house = House("a", "b")
+    house.subscribe("a", 1)
+    house.told("a")
+    house.append("a")
+    house.unsubscribe("a", 1)
+    house.append("b")
+    assert house.told("a") == [], "something before the end is not shown yet"
+    house.lobby.show(house.log.unshown.popleft(), house.out)
+    assert house.told("a") == [1, Unsubscribed(1)], "what came later does not matter"
+
+
+def test_a_subscription_does_not_end_before_the_backlog_is_given() -> None:
+    house = House("a", room=0)
+    house.subscribe("a", 1)
+    house.told("a")
+    house.give("a")
+    house.give("a")
+    house.unsubscribe("a", 1)
+    assert house.told("a") == []
+    house.lobby.writable(house.guests["a"], 1, house.out)
+    assert house.told("a") == [1]
+    house.lobby.writable(house.guests["a"], 1, house.out)
+    assert house.told("a") == [2, Unsubscribed(1)]
+
+
+def test_what_is_accepted_after_the_end_does_not_hold_it_up() -> None:
+    house = House("a", room=0)
+    house.subscribe("a", 1)
+    house.subscribe("a", 2, "u")
+    house.told("a")
+    house.unsubscribe("a", 1)
+    house.give("a")
+    assert house.told("a") == [Unsubscribed(1)], "what waits for room belongs to the other subscription"
+
+
+# -- giving and taking ---------------------------------------------------------------------------------------------
+
+
+def test_a_client_without_room_keeps_its_place_and_holds_nobody_else_up() -> None:
+    house = House("a", "b", room=100)
+    for _ in range(4):
+        house.give("a", "b")
+        house.lobby.writable(house.guests["b"], 100, house.out)
+    assert house.told("b") == [SERVING, 1, 2, 3, 4]
+    assert house.told("a") == [SERVING, 1, 2], "room is looked at before a delivery, not within it"
+    for deliveries in range(1, 5):
+        house.take("b", deliveries)
+    house.lobby.writable(house.guests["a"], 1 << 20, house.out)
+    assert house.told("a") == [3, 4]
+    assert not house.empty
+    house.take("a", 4)
+    assert house.empty
+
+
+def test_nothing_overtakes_the_backlog_though_there_is_room_for_it() -> None:
+    house = House("a", room=0)
+    house.give("a")
+    house.guests["a"].room = 1000
+    house.give("a")
+    assert house.told("a") == [SERVING]
+    house.lobby.writable(house.guests["a"], 1000, house.out)
+    assert house.told("a") == [1, 2]
+
+
+def test_a_content_filter_picks_for_one_reader_what_another_gets_whole_also_from_the_backlog() -> None:
+    for room in (1 << 20, 0):
+        house = House("some", "all", room=room)
+        entry = house.append("some", "all", payloads=(b"0", b"1", b"2"))
+        entry.picks = {"some": (0, 2)}
+        house.show()
+        for name in ("some", "all"):
+            house.lobby.writable(house.guests[name], 1 << 20, house.out)
+        given = {
+            effect.peer: effect.message
+            for effect in house.out
+            if isinstance(effect, Send) and isinstance(effect.message, Delivery)
+        }
+        assert unpack_payloads(given["some"].bundle) == [b"0", b"2"] and given["some"].offsets == (0, 2)
+        assert unpack_payloads(given["all"].bundle) == [b"0", b"1", b"2"] and given["all"].offsets is None
+
+
+def test_acknowledging_more_than_was_given_is_a_peers_fault() -> None:
+    house = House("a")
+    house.give("a")
+    with pytest.raises(PeerError, match="2 deliveries taken of 1 given"):
+        house.take("a", 2)
+
+
+# -- receipts ------------------------------------------------------------------------------------------------------
+
+
+def test_receipts_of_one_step_are_told_together_and_delivered_waits_for_the_readers() -> None:
+    house = House("p", "a", "b")
+    house.told("p")
+    house.give("a", "b", by="p")
+    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 1)], "which includes accepted"
+    house.take("a", 1)
+    assert house.told("p") == []
+    house.take("b", 1)
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)]
+    assert house.empty
+
+
+def test_what_nobody_reads_is_delivered_as_soon_as_it_is_safe() -> None:
+    house = House("p")
+    house.append(by="p")
+    assert house.told("p")[1:] == [Turned("ordered", Receipt.ACCEPTED, 1)]
+    house.show()
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)]
+
+
+# -- vanishing -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before it is shown", "in the backlog", "given"])
+def test_a_client_that_vanishes_is_owed_nothing(when: str) -> None:
+    house = House("p", "a", "b", room=0 if when == "in the backlog" else 1 << 20)
+    house.subscribe("a", 1)
+    house.told("p")
+    entry = house.append("a", by="p")
+    if when != "before it is shown":
+        house.show()
+    house.leave("a")
+    house.show()
+    assert entry.undone == 0
+    assert house.told("p")[-1] == Turned("ordered", Receipt.DELIVERED, 1)
+    assert house.empty
+
+
+def test_a_publisher_that_vanishes_is_told_nothing_and_what_it_published_stays() -> None:
+    house = House("p", "a")
+    house.told("a")
+    house.append("a", by="p")
+    house.leave("p")
+    house.show()
+    assert house.told("a") == [1]
+    house.take("a", 1)
+    assert house.told("p") == [SERVING] and house.empty
+
+
+def test_a_client_that_vanishes_wants_and_advertises_nothing_any_more() -> None:
+    house = House("a", neighbours=("n",))
+    house.subscribe("a", 1)
+    house.subscribe("a", 2, "u")
+    house.lobby.advertise(house.guests["a"], Advertise("t"), house.says, house.out)
+    house.says.clear()
+    house.unsubscribe("a", 1)
+    house.leave("a")
+    assert house.says == [("n", Uninterested(1)), ("n", Uninterested(2)), ("n", Unadvertised("t"))]
+    assert house.told("a") == [SERVING], "nothing is sent to it any more, not even its end"
+
+
+def test_a_client_may_vanish_while_dropping_one_wish_would_confirm_another_of_its_own() -> None:
+    house = House("a", "b", neighbours=("n",))
+    house.subscribe("a", 1, "a/#")
+    house.subscribe("b", 1, "+/b")
+    house.subscribe("a", 2, "a/b")
+    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(2), house.says), house.out)
+    house.leave("a")
+    assert house.says[-1] == ("n", Uninterested(1))
+    assert house.interest._wishes == {} and list(house.interest._wanted) == list(house.guests["b"].users)
+
+
+# -- advertisements ------------------------------------------------------------------------------------------------
+
+
+def test_advertisements_are_passed_to_the_neighbours_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lobby_module, "TOPICS_ADVERTISED_MAX", 2)
+    house = House("a", neighbours=("n",))
+    client = house.guests["a"]
+    house.lobby.advertise(client, Advertise("t"), house.says, house.out)
+    house.lobby.unadvertise(client, Unadvertise("t"), house.says, house.out)
+    assert house.says == [("n", Advertised("t")), ("n", Unadvertised("t"))]
+    house.lobby.advertise(client, Advertise("u"), house.says, house.out)
+    house.lobby.advertise(client, Advertise("v"), house.says, house.out)
+    with pytest.raises(PeerError, match="more than 2 topics advertised"):
+        house.lobby.advertise(client, Advertise("w"), house.says, house.out)
+
+
+def test_receipts_that_nobody_waits_for_are_told_together_later() -> None:
+    house = House("p")
+    house.prompt = False
+    house.told("p")
+    for _ in range(3):
+        house.give(by="p")
+    assert house.told("p") == []
+    assert house.lobby.patient
+    house.lobby.flush_all(house.out)
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 3)]
+    assert not house.lobby.patient
+
+
+def test_a_receipt_that_is_waited_for_takes_the_patient_ones_along() -> None:
+    house = House("p")
+    house.told("p")
+    house.prompt = False
+    house.give(by="p")
+    house.prompt = True
+    house.give(by="p")
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
+    assert not house.lobby.patient

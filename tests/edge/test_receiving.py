@@ -1,0 +1,250 @@
+"""What a client does with deliveries and subscriptions."""
+
+from typing import Any
+
+import pytest
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Answer, CancelTimer, Hold, Release, SetTimer
+from resprout.core.guarantee import Guarantee
+from resprout.edge.client import MESSAGE_BYTES, ClientOptions, TellTaken
+from resprout.edge.messages import (
+    Advertise,
+    Delivery,
+    Publish,
+    Subscribe,
+    Subscribed,
+    SubscribeRefused,
+    Taken,
+    Unadvertise,
+    Unsubscribe,
+    Unsubscribed,
+)
+from resprout.edge.requests import (
+    AdvertiseRequest,
+    LeaveRequest,
+    PublishRequest,
+    Refused,
+    SessionLost,
+    SubscribeRequest,
+    SubscriptionConfirmed,
+    SubscriptionEnded,
+    TakeRequest,
+    UnsubscribeRequest,
+)
+from tests.edge.puppets import SERVING, Puppet, delivery
+
+# -- deliveries ----------------------------------------------------------------------------------------------------
+
+
+def test_messages_are_positioned_without_gaps_across_deliveries_and_sessions() -> None:
+    client = Puppet()
+    places = [m.position for m in client.hear(delivery(1, [b"a", b"b"])).delivered]
+    client.down().up()
+    places += [m.position for m in client.hear(delivery(3, [b"c"])).delivered]
+    assert places == [0, 1, 2]
+
+
+def test_a_message_carries_everything_that_is_known_about_it() -> None:
+    (one, two) = Puppet().hear(delivery(5, [b"a", b"b"], rows=[{"x": 1}, {}], metadata_bytes=9)).delivered
+    assert (one.publisher, one.incarnation, one.seq, two.seq) == ("p", 2, 5, 6)
+    assert (one.topic, one.keys, one.guarantee, one.hops) == ("t", ("k",), Guarantee.CAUSAL, 2)
+    assert (one.payload, one.attributes, two.attributes) == (b"a", {"x": 1}, {})
+    assert one.metadata_bytes == 5, "its share, rounded up"
+
+
+def test_where_a_filter_picked_some_the_offsets_tell_their_numbers() -> None:
+    client = Puppet().hear(delivery(10, [b"b", b"d"], offsets=(1, 3)))
+    assert [(m.seq, m.payload, m.position) for m in client.delivered] == [(11, b"b", 0), (13, b"d", 1)]
+
+
+def test_deliveries_are_acknowledged_together_after_a_while() -> None:
+    client = Puppet(ClientOptions(take_delay_us=700))
+    client.now_us = 50
+    assert client.hear(delivery(1)).of(SetTimer) == [SetTimer(TellTaken(), 750)]
+    assert client.hear(delivery(2)).of(SetTimer) == []
+    assert client.ring().sent == [Taken(2)]
+    assert client.ring().sent == [], "nothing new"
+
+
+def test_what_a_publisher_waits_for_is_acknowledged_at_once_with_all_before_it() -> None:
+    client = Puppet()
+    assert client.hear(delivery(1)).sent == []
+    assert client.hear(delivery(2, prompt=True)).sent == [Taken(2)]
+    assert client.hear(delivery(3)).sent == [], "the next one may wait again"
+
+
+def test_many_deliveries_are_acknowledged_at_once() -> None:
+    client = Puppet(ClientOptions(take_deliveries=3))
+    assert client.hear(delivery(1)).sent == client.hear(delivery(2)).sent == []
+    client.hear(delivery(3))
+    assert client.sent == [Taken(3)] and client.of(CancelTimer) == [CancelTimer(TellTaken())]
+
+
+def test_acknowledgements_count_within_a_session() -> None:
+    client = Puppet()
+    client.hear(delivery(1))
+    client.down()
+    assert client.ring().sent == [], "there is nobody to tell"
+    client.up()
+    client.hear(delivery(2))
+    assert client.ring().sent == [Taken(1)]
+
+
+# -- an application that takes for itself --------------------------------------------------------------------------
+
+SLOW = ClientOptions(takes_at_once=False, untaken_bytes_max=1_500, take_deliveries=2)
+
+
+def test_what_the_application_has_not_taken_is_not_acknowledged() -> None:
+    client = Puppet(SLOW)
+    for n in range(1, 4):
+        client.hear(delivery(n))
+    assert client.ring().sent == []
+    client.ask(TakeRequest(1))
+    assert client.sent == [] and len(client.of(SetTimer)) == 1
+    assert client.ask(TakeRequest(2)).sent == [Taken(3)]
+
+
+def test_what_a_publisher_waits_for_is_acknowledged_as_soon_as_the_application_takes_it() -> None:
+    client = Puppet(ClientOptions(takes_at_once=False))
+    client.hear(delivery(1)).hear(delivery(2, prompt=True))
+    assert client.sent == []
+    assert client.ask(TakeRequest(1)).sent == [], "nobody waits for the first"
+    assert client.ask(TakeRequest(1)).sent == [Taken(2)]
+
+
+def test_too_much_untaken_holds_the_broker_back_until_half_of_it_is_taken() -> None:
+    client = Puppet(SLOW)
+    cost = delivery(1, [bytes(60)]).cost + MESSAGE_BYTES
+    assert 3 * cost < SLOW.untaken_bytes_max < 4 * cost
+    held = [len(client.hear(delivery(n, [bytes(60)])).of(Hold)) for n in range(1, 6)]
+    assert held == [0, 0, 0, 1, 0], "once, when it becomes too much"
+    assert client.ask(TakeRequest(3)).of(Release) == []
+    assert client.ask(TakeRequest(1)).of(Release) == [Release("b")]
+    assert client.ask(TakeRequest(1)).of(Release) == []
+
+
+@pytest.mark.parametrize("count", [-1, 3])
+def test_taking_more_than_there_is_is_refused(count: int) -> None:
+    client = Puppet(SLOW)
+    client.hear(delivery(1)).hear(delivery(2))
+    (answer,) = client.ask(TakeRequest(count), 8).of(Answer)
+    assert answer.token == 8 and answer.body.reason == f"{count} deliveries taken, 2 waiting"
+
+
+def test_a_machine_that_takes_by_itself_is_not_told_so() -> None:
+    client = Puppet()
+    client.hear(delivery(1))
+    assert isinstance(client.ask(TakeRequest(1)).told[0], Refused)
+
+
+def test_a_new_session_begins_with_nothing_untaken() -> None:
+    client = Puppet(SLOW)
+    for n in range(1, 6):
+        client.hear(delivery(n, [bytes(60)]))
+    client.down().up()
+    assert isinstance(client.ask(TakeRequest(1)).told[0], Refused)
+    client.hear(delivery(9))
+    assert client.of(Hold) == []
+    client.ask(TakeRequest(1))
+    assert client.ring().sent == [Taken(1)]
+
+
+def test_what_was_taken_is_told_before_leaving() -> None:
+    client = Puppet()
+    client.hear(delivery(1))
+    client.ask(LeaveRequest())
+    assert client.sent == [Taken(1)] and client.closed is not None
+
+
+# -- subscriptions -------------------------------------------------------------------------------------------------
+
+
+def test_a_subscription_is_asked_confirmed_ended_and_may_begin_again() -> None:
+    client = Puppet()
+    assert client.ask(SubscribeRequest("a/#", "x > 1")).sent == [Subscribe(1, "a/#", "x > 1")]
+    assert client.hear(Subscribed(1)).told == [SubscriptionConfirmed("a/#", "x > 1")]
+    assert client.ask(UnsubscribeRequest("a/#", "x > 1")).sent == [Unsubscribe(1)]
+    assert client.ask(SubscribeRequest("a/#", "x > 1")).sent == [Subscribe(2, "a/#", "x > 1")]
+    assert client.hear(Unsubscribed(1)).told == [SubscriptionEnded("a/#", "x > 1")]
+    assert client.hear(Subscribed(2)).told == [SubscriptionConfirmed("a/#", "x > 1")]
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (SubscribeRequest("a/#/b"), "'#' may only be the last level"),
+        (SubscribeRequest(""), "a topic filter must be a text"),
+        (SubscribeRequest("a", "x >"), "column"),
+        (SubscribeRequest("t"), "already subscribed to t"),
+        (SubscribeRequest("t", "x = 1"), "already subscribed to t where x = 1"),
+        (UnsubscribeRequest("u"), "not subscribed to u"),
+        (UnsubscribeRequest("t", "x = 2"), "not subscribed to t where x = 2"),
+        (AdvertiseRequest("a/+"), "holds a wildcard"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_at_once(request_: Any, why: str) -> None:
+    client = Puppet()
+    client.ask_together(SubscribeRequest("t"), SubscribeRequest("t", "x = 1"))
+    (answer,) = client.ask(request_, 6).of(Answer)
+    assert answer.token == 6 and answer.body.definite and why in answer.body.reason
+    assert client.sent == []
+
+
+def test_a_subscription_refused_by_the_broker_may_be_asked_again() -> None:
+    client = Puppet()
+    client.ask(SubscribeRequest("t"))
+    assert client.hear(SubscribeRefused(1, "too many")).told == [Refused(SubscribeRequest("t"), "too many", True)]
+    assert client.ask(SubscribeRequest("t")).sent == [Subscribe(2, "t", None)]
+
+
+def test_advertisements_are_passed_on() -> None:
+    client = Puppet()
+    assert client.ask(AdvertiseRequest("t")).sent == [Advertise("t")]
+    assert client.ask(AdvertiseRequest("t", withdraw=True)).sent == [Unadvertise("t")]
+
+
+def test_requests_before_the_network_is_there_wait() -> None:
+    client = Puppet(serving=False)
+    assert client.ask(SubscribeRequest("t")).sent == client.up().sent == []
+    client.hear(SERVING)
+    assert client.sent == [Subscribe(1, "t", None)]
+
+
+# -- a broker that lies --------------------------------------------------------------------------------------------
+
+BAD_COLUMN = Bundle("p", 1, 1, 1, 1, "t", (), Guarantee.CAUSAL, b"", b"\xc1")
+BAD_ROWS = Bundle("p", 1, 1, 1, 1, "t", (), Guarantee.CAUSAL, b"\xc1", b"\x91\xc4\x00")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Delivery(BAD_COLUMN, 1, 1, None),
+        Delivery(BAD_ROWS, 1, 1, None),
+        delivery(1, [b"a", b"b"], count=3),
+        delivery(1, [], count=0),
+        delivery(1, [b"a", b"b"], offsets=(1,)),
+        delivery(1, [b"a"], offsets=(1, 2)),
+        delivery(1, [b"a", b"b"], offsets=(2, 2)),
+        delivery(1, [b"a", b"b"], offsets=(3, 1)),
+        Publish(BAD_COLUMN),
+        Subscribe(1, "t", None),
+        Taken(3),
+        "not a message at all",
+        None,
+    ],
+    ids=repr,
+)
+def test_what_no_broker_may_say_ends_the_session_and_nothing_else(message: Any) -> None:
+    client = Puppet()
+    client.hear(message)
+    assert client.closed is not None and client.delivered == []
+    assert client.told == [SessionLost(client.closed)]
+    assert client.ask(PublishRequest("t", b"")).sent == []
+
+
+@pytest.mark.parametrize("message", [Subscribed(9), SubscribeRefused(9, "?"), Unsubscribed(9)])
+def test_news_of_subscriptions_that_are_not_there_is_ignored(message: Any) -> None:
+    assert Puppet().hear(message).last == []
