@@ -1,0 +1,1 @@
+"""Compositions of the floors below: one file per system, readable as its description."""

@@ -1,0 +1,84 @@
+"""Which links and local clients get a bundle: the matching index with the answer per topic remembered."""
+
+from collections.abc import Mapping
+
+from resprout.core.bundle import Bundle, unpack_attributes
+from resprout.core.errors import WireError
+from resprout.edge.guest import Guest
+from resprout.filters.index import MatchIndex
+from resprout.order.link import Link
+
+ROUTES_MAX = 10_000
+"""Remembered answers; beyond that all are forgotten and found again."""
+
+Picks = dict[str, tuple[int, ...]]
+
+
+class Route:
+    """Who wants a bundle on these topics whose messages have no attributes."""
+
+    __slots__ = ("conditional", "guests", "links")
+
+    def __init__(self, links: tuple[Link, ...], guests: tuple[Guest, ...], conditional: bool) -> None:
+        self.links = links
+        self.guests = guests
+        self.conditional = conditional
+        """With attributes it may be others."""
+
+
+class Routes:
+    """Answers from the index, valid until `forget` is called because interest or links have changed."""
+
+    def __init__(self, index: MatchIndex[str], links: Mapping[str, Link], guests: Mapping[str, Guest]) -> None:
+        self._index = index
+        self._links = links
+        self._guests = guests
+        self._known: dict[tuple[str, ...], Route] = {}
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def find(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+        """Links and local clients that want the bundle, and which messages of it where not all are wanted.
+
+        A link gets the whole bundle when it wants any message of it: a bundle is never split between brokers.
+        """
+        topics = bundle.topics
+        route = self._known.get(topics)
+        if route is None:
+            route = self._learn(topics)
+        if not route.conditional or not bundle.attributes:
+            return route.links, route.guests, None
+        return self._by_content(bundle, topics)
+
+    def wants(self, link: Link, bundle: Bundle) -> bool:
+        """Of a bundle that was accepted long ago. One that cannot be read now was let in while nobody had to read it;
+        whoever passed it on would be blamed."""
+        try:
+            return link in self.find(bundle)[0]
+        except WireError:
+            return False
+
+    def _learn(self, topics: tuple[str, ...]) -> Route:
+        plans = [self._index.plan(topic) for topic in topics]
+        bare = self._index.match_any(topics, {})
+        if len(self._known) >= ROUTES_MAX:
+            self._known.clear()
+        route = self._known[topics] = Route(
+            tuple(self._links[id] for id in bare if id in self._links),
+            tuple(self._guests[id] for id in bare if id in self._guests),
+            any(plan.conditional for plan in plans),
+        )
+        return route
+
+    def _by_content(
+        self, bundle: Bundle, topics: tuple[str, ...]
+    ) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+        wanted: dict[str, list[int]] = {}
+        for offset, row in enumerate(unpack_attributes(bundle)):
+            for id in self._index.match_any(topics, row):
+                wanted.setdefault(id, []).append(offset)
+        links = tuple(self._links[id] for id in wanted if id in self._links)
+        guests = tuple(self._guests[id] for id in wanted if id in self._guests)
+        picks = {guest.name: tuple(wanted[guest.name]) for guest in guests if len(wanted[guest.name]) < bundle.count}
+        return links, guests, picks or None

@@ -1,0 +1,257 @@
+"""Peers that break the protocol: only they are cut off, and everybody else goes on."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.contract import Close, LinkUp, Received, Send, TimerFired, Writable
+from resprout.core.guarantee import Guarantee
+from resprout.edge.messages import (
+    Publish,
+    PublishRefused,
+    Serving,
+    Subscribe,
+    Subscribed,
+    Taken,
+    Turned,
+)
+from resprout.edge.requests import PublishRequest, SubscribeRequest
+from resprout.order.messages import Forward, Levels, Ready
+from resprout.order.reports import ReportSpread, ReportTaken
+from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Uninterested
+from resprout.stacks.resprout import ResproutBroker, ResproutOptions
+from resprout.stacks.stack import BrokerSeat
+from tests.stacks.tree import Tree
+
+STAR: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0"}
+
+
+def bundle(first: int = 1, count: int = 1, **changes: Any) -> Bundle:
+    fields: dict[str, Any] = {
+        "publisher": "evil", "incarnation": 1, "first": first, "count": count, "stamp": 0, "topic": "t", "keys": (),
+        "guarantee": Guarantee.CAUSAL, "attributes": b"", "payloads": pack_payloads([b"!"] * count),
+    }  # fmt: skip
+    return Bundle(**(fields | changes))
+
+
+def busy_star(faults: int = 1) -> Tree:
+    """Three brokers with honest clients at two of them, subscribed, and something on its way to `evil`."""
+    tree = Tree(
+        STAR,
+        {"p": "b0", "s": "b2", "near": "b0", "evil": "b0"},
+        seed=2,
+        options=ResproutOptions(faults_tolerated=faults),
+    )
+    tree.start()
+    for client in ("s", "near", "evil"):
+        tree.ask(client, SubscribeRequest("t"))
+    tree.run()
+    tree.ask("p", PublishRequest("t", b"before"))
+    tree.run()
+    return tree
+
+
+def cut_off(tree: Tree) -> list[tuple[str, str]]:
+    """Whom the honest closed and why; the machine behind a forged message is astonished by the answers, too."""
+    return [(peer, reason) for name, peer, reason in tree.closed if name not in ("evil", "b1")]
+
+
+def check_the_others_go_on(tree: Tree, evil: int = 0) -> None:
+    """Publications of the honest arrive at the honest, and `evil` messages of the other."""
+    sent = sum(isinstance(what, PublishRequest) for _, kind, what in tree.history if kind == "asked")
+    tree.ask("p", PublishRequest("t", b"near"))
+    tree.ask("s", PublishRequest("t", b"far"))
+    tree.run()
+    for client in ("s", "near"):
+        got = [m.payload for m in tree.delivered[client]]
+        assert (got.count(b"!"), len(got)) == (evil, sent + 2 + evil)
+        assert sorted(got[-2:]) == [b"far", b"near"]
+
+
+BAD_ROWS = msgspec.msgpack.encode([{"x": None}])
+HOSTILE_CLIENT: list[tuple[Any, str]] = [
+    (Publish(bundle(publisher="p")), "evil.1 published as p.1"),
+    (Publish(bundle(incarnation=2)), "evil.1 published as evil.2"),
+    (Publish(bundle(incarnation=0)), "evil.1 published as evil.0"),
+    (Publish(bundle(payloads=b"\xc1")), "payload column"),
+    (Publish(bundle(count=2, payloads=pack_payloads([b"one"]))), "holds 1 messages"),
+    (Publish(bundle(attributes=BAD_ROWS)), "attribute column"),
+    (Publish(bundle(attributes=pack_attributes([{"x": 1}, {}]))), "holds 2 rows"),
+    (Taken(2), "2 deliveries taken of 1 given"),
+    (Taken(0), "0 deliveries taken of 1 given, 1 before"),
+    (Subscribe(1, "u", None), "subscription 1 exists already"),
+    (Forward(bundle(), 1), "Forward is not for evil to say"),
+    (Levels((0, 0), (0,), 0), "Levels is not for evil to say"),
+    (Ready(), "Ready is not for evil to say"),
+    (Interested(1, "#", None), "Interested is not for evil to say"),
+    (InterestConfirmed(1), "InterestConfirmed is not for evil to say"),
+    (Uninterested(1), "Uninterested is not for evil to say"),
+    (Advertised("t"), "Advertised is not for evil to say"),
+    (Serving("x", (), 0), "Serving is not for evil to say"),
+    (Turned("ordered", Guarantee.EVENTUAL, 1), "Turned is not for evil to say"),  # type: ignore[arg-type]
+    (Subscribed(1), "Subscribed is not for evil to say"),
+]
+
+
+@pytest.mark.parametrize(("message", "why"), HOSTILE_CLIENT, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_client_that_breaks_the_protocol_is_cut_off_alone(message: Any, why: str) -> None:
+    tree = busy_star()
+    tree.forge("evil", "b0", message)
+    tree.run()
+    ((peer, reason),) = cut_off(tree)
+    assert peer == "evil" and why in reason
+    check_the_others_go_on(tree)
+    assert len(tree.delivered["evil"]) == 1, "nothing is sent to it any more"
+    tree.forge("evil", "b0", Publish(bundle()))
+    tree.run()
+    check_the_others_go_on(tree)
+
+
+def test_a_client_that_leaves_a_gap_or_cuts_a_bundle_in_two_is_cut_off() -> None:
+    for second, why in ((bundle(4), "leaves a gap after 2"), (bundle(2, 2), "overlaps what was seen up to 2")):
+        tree = busy_star()
+        tree.forge("evil", "b0", Publish(bundle(1, 2)))
+        tree.forge("evil", "b0", Publish(second))
+        tree.run()
+        ((_, reason),) = cut_off(tree)
+        assert why in reason
+        check_the_others_go_on(tree, evil=2)
+
+
+def test_a_bundle_that_a_client_sends_twice_is_delivered_once() -> None:
+    tree = busy_star()
+    for _ in range(3):
+        tree.forge("evil", "b0", Publish(bundle(1, 2)))
+    tree.run()
+    assert cut_off(tree) == []
+    check_the_others_go_on(tree, evil=2)
+
+
+def test_a_client_that_ignores_what_is_offered_is_told_so_and_nothing_is_delivered() -> None:
+    broker = ResproutBroker(BrokerSeat("b0", 1, None), ResproutOptions(), None)  # type: ignore[arg-type]
+    broker.step(LinkUp("evil", "client", 1, 1000), 0)
+    sent = broker.step(Received("evil", Publish(bundle(1, 3, guarantee=Guarantee.TOTAL))), 0)
+    (refused,) = [effect.message for effect in sent if isinstance(effect, Send)]
+    assert isinstance(refused, PublishRefused)
+    assert (refused.stream, refused.first, refused.count) == ("ordered", 1, 3)
+    assert "does not offer 'total'" in refused.reason
+    assert broker._log.next_no == 0
+
+
+HOSTILE_BROKER: list[tuple[Any, str]] = [
+    (Levels((9, 0), (0,), 0), "level 0 reported for 9 of 1"),
+    (Levels((1, 1), (1,), 1), "level 1 reported for 1 of 0"),
+    (Levels((0, 0), (0,), 0), "reported for 0 of 1, 1 before"),
+    (Levels((), (), 0), "0 levels reported where 2 are used"),
+    (Levels((1, 1, 1), (0, 0), 1), "3 levels reported where 2 are used"),
+    (Interested(1, "a/#/b", None), "'#' may only be the last level"),
+    (Interested(1, "a", "x >"), "column"),
+    (Uninterested(77), "interest 77 was never asked"),
+    (Publish(bundle()), "Publish is not for b1 to say"),
+    (Subscribe(1, "t", None), "Subscribe is not for b1 to say"),
+    (Taken(1), "Taken is not for b1 to say"),
+    (Serving("x", (), 0), "Serving is not for b1 to say"),
+]
+
+
+@pytest.mark.parametrize(("message", "why"), HOSTILE_BROKER, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_broker_that_breaks_the_protocol_is_cut_off_alone(message: Any, why: str) -> None:
+    tree = busy_star()
+    tree.forge("b1", "b0", message)
+    tree.run()
+    ((peer, reason),) = cut_off(tree)
+    assert peer == "b1" and why in reason
+    check_the_others_go_on(tree)
+
+
+def test_an_interest_asked_twice_or_a_bundle_cut_in_two_ends_the_session_with_that_broker() -> None:
+    for messages, why in (
+        ((Interested(5, "u", None), Interested(5, "v", None)), "interest 5 in"),
+        ((Interested(5, "u", None), Interested(6, "u", None)), "was asked before"),
+        ((Forward(bundle(1, 2), 1), Forward(bundle(2, 2), 1)), "overlaps what was seen up to 2"),
+    ):
+        tree = busy_star()
+        for message in messages:
+            tree.forge("b1", "b0", message)
+        tree.run()
+        ((_, reason),) = cut_off(tree)
+        assert why in reason
+        check_the_others_go_on(tree, evil=2 if why.startswith("overlaps") else 0)
+
+
+# -- columns that only a broker can have let in --------------------------------------------------------------------
+
+
+def broker_with(*events: Any, faults: int = 1) -> ResproutBroker:
+    """The root with neighbours `n` and `m`, open."""
+    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(faults_tolerated=faults), None)  # type: ignore[arg-type]
+    for name in ("n", "m"):
+        broker.step(LinkUp(name, "broker", 1, 10_000), 0)
+        broker.step(Received(name, Ready()), 0)
+    broker.step(LinkUp("c", "client", 1, 10_000), 0)
+    for event in events:
+        broker.step(event, 0)
+    return broker
+
+
+def closed(effects: Any) -> list[str]:
+    return [effect.peer for effect in effects if isinstance(effect, Close)]
+
+
+UNREADABLE = (
+    bundle(attributes=b"\xc1"),
+    bundle(2, attributes=pack_attributes([{"x": 9}, {"x": 1}])),
+    bundle(1, 2, attributes=pack_attributes([{"x": 9}, {"x": 1}]), payloads=b"\xc1"),
+    bundle(1, 2, attributes=pack_attributes([{"x": 9}, {"x": 1}]), payloads=pack_payloads([b"only one"])),
+)
+
+
+@pytest.mark.parametrize("forged", UNREADABLE, ids=repr)
+@pytest.mark.parametrize("hops", [0, 1, 5])
+def test_a_broker_that_passes_on_columns_that_cannot_be_read_is_cut_off_by_whoever_has_to_read_them(
+    forged: Bundle, hops: int
+) -> None:
+    broker = broker_with(Received("c", Subscribe(1, "t", "x > 5")))
+    assert closed(broker.step(Received("n", Forward(forged, hops)), 0)) == ["n"]
+    for event in (
+        Received("m", Levels((0, 0), (0,), 0)),
+        Writable("m", 20_000),
+        Received("c", Subscribe(2, "u", None)),
+        TimerFired(ReportTaken()),
+        TimerFired(ReportSpread()),
+    ):
+        assert closed(broker.step(event, 0)) == []
+
+
+def test_nobody_else_pays_for_such_a_bundle_when_a_condition_comes_up_later() -> None:
+    """It was let in while no condition asked for a look, and a link that fell behind asks for one now."""
+    broker = broker_with(faults=0)
+    broker.step(Received("m", Interested(1, "t", None)), 0)
+    broker.step(Writable("m", 1), 0)
+    for first in (1, 2):
+        assert closed(broker.step(Received("n", Forward(bundle(first, attributes=b"\xc1"), 1)), 0)) == []
+    broker.step(Received("m", Interested(2, "u", "x > 5")), 0)
+    broker.step(Received("m", Interested(3, "t", "x > 5")), 0)
+    assert closed(broker.step(Writable("m", 20_000), 0)) == []
+
+
+# -- names and numbers of peers ------------------------------------------------------------------------------------
+
+
+def test_a_client_may_not_have_the_name_of_a_neighbour_nor_a_neighbour_that_of_a_client() -> None:
+    broker = broker_with()
+    assert closed(broker.step(LinkUp("n", "client", 1, 1000), 0)) == ["n"]
+    assert closed(broker.step(LinkUp("c", "broker", 1, 1000), 0)) == ["c"]
+    assert closed(broker.step(Received("n", Levels((0, 0), (0,), 0)), 0)) == [], "the neighbour is still there"
+
+
+def test_there_is_a_limit_to_neighbours() -> None:
+    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(total_degree=2), None)  # type: ignore[arg-type]
+    refused = [closed(broker.step(LinkUp(f"n{n}", "broker", 1, 1000), 0)) for n in range(3)]
+    assert refused == [[], [], ["n2"]]
+
+
+def test_what_a_stranger_says_is_ignored() -> None:
+    assert list(broker_with().step(Received("stranger", Publish(bundle())), 0)) == []
