@@ -1,0 +1,1 @@
+"""What was observed: one table of rows, the same from the simulator, from real processes and in Parquet."""

@@ -1,0 +1,136 @@
+"""Rows to an Arrow table and back, column by column.
+
+Arrow boxes every cell when it is asked for a Python list, which is most of the cost of reading. Texts are therefore
+looked up in a dictionary of the distinct ones (few, and then shared in memory), and numbers are read straight from
+their buffer.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import ARROW_SCHEMA, COLUMNS, Row
+
+
+def table_of(rows: Sequence[Row]) -> Any:
+    """A `pyarrow.Table`. Raises TraceError when a value does not fit its column."""
+    arrays = []
+    for field in ARROW_SCHEMA:
+        cells = list(map(attrgetter(field.name), rows))
+        if field.name == "attributes":
+            cells = [None if cell is None else sorted(cell.items()) for cell in cells]
+        try:
+            arrays.append(pa.array(cells, type=field.type))
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError, AttributeError) as error:
+            raise TraceError(f"column {field.name} cannot be written: {' '.join(str(error).split())}") from None
+    return pa.Table.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def rows_of(table: Any) -> list[Row]:
+    """What `table_of` was given. Raises TraceError when the columns are not those of a trace."""
+    _check_columns(table)
+    n = table.num_rows
+    cells = [_cells(table.column(name).combine_chunks(), n) for name in COLUMNS]
+    for name, column in zip(COLUMNS[:3], cells, strict=False):
+        if None in column:
+            raise TraceError(f"column {name} is null in row {column.index(None)}")
+    _check_inside(table)
+    return [
+        Row(
+            time_us=time_us, node=node, kind=kind, publisher=publisher, incarnation=incarnation, stream=stream, seq=seq,
+            topic=topic, keys=keys, guarantee=guarantee, attributes=attributes, position=position, receipt=receipt,
+            filter=filter_, where=where, tseq=tseq, hops=hops, metadata_bytes=metadata_bytes,
+            payload_bytes=payload_bytes, detail=detail,
+        )
+        for (
+            time_us, node, kind, publisher, incarnation, stream, seq, topic, keys, guarantee, attributes, position,
+            receipt, filter_, where, tseq, hops, metadata_bytes, payload_bytes, detail,
+        ) in zip(*cells, strict=True)
+    ]  # fmt: skip
+
+
+def _check_columns(table: Any) -> None:
+    for field in ARROW_SCHEMA:
+        index = table.schema.get_field_index(field.name)
+        if index < 0:
+            raise TraceError(f"column {field.name} is missing or there twice")
+        if (found := table.schema.field(index).type) != field.type:
+            raise TraceError(f"column {field.name} is {found}, not {field.type}")
+
+
+def _check_inside(table: Any) -> None:
+    for name in ("keys", "attributes"):
+        for chunk in table.column(name).chunks:
+            inside = (chunk.values,) if name == "keys" else (chunk.keys, chunk.items)
+            if any(part.null_count for part in inside):
+                raise TraceError(f"column {name} holds a null")
+
+
+def _cells(array: Any, n: int) -> list[Any]:
+    if isinstance(array, pa.ChunkedArray):  # an empty table has no chunk to combine
+        array = pa.array([], type=array.type) if array.num_chunks == 0 else pa.concat_arrays(array.chunks)
+    if array.null_count == n:
+        return [None] * n
+    if pa.types.is_integer(array.type):
+        return _integers(array)
+    if pa.types.is_string(array.type):
+        return _texts(array)
+    if pa.types.is_map(array.type):
+        return _maps(array)
+    return _lists(array)
+
+
+def _integers(array: Any) -> list[int | None]:
+    if not array.null_count:
+        return [*_buffer(array)]
+    numbers = _buffer(array.fill_null(0))
+    valid = _buffer(pc.cast(array.is_valid(), pa.int32()))
+    return [number if there else None for number, there in zip(numbers, valid, strict=True)]
+
+
+def _texts(array: Any) -> list[str | None]:
+    encoded = array.dictionary_encode()
+    distinct: list[str | None] = encoded.dictionary.to_pylist()
+    places = encoded.indices
+    if places.null_count:
+        places = places.fill_null(len(distinct))
+        distinct.append(None)
+    return [distinct[place] for place in _buffer(places)]
+
+
+def _lists(array: Any) -> list[tuple[str, ...] | None]:
+    """Equal lists become one tuple: key sets repeat."""
+    items = _texts(array.values)
+    shared: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    cells: list[tuple[str, ...] | None] = []
+    for begin, end, there in _extents(array):
+        cell = tuple(items[begin:end])
+        cells.append(shared.setdefault(cell, cell) if there else None)
+    return cells
+
+
+def _maps(array: Any) -> list[dict[str, str] | None]:
+    names, texts = _texts(array.keys), _texts(array.items)
+    return [
+        dict(zip(names[begin:end], texts[begin:end], strict=True)) if there else None  # type: ignore[arg-type]
+        for begin, end, there in _extents(array)
+    ]
+
+
+def _extents(array: Any) -> "zip[tuple[int, int, int]]":
+    offsets = _buffer(array.offsets)
+    valid = _buffer(pc.cast(array.is_valid(), pa.int32()))
+    return zip(offsets[:-1], offsets[1:], valid, strict=True)
+
+
+def _buffer(array: Any) -> list[int]:
+    """The numbers of an Arrow array without nulls."""
+    if len(array) == 0:
+        return []
+    raw = memoryview(array.buffers()[1])
+    numbers = raw.cast("q") if array.type.bit_width == 64 else raw.cast("i")
+    return numbers[array.offset : array.offset + len(array)].tolist()

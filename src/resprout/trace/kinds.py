@@ -1,0 +1,68 @@
+"""The kinds of rows, and which columns each one fills. `time_us` and `node` are always there.
+
+`node` is who observed it: the client for what clients ask and get, the node itself for what happens to a node. Stacks
+may add kinds of their own (`core.contract.Note`); whoever reads a trace skips the kinds it does not know.
+
+*Identity* below means `publisher, incarnation, stream, seq`.
+"""
+
+from typing import Final
+
+# what clients ask and get
+
+PUBLISH: Final = "publish"
+"""A client calls publish. Identity, `topic, keys, guarantee, attributes, payload_bytes`; `node` is the publisher."""
+
+RECEIPT: Final = "receipt"
+"""A publisher is told how far a publication has come. Identity and `receipt`: accepted, safe, delivered, or failed,
+which is indefinite: the publication may still be delivered. One row per publication."""
+
+DELIVER: Final = "deliver"
+"""A subscriber's code gets a message. Identity, `topic, keys, guarantee, position`; `tseq` for a total where the run
+claims an order; `hops, metadata_bytes, payload_bytes`."""
+
+SUBSCRIBE: Final = "subscribe"
+"""A client asks for a subscription: `filter`, and `where` when it has a condition."""
+
+SUBSCRIBED: Final = "subscribed"
+"""The subscription is confirmed: from here on nothing that matches is missed. `filter, where`."""
+
+UNSUBSCRIBE: Final = "unsubscribe"
+"""A client asks to end a subscription. `filter, where`."""
+
+UNSUBSCRIBED: Final = "unsubscribed"
+"""The subscription is over: nothing of it comes after this. `filter, where`."""
+
+REFUSED: Final = "refused"
+"""A request was not done and never will be: definite. Identity for a publication, `filter, where` for a subscription;
+`detail` says why."""
+
+APPLIED: Final = "applied"
+"""A replica of the bank has executed an operation. Identity of the operation; `attributes` holds `outcome` ('ok' or
+'refused') and, for each account it touched, `topic|key` with the balance after it."""
+
+# what happens to nodes and links
+
+CRASH: Final = "crash"
+RECOVER: Final = "recover"
+"""A crashed node is back with nothing but what it had persisted; a client is back as a new incarnation."""
+FREEZE: Final = "freeze"
+UNFREEZE: Final = "unfreeze"
+JOIN: Final = "join"
+LEAVE: Final = "leave"
+CUT: Final = "cut"
+"""The link between `node` and the node in `detail` carries nothing any more."""
+HEAL: Final = "heal"
+PARTITION: Final = "partition"
+SUSPECT: Final = "suspect"
+REPAIR_BEGIN: Final = "repair_begin"
+REPAIR_END: Final = "repair_end"
+
+# how the run ended, and the rest
+
+QUIESCENT: Final = "quiescent"
+"""Nothing is under way any more: what has not been delivered by now is lost."""
+TIMEOUT: Final = "timeout"
+"""The time limit came first: loss cannot be judged."""
+NOTE: Final = "note"
+"""For people; `detail` holds the text."""

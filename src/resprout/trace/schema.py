@@ -1,0 +1,73 @@
+"""One row per observation: its columns as a Python value and as an Arrow schema.
+
+The columns are a promise to users and to Spark; a change of their meaning, order or type raises `SCHEMA_VERSION`.
+"""
+
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+
+
+class Row(msgspec.Struct, kw_only=True, frozen=True, array_like=True, gc=False):
+    """What one node saw at one moment; None where a column does not apply. See `trace.kinds` for which do.
+
+    Rows are facts and never change. No row refers to another, so the garbage collector need not look at them.
+    """
+
+    time_us: int
+    """Virtual or monotonic, one clock per run."""
+    node: str
+    """Who observed it."""
+    kind: str
+    publisher: str | None = None
+    incarnation: int | None = None
+    stream: str | None = None
+    """"eventual" or "ordered", as `core.guarantee.Guarantee.stream`."""
+    seq: int | None = None
+    topic: str | None = None
+    keys: tuple[str, ...] | None = None
+    guarantee: str | None = None
+    attributes: dict[str, str] | None = None
+    """Values in the text form of `trace.text`."""
+    position: int | None = None
+    """Of a delivery: dense from 0 per client, from 0 again for each of its incarnations."""
+    receipt: str | None = None
+    filter: str | None = None
+    where: str | None = None
+    tseq: int | None = None
+    """Of a total: its place in the order that the run claims."""
+    hops: int | None = None
+    metadata_bytes: int | None = None
+    payload_bytes: int | None = None
+    detail: str | None = None
+
+
+COLUMNS: Final[tuple[str, ...]] = Row.__struct_fields__
+
+ARROW_SCHEMA: Final = pa.schema(
+    [
+        pa.field("time_us", pa.int64(), nullable=False),
+        pa.field("node", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("publisher", pa.string()),
+        pa.field("incarnation", pa.int32()),
+        pa.field("stream", pa.string()),
+        pa.field("seq", pa.int64()),
+        pa.field("topic", pa.string()),
+        pa.field("keys", pa.list_(pa.string())),
+        pa.field("guarantee", pa.string()),
+        pa.field("attributes", pa.map_(pa.string(), pa.string())),
+        pa.field("position", pa.int64()),
+        pa.field("receipt", pa.string()),
+        pa.field("filter", pa.string()),
+        pa.field("where", pa.string()),
+        pa.field("tseq", pa.int64()),
+        pa.field("hops", pa.int32()),
+        pa.field("metadata_bytes", pa.int32()),
+        pa.field("payload_bytes", pa.int32()),
+        pa.field("detail", pa.string()),
+    ]
+)

@@ -1,0 +1,170 @@
+"""A trace on disk: a folder with Parquet part files of one table, and `run.json`.
+
+A write that was interrupted never looks whole. Every file is written under a temporary name and renamed, `run.json`
+comes last, and without it there is no trace. It holds the number of rows and their digest, so a part file that was
+lost, exchanged or damaged is noticed when the trace is read. A folder that holds anything but a trace is left alone.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from resprout.trace.columns import rows_of, table_of
+from resprout.trace.digest import Digest, digest_of
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import ARROW_SCHEMA, SCHEMA_VERSION, Row
+
+INFO_NAME: Final = "run.json"
+_PART: Final = "part-{:05d}.parquet"
+_PARTS: Final = "part-*.parquet"
+_TEMPORARY: Final = ".partial"
+
+
+class RunInfo(msgspec.Struct, kw_only=True, frozen=True):
+    """Everything that is known about a run beside its rows. The writer fills in `digest` and `rows`."""
+
+    scenario: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    seed: int = 0
+    versions: dict[str, str] = {}
+    ended: str = ""
+    """"quiescent", "timeout", or what stopped it."""
+    digest: str = ""
+    rows: int = 0
+    schema_version: int = SCHEMA_VERSION
+
+
+class Trace(msgspec.Struct, frozen=True):
+    rows: list[Row]
+    info: RunInfo
+
+
+class TraceWriter:
+    """Writes a trace part by part. Until `finish` the folder holds no trace, whatever it held before."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+        self.digest = Digest()
+        """Of the rows written so far."""
+        self._rows = 0
+        self._parts = 0
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            old = sorted(self._folder.iterdir())
+            if foreign := [path.name for path in old if not _belongs_to_a_trace(path)]:
+                raise TraceError(f"{self._folder}: not written, the folder holds {foreign[0]!r}, which is no trace")
+            (self._folder / INFO_NAME).unlink(missing_ok=True)  # first: what is left is no trace any more
+            for path in old:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise TraceError(f"{self._folder}: cannot be prepared for a trace: {_reason(error)}") from None
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Appends a part file with these rows."""
+        if not rows:
+            return
+        path = self._folder / _PART.format(self._parts)
+        try:
+            table = table_of(rows)
+        except TraceError as error:
+            raise TraceError(f"{path}: {error}") from None
+        self.digest.update(rows)
+        _replace(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+        self._parts += 1
+        self._rows += len(rows)
+
+    def finish(self, info: RunInfo) -> RunInfo:
+        """Writes `run.json`: from here on the trace is whole. Returns the info as written."""
+        if not self._parts:  # a run without rows is still a table that anything can read
+            _replace(self._folder / _PART.format(0), lambda path: pq.write_table(ARROW_SCHEMA.empty_table(), path))
+        whole = msgspec.structs.replace(info, digest=self.digest.value, rows=self._rows, schema_version=SCHEMA_VERSION)
+        path = self._folder / INFO_NAME
+        try:
+            text = msgspec.json.format(msgspec.json.encode(whole, order="deterministic"), indent=2)
+        except (TypeError, ValueError) as error:
+            raise TraceError(f"{path}: not written: {_reason(error)}") from None
+        _replace(path, lambda temporary: temporary.write_bytes(text + b"\n"))
+        return whole
+
+
+def write_trace(folder: str | os.PathLike[str], rows: Sequence[Row], info: RunInfo) -> RunInfo:
+    """Writes a whole trace and returns its info with the digest and number of rows filled in."""
+    writer = TraceWriter(folder)
+    writer.write(rows)
+    return writer.finish(info)
+
+
+def read_info(folder: str | os.PathLike[str]) -> RunInfo:
+    """What `run.json` says; raises TraceError when there is no whole trace of this version."""
+    path = Path(folder) / INFO_NAME
+    if not path.parent.is_dir():
+        raise TraceError(f"{path.parent}: there is no such folder")
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise TraceError(f"{path}: missing; the folder holds no trace, or one that was never finished") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {_reason(error)}") from None
+    try:
+        version = msgspec.json.decode(content, type=_Version).schema_version
+        if version != SCHEMA_VERSION:
+            raise TraceError(f"{path}: schema version {version}; this program reads version {SCHEMA_VERSION}")
+        return msgspec.json.decode(content, type=RunInfo)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceError(f"{path}: damaged: {_reason(error)}") from None
+
+
+def read_trace(folder: str | os.PathLike[str]) -> Trace:
+    """The trace in a folder, checked against its digest."""
+    info = read_info(folder)
+    rows: list[Row] = []
+    for path in sorted(Path(folder).glob(_PARTS)):
+        rows.extend(_read_part(path))
+    if len(rows) != info.rows:
+        raise TraceError(f"{folder}: the part files hold {len(rows)} rows, {INFO_NAME} says {info.rows}")
+    if (digest := digest_of(rows)) != info.digest:
+        raise TraceError(
+            f"{folder}: the rows are not those of the run: digest {digest}, {INFO_NAME} says {info.digest}"
+        )
+    return Trace(rows, info)
+
+
+class _Version(msgspec.Struct):
+    schema_version: int
+
+
+def _read_part(path: Path) -> list[Row]:
+    try:
+        table = pq.read_table(path, use_threads=False, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path}: damaged or not Parquet: {_reason(error)}") from None
+    try:
+        return rows_of(table)
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None
+
+
+def _belongs_to_a_trace(path: Path) -> bool:
+    name = path.name.removesuffix(_TEMPORARY)
+    return not path.is_dir() and (name == INFO_NAME or Path(name).match(_PARTS))
+
+
+def _replace(path: Path, write: Any) -> None:
+    temporary = path.with_name(path.name + _TEMPORARY)
+    try:
+        write(temporary)
+        temporary.replace(path)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path}: cannot be written: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """One line, without the path that the caller names anyway."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return " ".join(str(error).split())[:200]
