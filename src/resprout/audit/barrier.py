@@ -1,0 +1,113 @@
+"""Barrier: on each of its (topic, key) pairs, a total divides all other publications alike for all subscribers.
+
+For a pair, the totals have an order: T comes before T' when some subscriber delivered both so, or by a chain of such
+observations. A publication x that names the pair violates when one subscriber delivered x before T, another one T'
+before x, and T is T' or comes before it. Publications of every guarantee are bound, `eventual` too.
+
+Counting totals per subscriber, as one would first think of, is right only where all receive the same totals; a place
+between two totals in their common order is right also for late joiners and content filters. The place is taken from a
+rank of the totals that is compatible with their order; since totals that nobody compared may have any rank, a suspicion
+is confirmed in the order itself before it is reported.
+
+On a pair whose totals contradict each other there is no order to be a barrier in: `audit.totals` reports that, and the
+pair is left out here.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from resprout.audit.graph import shortest_way
+from resprout.audit.groups import ByLife
+from resprout.audit.history import History
+from resprout.audit.naming import pair_name
+from resprout.audit.totals import TotalOrder, successors
+from resprout.audit.verdict import Anomaly
+from resprout.core.guarantee import Guarantee
+from resprout.core.keys import Pair
+
+Neighbour = tuple[int, int, int]
+"""(rank of a total, life, the total): next to a publication at a subscriber."""
+
+
+def check_barrier(history: History, groups: Mapping[Pair, ByLife], order: TotalOrder) -> Iterator[Anomaly]:
+    for pair, group in groups.items():
+        if (rank := order.rank(pair)) is not None:
+            yield from _check_pair(history, pair, group, order.chains[pair], rank)
+
+
+def unjudged_pairs(groups: Mapping[Pair, ByLife], order: TotalOrder) -> int:
+    """Keys whose totals have no common order."""
+    return 0 if order.witnessed else sum(order.rank(pair) is None for pair in groups)
+
+
+def _check_pair(
+    history: History, pair: Pair, group: ByLife, chains: ByLife, rank: Mapping[int, int]
+) -> Iterator[Anomaly]:
+    before, after = _neighbours(history, group, rank)
+    for number, following in sorted(after.items()):
+        preceding = before.get(number)
+        if preceding and min(following)[0] <= max(preceding)[0]:
+            found = _confirmed(history, number, following, preceding, chains)
+            if found is not None:
+                yield _anomaly(history, pair, number, *found)
+
+
+def _neighbours(
+    history: History, group: ByLife, rank: Mapping[int, int]
+) -> tuple[dict[int, list[Neighbour]], dict[int, list[Neighbour]]]:
+    """For each publication that is no total: the last total before it and the first one after it, per subscriber."""
+    before: dict[int, list[Neighbour]] = {}
+    after: dict[int, list[Neighbour]] = {}
+    for life, numbers in group.items():
+        last: Neighbour | None = None
+        since: list[int] = []
+        for number in numbers:
+            if history.publications[number].guarantee is Guarantee.TOTAL:
+                last = (rank[number], life, number)
+                for passed in since:
+                    after.setdefault(passed, []).append(last)
+                since.clear()
+            else:
+                since.append(number)
+                if last is not None:
+                    before.setdefault(number, []).append(last)
+    return before, after
+
+
+def _confirmed(
+    history: History, number: int, following: list[Neighbour], preceding: list[Neighbour], chains: ByLife
+) -> tuple[Neighbour, Neighbour] | None:
+    """A total after it at one subscriber that is, or comes before, a total before it at another."""
+    first, last = min(following), max(preceding)
+    here, there = history.lives[first[1]].first, history.lives[last[1]].first
+    for rank, _, total in (first, last):  # mostly one of the two was delivered by both, which needs no search
+        if (
+            total in here
+            and total in there
+            and here[number].position < here[total].position
+            and there[total].position < there[number].position
+        ):
+            return (rank, first[1], total), (rank, last[1], total)
+    way = shortest_way(
+        successors(chains), [total for _, _, total in sorted(following)], {total for _, _, total in preceding}
+    )
+    if way is None:
+        return None
+    return (
+        next(n for n in sorted(following) if n[2] == way[0]),
+        next(n for n in sorted(preceding) if n[2] == way[-1]),
+    )
+
+
+def _anomaly(history: History, pair: Pair, number: int, first: Neighbour, last: Neighbour) -> Anomaly:
+    (_, one, after), (_, other, before) = first, last
+    here, there = history.lives[one], history.lives[other]
+    name, after_name, before_name = history.name(number), history.name(after), history.name(before)
+    same = "" if after == before else f", and {after_name} is ordered before {before_name}"
+    text = (
+        f"{here.name} delivered {name} at {here.first[number].position} before the total {after_name} at "
+        f"{here.first[after].position}, but {there.name} delivered it at {there.first[number].position} after "
+        f"{before_name} at {there.first[before].position}{same} (all name {pair_name(pair)})"
+    )
+    messages = (name, after_name) if after == before else (name, after_name, before_name)
+    moment = max(here.first[number].time_us, there.first[number].time_us)
+    return Anomaly("barrier", moment, there.node, messages, text)

@@ -1,0 +1,225 @@
+"""A trace, read once and arranged for the checks: publications, subscribers and what each was given.
+
+**Order.** There is one clock per run; rows with equal times are in the order of the trace. Everything here speaks of
+*row numbers* in that order, so "before" is never ambiguous.
+
+**Lives.** A subscriber is a client between two crashes. A `crash` or `leave` row of the client ends a life, and what
+the client does after it belongs to the next one, with positions from 0, no subscriptions, and no memory of what it was
+given. A life is *correct* when it has no end and is not frozen when the trace ends.
+
+**Sound deliveries.** A delivery is sound when its publication stands before it in the trace. Only the first sound
+delivery of a publication to a subscriber has a place in its order: what is invented or repeated is reported as that,
+and not once more as a disorder.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from resprout.audit.naming import MessageId, Naming
+from resprout.audit.records import NEVER, Delivery, Life, Publication
+from resprout.audit.subscriptions import SubscriptionBook
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.core.keys import pairs_of, topics_of
+from resprout.trace import kinds
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import Row
+
+
+class History:
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.publications: list[Publication] = []
+        self.number_of: dict[MessageId, int] = {}
+        self.repeated: list[Publication] = []
+        """Publish rows whose identity was taken; everything else takes no notice of them."""
+        self.lives: list[Life] = []
+        self.receipts: list[tuple[int, Row]] = []
+        self.refused: dict[MessageId, int] = {}
+        """Publications that will never be delivered, and the row that says so."""
+        self.applied: list[tuple[int, int, Row]] = []
+        """(row, life, the row itself) of operations that replicas have executed."""
+        self.tseq: dict[int, int | None] = {}
+        """By publication, the order that the run claims; None where subscribers were told different ones."""
+        self.ended = ""
+        self._current: dict[str, Life] = {}
+        self._last: dict[str, Publication] = {}
+        self._last_ordered: dict[str, int] = {}
+        self._book = SubscriptionBook()
+        self._read(_in_time_order(rows))
+        self.naming = Naming(self.number_of)
+        self._settle()
+
+    def name(self, number: int) -> str:
+        return self.naming.message(self.publications[number].id)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _read(self, rows: Sequence[Row]) -> None:
+        readers = {
+            kinds.PUBLISH: self._publish,
+            kinds.DELIVER: self._deliver,
+            kinds.RECEIPT: self._receipt,
+            kinds.REFUSED: self._refuse,
+            kinds.APPLIED: self._apply,
+            kinds.CRASH: self._end_life,
+            kinds.LEAVE: self._end_life,
+            kinds.FREEZE: self._freeze,
+            kinds.UNFREEZE: self._unfreeze,
+            kinds.SUBSCRIBE: self._subscription,
+            kinds.SUBSCRIBED: self._subscription,
+            kinds.UNSUBSCRIBE: self._subscription,
+            kinds.UNSUBSCRIBED: self._subscription,
+            kinds.QUIESCENT: self._finish,
+            kinds.TIMEOUT: self._finish,
+        }
+        for number, row in enumerate(rows):
+            if (reader := readers.get(row.kind)) is not None:
+                reader(number, row)
+
+    def _life(self, node: str) -> Life:
+        life = self._current.get(node)
+        if life is None or life.end_row != NEVER:
+            ordinal = 0 if life is None else sum(other.node == node for other in self.lives)
+            life = self._current[node] = Life(len(self.lives), node, ordinal)
+            self.lives.append(life)
+            self._last.pop(node, None)
+        return life
+
+    def _publish(self, number: int, row: Row) -> None:
+        id = _identity(number, row)
+        if row.topic is None or row.guarantee is None:
+            raise TraceError(f"row {number}: a publish row without topic or guarantee")
+        if row.node != row.publisher:
+            raise TraceError(f"row {number}: {row.node} reports a publication of {row.publisher}")
+        try:
+            guarantee = Guarantee.parse(row.guarantee)
+        except UsageError as error:
+            raise TraceError(f"row {number}: {error}") from None
+        if guarantee.stream != row.stream:
+            raise TraceError(f"row {number}: a {row.guarantee} publication in the {row.stream} stream")
+        life = self._life(row.node)
+        last = self._last.get(row.node)
+        keys = row.keys or ()
+        publication = Publication(
+            number=len(self.publications),
+            row=number,
+            time_us=row.time_us,
+            id=id,
+            topic=row.topic,
+            keys=keys,
+            topics=topics_of(row.topic, keys) if keys else (row.topic,),
+            pairs=tuple(dict.fromkeys(pairs_of(row.topic, keys))) if keys else (),  # `k` and `topic#k` may be one
+            guarantee=guarantee,
+            ordered=guarantee is not Guarantee.EVENTUAL,
+            attributes=row.attributes,
+            life=life.number,
+            previous=last.number if last is not None else self._last_ordered.get(row.node, -1),
+            heard=len(life.heard),
+        )
+        if id in self.number_of:
+            self.repeated.append(publication)
+            return
+        self.number_of[id] = publication.number
+        self.publications.append(publication)
+        self._last[row.node] = publication
+        if publication.ordered:
+            self._last_ordered[row.node] = publication.number
+
+    def _deliver(self, number: int, row: Row) -> None:
+        id = _identity(number, row)
+        if row.position is None or row.position < 0:
+            raise TraceError(f"row {number}: a deliver row without position")
+        life = self._life(row.node)
+        published = self.number_of.get(id, -1)
+        delivery = Delivery(number, row.time_us, row.position, id, published, row.topic, row.guarantee, row.keys)
+        life.deliveries.append(delivery)
+        if published >= 0:
+            if published not in life.first:
+                life.first[published] = delivery
+                life.heard.append(published)
+            if row.tseq is not None and self.tseq.setdefault(published, row.tseq) != row.tseq:
+                self.tseq[published] = None
+
+    def _receipt(self, number: int, row: Row) -> None:
+        if row.publisher is None and row.receipt == "failed":
+            return  # of a request that failed before it had a number
+        _identity(number, row)
+        if row.receipt is None:
+            raise TraceError(f"row {number}: a receipt row without receipt")
+        self.receipts.append((number, row))
+
+    def _refuse(self, number: int, row: Row) -> None:
+        if row.publisher is not None:
+            self.refused.setdefault(_identity(number, row), number)
+        elif row.filter is not None:
+            self._subscription(number, row)
+
+    def _apply(self, number: int, row: Row) -> None:
+        _identity(number, row)
+        self.applied.append((number, self._life(row.node).number, row))
+
+    def _subscription(self, number: int, row: Row) -> None:
+        if row.filter is None:
+            raise TraceError(f"row {number}: a {row.kind} row without filter")
+        life = self._life(row.node)
+        try:
+            fresh = self._book.record(life.number, row.kind, number, row.filter, row.where)
+        except UsageError as error:
+            raise TraceError(f"row {number}: {error}") from None
+        if fresh is not None:
+            life.subscriptions.append(fresh)
+
+    def _end_life(self, number: int, row: Row) -> None:
+        life = self._current.get(row.node)
+        if life is not None and life.end_row == NEVER:
+            self._thaw(life, number)
+            life.end_row = number
+
+    def _freeze(self, number: int, row: Row) -> None:
+        life = self._current.get(row.node)
+        if life is not None and life.end_row == NEVER and life.frozen_since is None:
+            life.frozen_since = number
+
+    def _unfreeze(self, number: int, row: Row) -> None:
+        life = self._current.get(row.node)
+        if life is not None:
+            self._thaw(life, number)
+
+    @staticmethod
+    def _thaw(life: Life, number: int) -> None:
+        if life.frozen_since is not None:
+            life.freezes.append((life.frozen_since, number))
+            life.frozen_since = None
+
+    def _finish(self, number: int, row: Row) -> None:
+        self.ended = row.kind
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """What can be known only at the end of the trace."""
+        for life in self.lives:
+            if life.frozen_since is not None:
+                life.freezes.append((life.frozen_since, NEVER))
+            for place, delivery in enumerate(life.deliveries):
+                if delivery.number < 0 and (later := self.number_of.get(delivery.id, -1)) >= 0:
+                    life.deliveries[place] = msgspec.structs.replace(delivery, number=later)
+                    life.early.add(later)
+            first = life.first
+            life.sequence = sorted(life.heard, key=lambda number: first[number].position)
+
+
+def _in_time_order(rows: Iterable[Row]) -> Sequence[Row]:
+    """As they are, when no clock runs backwards; otherwise sorted by time, equal times as in the trace."""
+    rows = rows if isinstance(rows, Sequence) else list(rows)
+    times = [row.time_us for row in rows]
+    if all(map(int.__le__, times, times[1:])):
+        return rows
+    return sorted(rows, key=lambda row: row.time_us)
+
+
+def _identity(number: int, row: Row) -> MessageId:
+    if row.publisher is None or row.incarnation is None or row.stream is None or row.seq is None:
+        raise TraceError(f"row {number}: a {row.kind} row without publisher, incarnation, stream and seq")
+    return (row.publisher, row.incarnation, row.stream, row.seq)

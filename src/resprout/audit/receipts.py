@@ -1,0 +1,76 @@
+"""Receipts are true.
+
+- A receipt belongs to a publication that was made before it.
+- `accepted`, `safe`, `delivered` come in this order; steps may be left out or repeated, not taken back.
+- `delivered` is not before the delivery at any correct subscriber where the publication is due (see `audit.owed`) and
+  still due at the receipt. A subscriber that was frozen at any time in between is not counted.
+- What was refused is refused for good: neither a delivery nor a receipt comes after it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from resprout.audit.history import History
+from resprout.audit.naming import MessageId, seconds
+from resprout.audit.owed import Due
+from resprout.audit.records import Publication
+from resprout.audit.verdict import Anomaly
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import Row
+
+_STEPS = {"accepted": 0, "safe": 1, "delivered": 2}
+
+
+def check_receipts(history: History, due: Sequence[tuple[Due, ...]]) -> Iterator[Anomaly]:
+    reached: dict[MessageId, str] = {}
+    for number, row in history.receipts:
+        id = (row.publisher or "", row.incarnation or 0, row.stream or "", row.seq or 0)
+        receipt = row.receipt or ""
+        if receipt != "failed" and receipt not in _STEPS:
+            raise TraceError(f"row {number}: unknown receipt {receipt!r}")
+        published = history.number_of.get(id, -1)
+        p = history.publications[published] if published >= 0 else None
+        if p is None or p.row > number:
+            yield _wrong(history, id, row, "which it had not published")
+        elif history.refused.get(id, number) < number:
+            yield _wrong(history, id, row, "after it was refused for good")
+        elif receipt != "failed":
+            before = reached.get(id)
+            if before is not None and _STEPS[receipt] < _STEPS[before]:
+                yield _wrong(history, id, row, f"after {before!r}")
+            else:
+                reached[id] = receipt
+                if receipt == "delivered" and before != "delivered":
+                    yield from _too_early(history, p, number, row, due[p.number])
+    yield from _delivered_though_refused(history)
+
+
+def _too_early(history: History, p: Publication, number: int, row: Row, due: Sequence[Due]) -> Iterator[Anomaly]:
+    for life_number, until in due:
+        life = history.lives[life_number]
+        if until < number or not life.correct or p.number in life.early or life.frozen_between(p.row, number):
+            continue
+        d = life.first.get(p.number)
+        if d is None or d.row > number:
+            name = history.name(p.number)
+            fact = "never delivered it" if d is None else f"delivered it only at {seconds(d.time_us)}"
+            text = (
+                f"{row.publisher} was told at {seconds(row.time_us)} that {name} is delivered, but {life.name} {fact}"
+            )
+            yield Anomaly("receipt", row.time_us, life.node, (name,), text)
+
+
+def _delivered_though_refused(history: History) -> Iterator[Anomaly]:
+    if not history.refused:
+        return
+    for life in history.lives:
+        for d in life.deliveries:
+            if d.id in history.refused:
+                name = history.naming.message(d.id)
+                text = f"{life.name} delivered {name} at {d.position}, though {d.id[0]} was told that it never will be"
+                yield Anomaly("receipt", d.time_us, life.node, (name,), text)
+
+
+def _wrong(history: History, id: MessageId, row: Row, why: str) -> Anomaly:
+    name = history.naming.message(id)
+    text = f"{row.node} was given the receipt {row.receipt!r} for {name} at {seconds(row.time_us)}, {why}"
+    return Anomaly("receipt", row.time_us, row.node, (name,), text)

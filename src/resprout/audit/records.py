@@ -1,0 +1,83 @@
+"""The values that the checks work on: publications, deliveries and subscribers.
+
+*Row numbers* are places in the trace; rows are ordered by time, equal times as in the trace.
+"""
+
+import msgspec
+
+from resprout.audit.naming import MessageId, life_name
+from resprout.audit.subscriptions import NEVER, Subscription
+from resprout.core.guarantee import Guarantee
+from resprout.core.keys import Pair
+
+__all__ = ["NEVER", "Delivery", "Life", "Publication"]
+
+
+class Publication(msgspec.Struct, frozen=True, gc=False):
+    number: int
+    """Its place among all publications, in order of rows."""
+    row: int
+    time_us: int
+    id: MessageId
+    topic: str
+    keys: tuple[str, ...]
+    topics: tuple[str, ...]
+    """Every topic it names; it matches a filter when any of them does."""
+    pairs: tuple[Pair, ...]
+    guarantee: Guarantee
+    ordered: bool
+    """Not `eventual`: it has a place to keep."""
+    attributes: dict[str, str] | None
+    life: int
+    """Number of the life that published it."""
+    previous: int
+    """The publication that its client made before it, of either stream; -1 when it is the first. The first one of a
+    later life follows the last *ordered* one of the earlier lives: what those had been given is forgotten."""
+    heard: int
+    """How many sound deliveries its client's life had been given before it."""
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    row: int
+    time_us: int
+    position: int
+    id: MessageId
+    number: int
+    """Of its publication; -1 when there is none in the whole trace."""
+    topic: str | None
+    guarantee: str | None
+    keys: tuple[str, ...] | None
+
+
+class Life:
+    """One subscriber: a client from its start or recovery to its crash or the end of the trace."""
+
+    def __init__(self, number: int, node: str, ordinal: int) -> None:
+        self.number = number
+        self.node = node
+        self.name = life_name(node, ordinal)
+        self.end_row = NEVER
+        self.frozen_since: int | None = None
+        self.freezes: list[tuple[int, int]] = []
+        self.deliveries: list[Delivery] = []
+        """All of them, in row order."""
+        self.heard: list[int] = []
+        """Publications of the first sound deliveries, in row order."""
+        self.first: dict[int, Delivery] = {}
+        """The first sound delivery of each publication."""
+        self.sequence: list[int] = []
+        """`heard`, by position."""
+        self.early: set[int] = set()
+        """Publications with a delivery that stands before them."""
+        self.subscriptions: list[Subscription] = []
+
+    @property
+    def correct(self) -> bool:
+        return self.end_row == NEVER and self.frozen_since is None
+
+    def has(self, number: int) -> bool:
+        """Whether there is any delivery of the publication, sound or not."""
+        return number in self.first or number in self.early
+
+    def frozen_between(self, begin: int, end: int) -> bool:
+        return any(since < end and until > begin for since, until in self.freezes)

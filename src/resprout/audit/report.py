@@ -1,0 +1,64 @@
+"""A verdict for people and for programs. Both forms are stable."""
+
+from typing import Any, Final
+
+from resprout.audit.verdict import NOT_JUDGED, RULES, Anomaly, Verdict
+
+SHOWN_PER_RULE: Final = 10
+"""Anomalies of one rule that are written out for people; the rest are counted. Programs get all."""
+
+
+def lines(verdict: Verdict, shown_per_rule: int = SHOWN_PER_RULE) -> list[str]:
+    """Plain text, one line per rule and per anomaly."""
+    c = verdict.counts
+    judged = (
+        f"{c['publications']} publications, {c['deliveries']} deliveries to {c['subscribers']} subscribers, "
+        f"{c['owed']} owed to {c['correct_subscribers']} correct ones"
+    )
+    text = [judged]
+    width = max(map(len, RULES))
+    by_rule: dict[str, list[Anomaly]] = {}
+    for anomaly in verdict.anomalies:
+        by_rule.setdefault(anomaly.rule, []).append(anomaly)
+    for check in verdict.checks:
+        status = f"{check.status} ({check.anomalies})" if check.anomalies else check.status
+        about = check.reason if check.status == NOT_JUDGED else RULES[check.rule]
+        extra = f"; {check.reason}" if check.reason and check.status != NOT_JUDGED else ""
+        text.append(f"{check.rule:<{width}}  {status:<14}  {about}{extra}".rstrip())
+        shown = by_rule.get(check.rule, [])
+        text += [f"    {anomaly.explanation}" for anomaly in shown[:shown_per_rule]]
+        if len(shown) > shown_per_rule:
+            text.append(f"    ... and {len(shown) - shown_per_rule} more")
+    text.append(_conclusion(verdict))
+    return text
+
+
+def as_dict(verdict: Verdict) -> dict[str, Any]:
+    """JSON-able, every anomaly included."""
+    return {
+        "verdict": "violated" if verdict.violated else "clean",
+        "counts": dict(verdict.counts),
+        "checks": [
+            {"rule": c.rule, "status": c.status, "anomalies": c.anomalies, "reason": c.reason} for c in verdict.checks
+        ],
+        "anomalies": [
+            {
+                "rule": a.rule,
+                "time_us": a.time_us,
+                "subscriber": a.subscriber,
+                "messages": list(a.messages),
+                "explanation": a.explanation,
+            }
+            for a in verdict.anomalies
+        ],
+    }
+
+
+def _conclusion(verdict: Verdict) -> str:
+    if verdict.violated:
+        broken = [check.rule for check in verdict.checks if check.anomalies]
+        return f"VIOLATED: {len(verdict.anomalies)} anomalies ({', '.join(broken)})"
+    unjudged = [c.rule for c in verdict.checks if c.status == NOT_JUDGED]
+    no_bank = all(rule in unjudged for rule in RULES if rule.startswith("bank_"))  # most traces: not worth a word
+    left_out = [rule for rule in unjudged if not (no_bank and rule.startswith("bank_"))]
+    return f"clean, as far as it was judged (not: {', '.join(left_out)})" if left_out else "clean"

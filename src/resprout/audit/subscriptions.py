@@ -1,0 +1,94 @@
+"""Who asked for what, from when to when.
+
+A subscription belongs to a life of a client and is named by its filter and condition. It goes through four rows:
+
+    subscribe      asked for: from here on deliveries are allowed
+    subscribed     confirmed: what is published from here on is owed
+    unsubscribe    asked to end: from here on nothing is owed, also of what was under way
+    unsubscribed   over: from here on deliveries are not allowed
+
+Asking again for what one has changes nothing, nor does the refusal of that. Asking again after `unsubscribe` begins
+another subscription. A confirmation without a request counts as both. A subscription that is refused before it was
+confirmed or asked to end is over.
+"""
+
+import sys
+from typing import Final
+
+import msgspec
+
+from resprout.core.errors import UsageError
+from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.trace import kinds
+
+NEVER: Final = sys.maxsize
+"""Later than any row."""
+
+
+class Subscription(msgspec.Struct):
+    life: int
+    predicate: Predicate
+    asked: int
+    """Rows of the four steps; later than any row while a step has not happened."""
+    confirmed: int = NEVER
+    ending: int = NEVER
+    ended: int = NEVER
+    repeats: int = 0
+    """Further requests for it that were neither refused nor needed."""
+
+
+class SubscriptionBook:
+    def __init__(self) -> None:
+        self._predicates: dict[tuple[str, str | None], Predicate] = {}
+        self._open: dict[tuple[int, str, str | None], list[Subscription]] = {}
+        """Not yet over, oldest first."""
+
+    def record(self, life: int, kind: str, row: int, filter_: str, where: str | None) -> Subscription | None:
+        """Takes one row; returns the subscription when it begins one. Raises UsageError for a filter or condition that
+        cannot be read."""
+        going = self._open.setdefault((life, filter_, where), [])
+        begun = None
+        if kind == kinds.SUBSCRIBE:
+            lasting = next((s for s in going if s.ending == NEVER), None)
+            if lasting is None:
+                begun = Subscription(life, self._predicate(filter_, where), row)
+                going.append(begun)
+            else:
+                lasting.repeats += 1
+            return begun
+        if kind == kinds.SUBSCRIBED:
+            current = next((s for s in going if s.confirmed == NEVER), None)
+            if current is None and not any(s.ending == NEVER for s in going):
+                current = begun = Subscription(life, self._predicate(filter_, where), row)
+                going.append(begun)
+            if current is not None:
+                current.confirmed = row
+        elif kind == kinds.UNSUBSCRIBE:
+            for subscription in going:
+                subscription.ending = min(subscription.ending, row)
+        elif kind == kinds.UNSUBSCRIBED:
+            self._close(going, next((s for s in going if s.ending != NEVER), going[0] if going else None), row)
+        elif kind == kinds.REFUSED:
+            refused = next((s for s in going if s.ending == NEVER), None)
+            if refused is not None and refused.repeats:
+                refused.repeats -= 1
+            elif refused is not None and refused.confirmed == NEVER:
+                self._close(going, refused, row)
+        return begun
+
+    @staticmethod
+    def _close(going: list[Subscription], subscription: Subscription | None, row: int) -> None:
+        if subscription is not None:
+            subscription.ending = min(subscription.ending, row)
+            subscription.ended = row
+            going.remove(subscription)
+
+    def _predicate(self, filter_: str, where: str | None) -> Predicate:
+        known = self._predicates.get((filter_, where))
+        if known is None:
+            try:
+                known = parse_predicate(filter_, where)
+            except UsageError as error:
+                raise UsageError(f"subscription {filter_!r}: {error}") from None
+            self._predicates[filter_, where] = known
+        return known

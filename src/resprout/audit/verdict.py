@@ -1,0 +1,91 @@
+"""What the judge says, as data."""
+
+from typing import Final
+
+import msgspec
+
+RULES: Final[dict[str, str]] = {
+    "identity": "publications are numbered in the order they were made",
+    "invented": "nothing is delivered that was not published before",
+    "unasked": "nothing is delivered that no subscription asked for",
+    "twice": "nothing is delivered twice",
+    "position": "positions count from 0 without gaps",
+    "lost": "nothing owed to a confirmed subscription is missing",
+    "fifo": "publications of one client keep their order",
+    "causal": "nothing is delivered before what it depends on",
+    "barrier": "every total divides what names its keys alike for all",
+    "total": "totals with common keys have one order",
+    "receipt": "receipts are true",
+    "bank_applied": "replicas execute what they were given, once and in order",
+    "bank_conserved": "money is neither made nor lost",
+    "bank_negative": "no balance falls below zero",
+    "bank_balance": "replicas hold equal balances at every total",
+    "bank_outcome": "a total ends alike at every replica",
+    "bank_replay": "executing the totals one by one in their order gives the same outcomes",
+    "bank_realtime": "a total published after another was delivered everywhere is ordered after it",
+}
+"""Every rule and its promise in words, in the order of reports."""
+
+CLEAN: Final = "clean"
+VIOLATED: Final = "violated"
+NOT_JUDGED: Final = "not judged"
+
+
+class Anomaly(msgspec.Struct, frozen=True):
+    """One violation: which rule, who saw it, which publications, and why in one line that a person can follow."""
+
+    rule: str
+    time_us: int
+    """When it showed: the time of the delivery, receipt or publication that cannot be right."""
+    subscriber: str
+    """The client that saw it; the publisher, for receipts and numbers."""
+    messages: tuple[str, ...]
+    """The publications concerned, the offending one first, as `audit.naming` writes them."""
+    explanation: str
+
+
+class Check(msgspec.Struct, frozen=True):
+    """How one rule came out."""
+
+    rule: str
+    status: str
+    """CLEAN, VIOLATED or NOT_JUDGED."""
+    anomalies: int = 0
+    reason: str = ""
+    """Why it was not judged, or what part of it was not."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    anomalies: list[Anomaly]
+    """By rule as in `RULES`, then by time, subscriber and messages."""
+    checks: list[Check]
+    """One for each rule."""
+    counts: dict[str, int]
+    """What was judged: publications, deliveries, subscribers, owed deliveries, and more."""
+
+    @property
+    def violated(self) -> bool:
+        return bool(self.anomalies)
+
+    def check(self, rule: str) -> Check:
+        return next(check for check in self.checks if check.rule == rule)
+
+
+def verdict_of(
+    anomalies: list[Anomaly], notes: dict[str, str], skipped: dict[str, str], counts: dict[str, int]
+) -> Verdict:
+    """`notes`: by rule, what part was left out. `skipped`: by rule, why it was not judged at all."""
+    place = {rule: number for number, rule in enumerate(RULES)}
+    ordered = sorted(anomalies, key=lambda a: (place[a.rule], a.time_us, a.subscriber, a.messages, a.explanation))
+    found = dict.fromkeys(RULES, 0)
+    for anomaly in ordered:
+        found[anomaly.rule] += 1
+    checks = [
+        Check(rule, VIOLATED, found[rule], notes.get(rule, ""))
+        if found[rule]
+        else Check(rule, NOT_JUDGED, 0, skipped[rule])
+        if rule in skipped
+        else Check(rule, CLEAN, 0, notes.get(rule, ""))
+        for rule in RULES
+    ]
+    return Verdict(ordered, checks, counts)

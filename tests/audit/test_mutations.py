@@ -1,0 +1,66 @@
+"""Good traces are clean, and every way to spoil one is noticed by the rule that it breaks."""
+
+import random
+
+import pytest
+
+from resprout.audit.judge import judge
+from resprout.audit.verdict import CLEAN, RULES
+from tests.audit.model import Bank, bank_trace, good_traces
+from tests.audit.mutations import MUTATIONS
+
+BANK = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("bank_")]
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_what_a_correct_system_leaves_is_clean(first: int) -> None:
+    for seed, rows in good_traces(first, 10):
+        verdict = judge(rows)
+        assert verdict.anomalies == [], seed
+        assert verdict.check("lost").status == CLEAN
+        assert verdict.counts["deliveries"] > 0
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_a_correct_bank_is_clean(claims: bool) -> None:
+    for seed in range(12):
+        verdict = judge(bank_trace(seed, claims=claims), bank_initial=Bank.INITIAL)
+        assert verdict.anomalies == [], seed
+        assert verdict.counts["applied"] > 10
+        assert verdict.check("bank_balance").status == CLEAN
+
+
+@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in BANK])
+def test_a_spoiled_trace_is_noticed_by_the_right_rule(name: str) -> None:
+    rule, mutate = MUTATIONS[name]
+    done = 0
+    for seed, rows in good_traces(1000, 24):
+        spoiled = mutate(rows, random.Random(seed))
+        if spoiled is not None:
+            done += 1
+            assert rule in {anomaly.rule for anomaly in judge(spoiled).anomalies}, seed
+    assert done >= 5
+
+
+@pytest.mark.parametrize("name", BANK)
+def test_a_spoiled_bank_is_noticed_by_the_right_rule(name: str) -> None:
+    rule, mutate = MUTATIONS[name]
+    done = 0
+    for seed in range(2000, 2012):
+        spoiled = mutate(bank_trace(seed), random.Random(seed))
+        if spoiled is not None:
+            done += 1
+            assert rule in {anomaly.rule for anomaly in judge(spoiled, bank_initial=Bank.INITIAL).anomalies}, seed
+    assert done >= 5
+
+
+def test_every_rule_has_a_mutation() -> None:
+    assert {rule for rule, _ in MUTATIONS.values()} == set(RULES)
+
+
+def test_a_spoiled_trace_is_judged_the_same_again() -> None:
+    for seed, rows in good_traces(3000, 4):
+        for name in sorted(MUTATIONS):
+            spoiled = MUTATIONS[name][1](rows, random.Random(seed))
+            if spoiled is not None:
+                assert judge(spoiled) == judge(spoiled)

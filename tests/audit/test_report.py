@@ -1,0 +1,86 @@
+"""What people and programs are told."""
+
+import json
+
+from resprout.audit.judge import judge
+from resprout.audit.naming import listed
+from resprout.audit.report import as_dict, lines
+from resprout.audit.verdict import NOT_JUDGED, RULES
+from tests.audit.trace_builder import TraceBuilder
+
+
+def spoiled() -> TraceBuilder:
+    t = TraceBuilder()
+    t.subscribe("s", "a")
+    t.publish("c:1", "a", "fifo")
+    t.publish("c:2", "a", "fifo")
+    t.deliver("s", "c:2", "c:1")
+    t.publish("c:3", "a")
+    return t
+
+
+def test_the_text_names_every_rule_and_ends_with_the_conclusion() -> None:
+    text = lines(judge(spoiled().quiescent()))
+    assert text[0] == "3 publications, 2 deliveries to 1 subscribers, 3 owed to 1 correct ones"
+    assert [line.split()[0] for line in text[1:-1] if not line.startswith(" ")] == list(RULES)
+    assert "    s delivered c:1 at 1 after c:2 at 0, though c published it first" in text
+    assert text[-1] == "VIOLATED: 2 anomalies (lost, fifo)"
+
+
+def test_a_clean_text_says_what_was_not_judged() -> None:
+    t = TraceBuilder()
+    t.subscribe("s", "a")
+    t.publish("c:1", "a", "total", "k")
+    t.deliver("s", "c:1")
+    t.receipt("c:1", "delivered")
+    assert lines(judge(t.rows))[-1] == "clean, as far as it was judged (not: lost)"
+    assert lines(judge(t.quiescent()))[-1] == "clean"
+
+
+def test_a_rule_that_nothing_could_break_is_not_called_clean() -> None:
+    t = TraceBuilder()
+    t.subscribe("s", "a")
+    t.publish("c:e1", "a", "eventual", "k")
+    t.publish("c:1", "a", "total")
+    t.deliver("s", "c:e1")
+    verdict = judge(t.quiescent())
+    unjudged = {check.rule: check.reason for check in verdict.checks if check.status == NOT_JUDGED}
+    assert {rule: reason for rule, reason in unjudged.items() if not rule.startswith("bank_")} == {
+        "fifo": "no ordered publication was delivered",
+        "causal": "no causal or total publication was delivered",
+        "barrier": "no total that names a key was delivered",
+        "total": "no total that names a key was delivered",
+        "receipt": "nobody was given a receipt",
+    }
+
+
+def test_many_anomalies_of_a_rule_are_counted_for_people() -> None:
+    t = TraceBuilder()
+    t.subscribe("s", "a")
+    for number in range(1, 31):
+        t.publish(f"c:{number}", "a")
+    text = lines(judge(t.quiescent()))
+    assert "    ... and 20 more" in text
+
+
+def test_the_data_form_holds_everything_and_is_json() -> None:
+    verdict = judge(spoiled().quiescent())
+    data = as_dict(verdict)
+    assert json.loads(json.dumps(data)) == data
+    assert data["verdict"] == "violated"
+    assert [check["rule"] for check in data["checks"]] == list(RULES)
+    assert data["anomalies"][0] == {
+        "rule": "lost",
+        "time_us": 6,
+        "subscriber": "s",
+        "messages": ["c:3"],
+        "explanation": "s never delivered c:3, published on a at 0.000006 s, though its subscription a was confirmed "
+        "before",
+    }
+    assert data["counts"]["owed"] == 3
+
+
+def test_long_lists_keep_their_ends() -> None:
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(list("abcdefg")) == "a, b, 4 more and g"
