@@ -1,0 +1,118 @@
+"""Runs the application of a client on its client machine, and writes the trace of both. Every driver uses it.
+
+The driver brings what the machine has for those above (`given`, after the step that caused it is complete) and the time
+(`woke`); it is asked for little more than a clock and an alarm. One runner is one life of a client: the application is
+lost with the process, and the next life has a new one.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from resprout.core.contract import Answer, Deliver, Effect
+from resprout.edge.client import ClientMachine
+from resprout.edge.requests import ClientRequest, Published, PublishRequest, Refused
+from resprout.scenario.app import App, Applied, WakeAt, Wish
+from resprout.scenario.observe import ClientRows
+from resprout.trace.schema import Row
+
+
+class Driver(Protocol):
+    """What a driver does for one client."""
+
+    @property
+    def now_us(self) -> int:
+        """Since the beginning of the run."""
+        ...
+
+    def record(self, row: Row) -> None: ...
+
+    def wake(self, at_us: int) -> None:
+        """Have `woke` called at this time, not earlier."""
+        ...
+
+    def perform(self, answers: Sequence[Effect]) -> None:
+        """Execute what the machine says at once to a request; it comes back as `given`."""
+        ...
+
+    def flush(self) -> None:
+        """Let the machine send what it was asked for."""
+        ...
+
+
+class AppRunner:
+    def __init__(self, driver: Driver, machine: ClientMachine, app: App) -> None:
+        self.app = app
+        self._driver = driver
+        self._machine = machine
+        self._rows = ClientRows(machine.name, machine.incarnation)
+        self._tokens = 0
+        self._unsent = False
+        self._unnumbered: dict[int, PublishRequest] = {}
+        """Publications that the machine has not answered yet, by token."""
+
+    @property
+    def unnumbered(self) -> int:
+        """Publications that were asked for before the network said what it offers."""
+        return len(self._unnumbered)
+
+    def start(self) -> None:
+        self._grant(self.app.start(self._driver.now_us))
+        self._flush()
+
+    def given(self, effect: Deliver | Answer) -> None:
+        now_us = self._driver.now_us
+        if isinstance(effect, Deliver):
+            record, to_row, to_app = self._driver.record, self._rows.delivered, self.app.delivered
+            for message in effect.messages:
+                record(to_row(now_us, message))
+                if wishes := to_app(message, now_us):
+                    self._grant(wishes)
+        else:
+            self.numbered(effect)
+            for row in self._rows.told(now_us, effect.body):
+                self._driver.record(row)
+            self._grant(self.app.told(effect.body, now_us))
+        self._flush()
+
+    def woke(self) -> None:
+        self._grant(self.app.woke(self._driver.now_us))
+        self._flush()
+
+    def numbered(self, answer: Answer) -> None:
+        """The row of a publication is written as soon as it has its number, before anything that it causes. A driver
+        that executes effects one by one may say so before it says `given`."""
+        if isinstance(answer.body, Published):
+            if (request := self._unnumbered.pop(answer.token, None)) is not None:
+                self._driver.record(self._rows.published(self._driver.now_us, request, answer.body))
+        elif isinstance(answer.body, Refused):
+            self._unnumbered.pop(answer.token, None)
+
+    def _grant(self, wishes: Sequence[Wish]) -> None:
+        driver = self._driver
+        for wish in wishes:
+            if isinstance(wish, WakeAt):
+                driver.wake(wish.at_us)
+            elif isinstance(wish, Applied):
+                driver.record(self._rows.applied(driver.now_us, wish))
+            else:
+                self._ask(wish)
+
+    def _ask(self, request: ClientRequest) -> None:
+        """The machine takes the request now and sends it at the next `_flush`, with whatever is asked until then."""
+        self._tokens += 1
+        for row in self._rows.asked(self._driver.now_us, request):
+            self._driver.record(row)
+        if isinstance(request, PublishRequest):
+            self._unnumbered[self._tokens] = request
+        answers: list[Effect] = []
+        self._machine.ask(request, self._tokens, answers)
+        for answer in answers:
+            if isinstance(answer, Answer):
+                self.numbered(answer)
+        self._driver.perform(answers)
+        self._unsent = True
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self._unsent = False
+            self._driver.flush()

@@ -1,0 +1,100 @@
+"""Whether the nodes of a scenario make a network: names are unique, brokers form one tree, clients have brokers."""
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from resprout.scenario.model import BrokerSpec, ClientSpec
+from resprout.scenario.reader import Table, suggestion
+
+
+def check_nodes(
+    file: Table, brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec], joining: Sequence[str]
+) -> None:
+    """Refuses what cannot stand; `joining` are the brokers that only come later."""
+    _check_names(file, brokers, clients)
+    if any(broker.site for broker in brokers):
+        _check_sites(file, brokers)
+    else:
+        _check_tree(file, brokers)
+    known = dict.fromkeys([*(broker.name for broker in brokers), *joining])
+    for client in clients:
+        if client.broker not in known:
+            reason = f"broker {client.broker!r} does not exist{suggestion(client.broker, known)}"
+            blame(file, "client", client.name, "broker", reason)
+
+
+def blame(file: Table, kind: str, name: str, key: str, reason: str, *, last: bool = False) -> NoReturn:
+    """Refuses a listed node at one of its keys; the topology, when that made it. `last`: the last of that name."""
+    rows = list(enumerate(file.values.get(kind, [])))
+    for i, row in reversed(rows) if last else rows:
+        if row.get("name") == name:
+            file.fail((kind, i, key), f"{kind} {name}: {reason}")
+    file.fail("topology", f"{kind} {name}: {reason}")
+
+
+def _check_names(file: Table, brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec]) -> None:
+    taken: dict[str, str] = {}
+    for kind, nodes in (("broker", brokers), ("client", clients)):
+        for node in nodes:
+            if node.name in taken:
+                blame(file, kind, node.name, "name", f"the name is taken by another {taken[node.name]}", last=True)
+            taken[node.name] = kind
+
+
+def _check_tree(file: Table, brokers: Sequence[BrokerSpec]) -> None:
+    parents = {broker.name: broker.parent for broker in brokers}
+    for name, parent in parents.items():
+        if parent is not None and parent not in parents:
+            reason = f"parent {parent!r} does not exist{suggestion(parent, parents)}"
+            blame(file, "broker", name, "parent", reason)
+    roots = [name for name, parent in parents.items() if parent is None]
+    if len(roots) > 1:
+        blame(file, "broker", roots[1], "name", f"it has no parent, but {roots[0]!r} is the root already")
+    _check_acyclic(file, parents, {name: name for name in parents})
+
+
+def _check_sites(file: Table, brokers: Sequence[BrokerSpec]) -> None:
+    """Sites form the tree: all parents that the brokers of one site name are in one other site."""
+    site_of = {broker.name: broker.site for broker in brokers}
+    parents: dict[str, str | None] = {}
+    spokesman: dict[str, str] = {}
+    for broker in brokers:
+        if broker.site is None:
+            blame(file, "broker", broker.name, "name", "other brokers have a site; it needs one too")
+        parents.setdefault(broker.site, None)
+        spokesman.setdefault(broker.site, broker.name)
+        if broker.parent is None:
+            continue
+        above = site_of.get(broker.parent)
+        if above is None:
+            blame(file, "broker", broker.name, "parent", f"parent {broker.parent!r} does not exist")
+        elif above == broker.site:
+            blame(file, "broker", broker.name, "parent", f"parent {broker.parent!r} is in its own site {above!r}")
+        elif parents[broker.site] not in (None, above):
+            reason = f"its site {broker.site!r} has a parent in {parents[broker.site]!r} and another in {above!r}"
+            blame(file, "broker", broker.name, "parent", reason)
+        parents[broker.site] = above
+        spokesman[broker.site] = broker.name
+    roots = [site for site, parent in parents.items() if parent is None]
+    if len(roots) > 1:
+        reason = f"its site {roots[1]!r} has no parent, but {roots[0]!r} is the root site already"
+        blame(file, "broker", spokesman[roots[1]], "site", reason)
+    _check_acyclic(file, parents, spokesman)
+
+
+def _check_acyclic(file: Table, parents: Mapping[str, str | None], spokesman: Mapping[str, str]) -> None:
+    """Every walk upwards ends at the root."""
+    fine: set[str] = set()
+    for start in parents:
+        walk: dict[str, None] = {}
+        here: str | None = start
+        while here is not None and here not in fine:
+            if here in walk:
+                steps = list(walk)
+                cycle = [*steps[steps.index(here) :], here]
+                shown = cycle if len(cycle) <= 6 else [*cycle[:3], "...", *cycle[-2:]]
+                reason = f"parents form a cycle: {' -> '.join(shown)}"
+                blame(file, "broker", spokesman[here], "parent", reason)
+            walk[here] = None
+            here = parents[here]
+        fine.update(walk)

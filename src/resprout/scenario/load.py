@@ -1,0 +1,83 @@
+"""From a TOML file (or text) to a `Scenario`, or to a `ScenarioError` that names the place and the reason in one line.
+
+Keys of the file: `name` (default: the file's), `stack`, `seed`, `time_limit`, `[options]` of the stack, `[[broker]]` or
+`[topology]`, `[[client]]`, `[[workload]]`, `[[fault]]`. What each table may hold is listed in `model` and
+`workload_options`. Anything unknown is refused: an option that is silently ignored makes a run that nobody asked for.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from resprout.scenario.check_nodes import check_nodes
+from resprout.scenario.model import TIME_LIMIT_US, FaultKind, OptionValue, Scenario
+from resprout.scenario.read_faults import check_faults, read_faults
+from resprout.scenario.read_nodes import read_brokers, read_clients
+from resprout.scenario.read_workloads import read_workloads
+from resprout.scenario.reader import Table
+from resprout.scenario.source import Source, apply_overrides, parse_source, read_source
+from resprout.stacks.registry import STACKS, find_stack
+from resprout.stacks.stack import Stack
+
+SEED_MAX: Final = 2**63 - 1
+NAME_LETTERS_MAX: Final = 200
+
+_KEYS: Final = (
+    "name", "stack", "seed", "time_limit", "options", "topology", "broker", "client", "workload", "fault",
+)  # fmt: skip
+
+
+def load_scenario(path: str | Path, overrides: Iterable[str] = ()) -> Scenario:
+    """Reads a file; `overrides` are texts like `workload.0.operations=10`, see `apply_overrides`."""
+    return build_scenario(apply_overrides(read_source(path), overrides))
+
+
+def parse_scenario(text: str, name: str = "<text>", overrides: Iterable[str] = ()) -> Scenario:
+    """The same for a text that is in no file."""
+    return build_scenario(apply_overrides(parse_source(text, name), overrides))
+
+
+def build_scenario(source: Source) -> Scenario:
+    """Makes sense of a TOML tree, and checks that what it says can be run."""
+    file = Table(source, ())
+    file.only(_KEYS)
+    stack = file.checked("stack", find_stack, STACKS["resprout"])
+    seed = file.integer("seed", 0, SEED_MAX, 1)
+    time_limit_us = file.duration("time_limit", TIME_LIMIT_US)
+    brokers = read_brokers(file, seed)
+    clients = read_clients(file, brokers)
+    fault_tables, faults = read_faults(file, time_limit_us)
+    joining = [name for fault in faults if fault.kind is FaultKind.JOIN for name in fault.nodes]
+    check_nodes(file, brokers, clients, joining)
+    check_faults(fault_tables, faults, brokers, clients)
+    return Scenario(
+        name=_name(file),
+        brokers=brokers,
+        stack=stack.name,
+        seed=seed,
+        time_limit_us=time_limit_us,
+        options=_options(file, stack),
+        clients=clients,
+        workloads=read_workloads(file, clients, stack.guarantees),
+        faults=tuple(faults),
+    )
+
+
+def _name(file: Table) -> str:
+    name = file.text("name", Path(file.source.name).stem)
+    if not name or len(name) > NAME_LETTERS_MAX or not name.isprintable():
+        file.fail("name", f"a name is one line of 1 to {NAME_LETTERS_MAX} letters")
+    return name
+
+
+def _options(file: Table, stack: Stack[Any]) -> dict[str, OptionValue]:
+    """As written, once the stack has found nothing wrong with them."""
+    if "options" not in file:
+        return {}
+    table = Table(file.source, ("options",), "options")
+    for key, value in table.values.items():
+        if not isinstance(value, str | int | float | bool):
+            table.fail(key, f"{key} must be a text, a number, true or false")
+        table.attempt(key, stack.parse_options, {key: value})  # one by one, to know which one it was
+    table.attempt("", stack.parse_options, table.values)
+    return dict(table.values)

@@ -1,0 +1,167 @@
+"""A scenario as values: everything a driver needs to run it, nothing about how it was written down.
+
+Values are immutable and complete: units are resolved, defaults filled in, names checked by whoever made them (`load`
+for files, `draw` for swarms). Times are microseconds of virtual time from the beginning of the run, rates bits per
+second, sizes bytes. Nodes are brokers and clients, in one name space.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from resprout.core.guarantee import Guarantee
+from resprout.scenario.workload_options import BankOptions, WorkloadOptions
+
+LINK_LATENCY_US: Final = 1_000
+"""One way between a broker and its parent, unless the scenario says otherwise."""
+
+CLIENT_LATENCY_US: Final = 100
+"""One way between a client and its broker, unless the scenario says otherwise: the same machine room."""
+
+TIME_LIMIT_US: Final = 120_000_000
+
+OptionValue = str | int | float | bool
+"""Of a stack's option. Which names and types a stack takes is its own affair."""
+
+
+class BrokerSpec(msgspec.Struct, frozen=True):
+    """A broker that is there from the start."""
+
+    name: str
+    parent: str | None = None
+    """A broker listed before or after it; None for the root."""
+    latency_us: int = LINK_LATENCY_US
+    """One way, of the link to the parent."""
+    bandwidth_bps: int | None = None
+    """Of the node, shared by its links; None is unlimited."""
+    site: str | None = None
+    """Brokers of one site replicate each other; then the *sites* form the tree. All brokers have one, or none."""
+
+
+class SubscriptionSpec(msgspec.Struct, frozen=True):
+    filter: str
+    where: str | None = None
+
+
+class ClientSpec(msgspec.Struct, frozen=True):
+    """A client and what it subscribes to as soon as it starts."""
+
+    name: str
+    broker: str
+    """May be a broker that joins later; the client then tries until it is there."""
+    latency_us: int = CLIENT_LATENCY_US
+    subscriptions: tuple[SubscriptionSpec, ...] = ()
+
+
+class Mix(msgspec.Struct, frozen=True):
+    """Shares of the guarantees among a workload's publications; they sum to 1."""
+
+    eventual: float = 0.0
+    fifo: float = 0.0
+    causal: float = 0.0
+    total: float = 0.0
+
+    @property
+    def shares(self) -> tuple[tuple[Guarantee, float], ...]:
+        """Those above zero, weakest first."""
+        all_four = (self.eventual, self.fifo, self.causal, self.total)
+        return tuple((g, share) for g, share in zip(Guarantee, all_four, strict=True) if share > 0)
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True):
+    """What some clients do. A client begins when all its subscriptions are confirmed, and not before `start_us`."""
+
+    kind: str
+    """bank, random or chatter."""
+    clients: tuple[str, ...]
+    topics: tuple[str, ...]
+    keys: int = 100
+    """Per topic: `acc-0`, `acc-1`, ... in a bank, `k0`, `k1`, ... elsewhere."""
+    operations: int = 100
+    """Per client, on its own initiative."""
+    mix: Mix = Mix(causal=1.0)
+    interval_us: int = 50_000
+    """Between two operations of a client: exactly this in a bank, this on average elsewhere."""
+    payload: int = 32
+    start_us: int = 0
+    window: int = 0
+    """A client pauses while this many of its publications wait for their receipt `safe`; 0 is no such limit. With
+    `interval = "0s"` it makes a publisher that saturates the network without flooding its own memory."""
+    options: WorkloadOptions = BankOptions()
+
+
+class FaultKind(enum.StrEnum):
+    """What happens at a fault's time; see `FaultSpec` for the fields each one uses."""
+
+    CRASH = "crash"
+    RECOVER = "recover"
+    FREEZE = "freeze"
+    UNFREEZE = "unfreeze"
+    CUT = "cut"
+    HEAL = "heal"
+    PARTITION = "partition"
+    JOIN = "join"
+    LEAVE = "leave"
+
+
+class FaultSpec(msgspec.Struct, frozen=True):
+    """Something done to the network.
+
+    | kind | fields | meaning |
+    |---|---|---|
+    | crash | nodes, host | the processes end; with `host` their machines fall silent and nobody is told |
+    | recover | nodes, disk | crashed nodes start again; without `disk` what they persisted is gone |
+    | freeze, unfreeze | nodes | processes stop and go on: nothing is lost, timers fire late |
+    | cut | links | nothing passes between the two nodes of each pair, in both directions |
+    | heal | links | these pairs pass again; no links: every cut and partition ends |
+    | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |
+    | join | nodes, parent, latency_us, bandwidth_bps, site | new brokers (or ones that left) enter the tree |
+    | leave | nodes | nodes go in good order |
+    """
+
+    at_us: int
+    kind: FaultKind
+    nodes: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Pairs of nodes; they need not be neighbours at the start, since repairs make new links."""
+    host: bool = False
+    disk: bool = True
+    parent: str | None = None
+    latency_us: int = LINK_LATENCY_US
+    bandwidth_bps: int | None = None
+    site: str | None = None
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """One run. `brokers` and `clients` are in the order of the file, `faults` in the order of time."""
+
+    name: str
+    brokers: tuple[BrokerSpec, ...]
+    stack: str = "resprout"
+    seed: int = 1
+    time_limit_us: int = TIME_LIMIT_US
+    """The run ends at quiescence, or here."""
+    options: Mapping[str, OptionValue] = {}
+    """Of the stack."""
+    clients: tuple[ClientSpec, ...] = ()
+    workloads: tuple[WorkloadSpec, ...] = ()
+    faults: tuple[FaultSpec, ...] = ()
+
+    @property
+    def bank_initial(self) -> int | None:
+        """What every account holds at first, for the judge; None when there is no bank. All banks begin alike."""
+        return next((w.options.initial for w in self.workloads if isinstance(w.options, BankOptions)), None)
+
+    def joining(self, fault: FaultSpec) -> tuple[BrokerSpec, ...]:
+        """The brokers that a join brings."""
+        return tuple(
+            BrokerSpec(name, fault.parent, fault.latency_us, fault.bandwidth_bps, fault.site) for name in fault.nodes
+        )
+
+    def side(self, fault: FaultSpec) -> tuple[str, ...]:
+        """One side of a partition: the nodes it names, and the clients of the brokers among them."""
+        named = set(fault.nodes)
+        followers = (c.name for c in self.clients if c.broker in named and c.name not in named)
+        return (*fault.nodes, *followers)

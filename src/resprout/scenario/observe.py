@@ -1,0 +1,138 @@
+"""Rows of the trace: for what a client asks and gets, and for the notes of machines."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from resprout.core.guarantee import Guarantee
+from resprout.core.message import Message
+from resprout.core.names import check_keys
+from resprout.edge.requests import (
+    ClientRequest,
+    Published,
+    PublishRequest,
+    ReceiptTurned,
+    Refused,
+    SubscribeRequest,
+    SubscriptionConfirmed,
+    SubscriptionEnded,
+    UnsubscribeRequest,
+)
+from resprout.scenario.app import Applied
+from resprout.trace import kinds
+from resprout.trace.schema import COLUMNS, Row
+from resprout.trace.text import texts
+
+_WORDS = {guarantee: (guarantee.label, guarantee.stream) for guarantee in Guarantee}
+"""Looked up for every delivery."""
+
+_NOTABLE = frozenset(COLUMNS) - {"time_us", "node", "kind"}
+
+
+class ClientRows:
+    """Makes the rows of one life of a client."""
+
+    def __init__(self, name: str, incarnation: int) -> None:
+        self._name = name
+        self._incarnation = incarnation
+
+    def published(self, time_us: int, request: PublishRequest, news: Published) -> Row:
+        return Row(
+            time_us=time_us,
+            node=self._name,
+            kind=kinds.PUBLISH,
+            **self._identity(news.stream, news.seq),
+            topic=request.topic,
+            keys=check_keys(request.keys),
+            guarantee=request.guarantee.label,
+            attributes=texts(request.attributes),
+            payload_bytes=len(request.payload),
+        )
+
+    def delivered(self, time_us: int, message: Message) -> Row:
+        label, stream = _WORDS[message.guarantee]
+        return Row(
+            time_us=time_us,
+            node=self._name,
+            kind=kinds.DELIVER,
+            publisher=message.publisher,
+            incarnation=message.incarnation,
+            stream=stream,
+            seq=message.seq,
+            topic=message.topic,
+            keys=message.keys,
+            guarantee=label,
+            position=message.position,
+            hops=message.hops,
+            metadata_bytes=message.metadata_bytes,
+            payload_bytes=len(message.payload),
+        )
+
+    def applied(self, time_us: int, applied: Applied) -> Row:
+        message = applied.message
+        return Row(
+            time_us=time_us,
+            node=self._name,
+            kind=kinds.APPLIED,
+            publisher=message.publisher,
+            incarnation=message.incarnation,
+            stream=message.stream,
+            seq=message.seq,
+            topic=message.topic,
+            keys=message.keys,
+            guarantee=message.guarantee.label,
+            position=message.position,
+            attributes=applied.attributes,
+        )
+
+    def asked(self, time_us: int, request: ClientRequest) -> Iterator[Row]:
+        """Of a request for or against a subscription; a publication has its row when it has its number."""
+        match request:
+            case SubscribeRequest():
+                yield self._row(time_us, kinds.SUBSCRIBE, filter=request.filter, where=request.where)
+            case UnsubscribeRequest():
+                yield self._row(time_us, kinds.UNSUBSCRIBE, filter=request.filter, where=request.where)
+
+    def told(self, time_us: int, news: Any) -> Iterator[Row]:
+        """Of an answer; one row for each publication that it speaks of."""
+        match news:
+            case SubscriptionConfirmed():
+                yield self._row(time_us, kinds.SUBSCRIBED, filter=news.filter, where=news.where)
+            case SubscriptionEnded():
+                yield self._row(time_us, kinds.UNSUBSCRIBED, filter=news.filter, where=news.where)
+            case ReceiptTurned():
+                for seq in range(news.first, news.last + 1):
+                    identity = self._identity(news.stream, seq)
+                    yield self._row(time_us, kinds.RECEIPT, **identity, receipt=news.receipt.label)
+            case Refused():
+                yield from self._refused(time_us, news)
+
+    def _refused(self, time_us: int, news: Refused) -> Iterator[Row]:
+        request = news.request
+        outcome: dict[str, Any] = {"detail": news.reason}
+        if not news.definite:
+            outcome["receipt"] = "failed"
+        kind = kinds.REFUSED if news.definite else kinds.RECEIPT
+        if news.stream:
+            for seq in range(news.first, news.last + 1):
+                yield self._row(time_us, kind, **self._identity(news.stream, seq), **outcome)
+        elif isinstance(request, PublishRequest):
+            yield self._row(time_us, kind, topic=request.topic, guarantee=request.guarantee.label, **outcome)
+        elif isinstance(request, SubscribeRequest | UnsubscribeRequest):
+            yield self._row(time_us, kind, filter=request.filter, where=request.where, **outcome)
+        else:
+            yield self._row(time_us, kind, **outcome)
+
+    def _identity(self, stream: str, seq: int) -> dict[str, Any]:
+        return {"publisher": self._name, "incarnation": self._incarnation, "stream": stream, "seq": seq}
+
+    def _row(self, time_us: int, kind: str, **columns: Any) -> Row:
+        return Row(time_us=time_us, node=self._name, kind=kind, **columns)
+
+
+def note_row(time_us: int, node: str, kind: str, columns: Mapping[str, Any]) -> Row:
+    """Of a note that a machine wrote. Its columns are those of the trace; what else it says goes into the detail."""
+    known: dict[str, Any] = {name: value for name, value in columns.items() if name in _NOTABLE}
+    others = [f"{name} {value}" for name, value in columns.items() if name not in _NOTABLE]
+    if others:
+        known["detail"] = ", ".join([*filter(None, [known.get("detail")]), *others])
+    return Row(time_us=time_us, node=node, kind=kind, **known)

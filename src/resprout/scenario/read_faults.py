@@ -1,0 +1,132 @@
+"""Faults of a scenario file: `[[fault]]`, and whether they can happen one after the other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from resprout.core.names import check_name
+from resprout.scenario.model import LINK_LATENCY_US, BrokerSpec, ClientSpec, FaultKind, FaultSpec
+from resprout.scenario.reader import Table, suggestion
+
+FAULTS_MAX: Final = 10_000
+FAULT_NODES_MAX: Final = 100_000
+
+_COMMON: Final = ("at", "kind", "nodes")
+_OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
+    FaultKind.CRASH: ("host",),
+    FaultKind.RECOVER: ("disk",),
+    FaultKind.JOIN: ("parent", "latency", "bandwidth", "site"),
+}
+_LINKS: Final = (FaultKind.CUT, FaultKind.HEAL)
+
+_CHANGES: Final[Mapping[FaultKind, tuple[tuple[str, ...], str]]] = {
+    FaultKind.CRASH: (("up", "frozen"), "down"),
+    FaultKind.RECOVER: (("down",), "up"),
+    FaultKind.FREEZE: (("up",), "frozen"),
+    FaultKind.UNFREEZE: (("frozen",), "up"),
+    FaultKind.LEAVE: (("up",), "gone"),
+    FaultKind.JOIN: (("gone", "absent"), "up"),
+}
+"""What a node must be for a fault to happen to it, and what it is afterwards."""
+
+
+def read_faults(file: Table, time_limit_us: int) -> tuple[list[Table], list[FaultSpec]]:
+    """The faults in the order of time (those of one moment in the order of the file), each with its table."""
+    tables = file.tables("fault", FAULTS_MAX, "fault")
+    faults = [_fault(table, time_limit_us) for table in tables]
+    order = sorted(range(len(faults)), key=lambda i: faults[i].at_us)
+    return [tables[i] for i in order], [faults[i] for i in order]
+
+
+def _fault(table: Table, time_limit_us: int) -> FaultSpec:
+    kind = FaultKind(table.choice("kind", list(FaultKind)))
+    own = _OWN.get(kind, ())
+    for other in (key for keys in _OWN.values() for key in keys if key not in own):
+        if other in table:
+            table.fail(other, f"a {kind} takes no {other!r}")
+    table.only((*_COMMON, *own))
+    at_us = table.duration("at")
+    if at_us > time_limit_us:
+        table.fail("at", "it would happen after the time limit")
+    return FaultSpec(
+        at_us=at_us,
+        kind=kind,
+        nodes=() if kind in _LINKS else _nodes(table, kind),
+        links=_links(table, kind) if kind in _LINKS else (),
+        host=table.flag("host", False),
+        disk=table.flag("disk", True),
+        parent=table.text("parent") if kind is FaultKind.JOIN else None,
+        latency_us=table.duration("latency", LINK_LATENCY_US),
+        bandwidth_bps=table.rate("bandwidth", None),
+        site=table.checked("site", check_name) if "site" in table else None,
+    )
+
+
+def _nodes(table: Table, kind: FaultKind) -> tuple[str, ...]:
+    nodes = table.texts("nodes", FAULT_NODES_MAX)
+    if not nodes:
+        table.fail("nodes", f"a {kind} needs at least one node")
+    if kind is FaultKind.JOIN:
+        for i, name in enumerate(nodes):
+            table.attempt(("nodes", i), check_name, name)
+    return nodes
+
+
+def _links(table: Table, kind: FaultKind) -> tuple[tuple[str, str], ...]:
+    """Two nodes are one link; a list of pairs is several; only a heal may name none."""
+    rows = table.rows("nodes", FAULT_NODES_MAX)
+    if not rows and kind is FaultKind.CUT:
+        table.fail("nodes" if "nodes" in table else "", 'a cut needs nodes: ["b0", "b1"], or a list of such pairs')
+    if rows and all(isinstance(row, str) for row in rows):
+        return (_pair(table, ("nodes",), rows),)
+    return tuple(dict.fromkeys(_pair(table, ("nodes", i), row) for i, row in enumerate(rows)))
+
+
+def _pair(table: Table, path: tuple[str | int, ...], row: Any) -> tuple[str, str]:
+    if not isinstance(row, list) or len(row) != 2 or not all(isinstance(name, str) for name in row):
+        table.fail(path, 'a link is two nodes: nodes = ["b0", "b1"], or a list of such pairs')
+    if row[0] == row[1]:
+        table.fail(path, f"a link joins two different nodes, not {row[0]!r} and itself")
+    return (row[0], row[1])
+
+
+def check_faults(
+    tables: Sequence[Table], faults: Sequence[FaultSpec], brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec]
+) -> None:
+    """Walks through the faults in the order of time, and refuses what a node cannot undergo in its state by then."""
+    states = dict.fromkeys([*(b.name for b in brokers), *(c.name for c in clients)], "up")
+    are_brokers = {b.name for b in brokers}
+    in_sites = any(b.site for b in brokers)
+    for table, fault in zip(tables, faults, strict=True):
+        for i, name in enumerate(fault.nodes):
+            _check_node(table, fault, i, states)
+            if fault.kind is FaultKind.JOIN and name not in are_brokers and name in states:
+                table.fail(("nodes", i), f"only a broker can join, and {name!r} is a client")
+        if fault.kind is FaultKind.JOIN:
+            if in_sites != (fault.site is not None):
+                table.fail("site", "it needs a site, as all brokers" if in_sites else "no other broker has a site")
+            _check_parent(table, fault, states, are_brokers)
+            are_brokers.update(fault.nodes)
+        if fault.kind in _CHANGES:
+            states.update(dict.fromkeys(fault.nodes, _CHANGES[fault.kind][1]))
+        for number, link in enumerate(fault.links):
+            for name in link:
+                if name not in states:
+                    where = ("nodes", number) if len(fault.links) > 1 else ("nodes",)
+                    table.fail(where, f"node {name!r} does not exist{suggestion(name, states)}")
+
+
+def _check_node(table: Table, fault: FaultSpec, number: int, states: Mapping[str, str]) -> None:
+    name = fault.nodes[number]
+    state = states.get(name, "absent")
+    if state == "absent" and fault.kind is not FaultKind.JOIN:
+        table.fail(("nodes", number), f"node {name!r} does not exist{suggestion(name, states)}")
+    if fault.kind in _CHANGES and state not in _CHANGES[fault.kind][0]:
+        table.fail(("nodes", number), f"{name!r} cannot {fault.kind}: it is {state} by then")
+
+
+def _check_parent(table: Table, fault: FaultSpec, states: Mapping[str, str], brokers: set[str]) -> None:
+    parent = fault.parent
+    if parent not in brokers:
+        table.fail("parent", f"parent {parent!r} does not exist{suggestion(str(parent), sorted(brokers))}")
+    if states[parent] == "gone":
+        table.fail("parent", f"parent {parent!r} has left by then")

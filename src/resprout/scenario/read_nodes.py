@@ -1,0 +1,107 @@
+"""Brokers and clients of a scenario file: `[[broker]]`, `[[client]]`, `[topology]`."""
+
+from typing import Final
+
+from resprout.core.names import check_name
+from resprout.filters.predicate import parse_predicate
+from resprout.filters.topics import check_filter
+from resprout.scenario.model import CLIENT_LATENCY_US, LINK_LATENCY_US, BrokerSpec, ClientSpec, SubscriptionSpec
+from resprout.scenario.reader import Table
+from resprout.scenario.seeds import random_for
+from resprout.scenario.topologies import DEGREE, SHAPES, parents_in
+
+BROKERS_MAX: Final = 100_000
+CLIENTS_MAX: Final = 100_000
+SUBSCRIPTIONS_MAX: Final = 10_000
+"""Of one client."""
+
+
+def read_brokers(file: Table, seed: int) -> tuple[BrokerSpec, ...]:
+    """The brokers that are listed, or those of the topology: never both."""
+    listed = tuple(_broker(table) for table in file.tables("broker", BROKERS_MAX, "broker"))
+    if "topology" not in file:
+        if not listed:
+            file.fail("", "there is no broker; write [[broker]] tables or a [topology]")
+        return listed
+    if listed:
+        file.fail("topology", "a scenario has [[broker]] tables or a [topology], not both")
+    return _grown(Table(file.source, ("topology",), "topology"), seed)
+
+
+def _broker(table: Table) -> BrokerSpec:
+    table.only(("name", "parent", "latency", "bandwidth", "site"))
+    return BrokerSpec(
+        name=table.checked("name", check_name),
+        parent=table.text("parent") if "parent" in table else None,
+        latency_us=table.duration("latency", LINK_LATENCY_US),
+        bandwidth_bps=table.rate("bandwidth", None),
+        site=table.checked("site", check_name) if "site" in table else None,
+    )
+
+
+def _grown(table: Table, seed: int) -> tuple[BrokerSpec, ...]:
+    table.only((
+        "kind", "brokers", "degree", "latency", "bandwidth", "clients_per_broker", "client_latency", "subscribe",
+    ))  # fmt: skip
+    shape = table.choice("kind", SHAPES)
+    brokers = table.integer("brokers", 1, BROKERS_MAX)
+    if "degree" in table and shape in ("chain", "star"):
+        table.fail("degree", f"a {shape} has no degree to choose")
+    parents = parents_in(shape, brokers, table.integer("degree", 2, BROKERS_MAX, DEGREE), random_for(seed, "topology"))
+    latency_us = table.duration("latency", LINK_LATENCY_US)
+    bandwidth_bps = table.rate("bandwidth", None)
+    return tuple(
+        BrokerSpec(f"b{i}", None if parent is None else f"b{parent}", latency_us, bandwidth_bps)
+        for i, parent in enumerate(parents)
+    )
+
+
+def read_clients(file: Table, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, ...]:
+    """The clients that come with the topology, then those that are listed."""
+    dealt: tuple[ClientSpec, ...] = ()
+    if "topology" in file:
+        dealt = _dealt(Table(file.source, ("topology",), "topology"), brokers)
+    return dealt + tuple(_client(table) for table in file.tables("client", CLIENTS_MAX, "client"))
+
+
+def _dealt(table: Table, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, ...]:
+    count = table.integer("clients_per_broker", 0, CLIENTS_MAX, 1) * len(brokers)
+    if count > CLIENTS_MAX:
+        table.fail("clients_per_broker", f"{count} clients; at most {CLIENTS_MAX}")
+    latency_us = table.duration("client_latency", CLIENT_LATENCY_US)
+    subscriptions = _subscriptions(table)
+    return tuple(ClientSpec(f"c{i}", brokers[i % len(brokers)].name, latency_us, subscriptions) for i in range(count))
+
+
+def _client(table: Table) -> ClientSpec:
+    table.only(("name", "broker", "latency", "subscribe"))
+    return ClientSpec(
+        name=table.checked("name", check_name),
+        broker=table.text("broker"),
+        latency_us=table.duration("latency", CLIENT_LATENCY_US),
+        subscriptions=_subscriptions(table),
+    )
+
+
+def _subscriptions(table: Table) -> tuple[SubscriptionSpec, ...]:
+    rows: dict[SubscriptionSpec, None] = {}
+    for i, row in enumerate(table.rows("subscribe", SUBSCRIPTIONS_MAX)):
+        subscription = _subscription(table, i, row)
+        if subscription in rows:
+            table.fail(("subscribe", i), f"it subscribes to {subscription.filter!r} twice")
+        rows[subscription] = None
+    return tuple(rows)
+
+
+def _subscription(table: Table, number: int, row: object) -> SubscriptionSpec:
+    if isinstance(row, str):
+        table.attempt(("subscribe", number), check_filter, row)
+        return SubscriptionSpec(row)
+    if not isinstance(row, dict):
+        table.fail(("subscribe", number), 'a subscription is "a/topic" or { filter = "a/topic", where = "..." }')
+    inner = Table(table.source, (*table.path, "subscribe", number), table.what)
+    inner.only(("filter", "where"))
+    subscription = SubscriptionSpec(inner.text("filter"), inner.text("where") if "where" in inner else None)
+    inner.attempt("filter", check_filter, subscription.filter)
+    inner.attempt("where", parse_predicate, subscription.filter, subscription.where)
+    return subscription

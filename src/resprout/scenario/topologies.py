@@ -1,0 +1,61 @@
+"""Trees that are described instead of listed: `[topology]` of a scenario, and the shapes that swarms draw.
+
+Brokers are `b0` (the root), `b1`, ... in breadth-first order, clients `c0`, `c1`, ... dealt to them in turn. A degree
+counts neighbours: a broker of degree 3 has a parent and two children. The root has no parent and still only
+`degree - 1` children, so that 511 brokers of degree 3 are the complete binary tree.
+"""
+
+import random
+from typing import Final
+
+from resprout.core.errors import UsageError
+
+SHAPES: Final = ("tree", "chain", "star", "random")
+DEGREE: Final = 3
+
+
+def parents_in(shape: str, brokers: int, degree: int, rng: random.Random) -> list[int | None]:
+    """Each broker's parent, by number, in breadth-first order. `rng` matters only to `random`.
+
+    `tree` fills each level before the next; `chain` and `star` have no use for a degree; `random` grows by giving a
+    parent with room, drawn evenly, to one broker after the other.
+    """
+    if shape == "tree":
+        return [None, *((i - 1) // (degree - 1) for i in range(1, brokers))]
+    if shape == "chain":
+        return [None, *range(brokers - 1)]
+    if shape == "star":
+        return [None, *(0 for _ in range(1, brokers))]
+    if shape == "random":
+        return _breadth_first(_random_parents(brokers, degree, rng))
+    raise UsageError(f"unknown topology {shape!r}; it is one of {', '.join(SHAPES)}")
+
+
+def _random_parents(brokers: int, degree: int, rng: random.Random) -> list[int | None]:
+    parents: list[int | None] = [None]
+    open_to_more = [0]
+    children = [0] * brokers
+    for broker in range(1, brokers):
+        place = rng.randrange(len(open_to_more))
+        parent = open_to_more[place]
+        parents.append(parent)
+        children[parent] += 1
+        if children[parent] == degree - 1:  # full: the last of the list takes its place
+            open_to_more[place] = open_to_more[-1]
+            open_to_more.pop()
+        open_to_more.append(broker)
+    return parents
+
+
+def _breadth_first(parents: list[int | None]) -> list[int | None]:
+    """The same tree with its brokers numbered level by level."""
+    below: list[list[int]] = [[] for _ in parents]
+    for broker, parent in enumerate(parents):
+        if parent is not None:
+            below[parent].append(broker)
+    renumbered: list[int | None] = [None]
+    order = [0]
+    for number, broker in enumerate(order):  # grows while it is walked
+        renumbered += [number] * len(below[broker])
+        order += below[broker]
+    return renumbered

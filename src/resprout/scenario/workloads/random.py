@@ -1,0 +1,92 @@
+"""Publications without a meaning, every choice drawn: topic, guarantee, keys, attributes, size, pause.
+
+Where asked (`churn`), the client also begins and ends extra subscriptions, at most `EXTRAS_MAX` at a time. They may
+overlap with those it has, as a user's may, but never repeat one: the end of a subscription names it by what it says.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from resprout.core.guarantee import Guarantee
+from resprout.edge.requests import (
+    ClientNews,
+    PublishRequest,
+    Refused,
+    SubscribeRequest,
+    SubscriptionConfirmed,
+    SubscriptionEnded,
+    UnsubscribeRequest,
+)  # fmt: skip
+from resprout.scenario.app import Wish
+from resprout.scenario.model import ClientSpec, WorkloadSpec
+from resprout.scenario.workload_options import RandomOptions
+from resprout.scenario.workloads.pace import PacedApp
+from resprout.scenario.workloads.vocabulary import draw_attributes, draw_filter, draw_where
+
+EXTRAS_MAX: Final = 4
+
+
+class RandomApp(PacedApp):
+    def __init__(self, spec: WorkloadSpec, options: RandomOptions, rng: random.Random, client: ClientSpec) -> None:
+        super().__init__(spec, rng)
+        self._options = options
+        self._lasting = {(s.filter, s.where) for s in client.subscriptions}
+        self._extras: dict[tuple[str, str | None], str] = {}  # "asked", "confirmed" or "ending"
+
+    def told(self, news: ClientNews, now_us: int) -> Sequence[Wish]:
+        if isinstance(news, SubscriptionConfirmed):
+            if (news.filter, news.where) in self._extras:
+                self._extras[news.filter, news.where] = "confirmed"
+        elif isinstance(news, SubscriptionEnded):
+            self._extras.pop((news.filter, news.where), None)
+        elif isinstance(news, Refused) and isinstance(news.request, SubscribeRequest):
+            self._extras.pop((news.request.filter, news.request.where), None)
+        return super().told(news, now_us)
+
+    def pause_us(self) -> int:
+        return self.rng.randint(0, 2 * self.spec.interval_us)
+
+    def operation(self, left: int) -> list[Wish]:
+        wishes: list[Wish] = []
+        if self._options.churn and self.rng.random() < self._options.churn:
+            wishes += self._churn()
+        topic = self.rng.choice(self.spec.topics)
+        guarantee = self.draw_guarantee()
+        keys = self._keys(topic, guarantee)
+        for _ in range(min(left, self._options.burst)):
+            payload = self.draw_payload(self._size())
+            attributes = draw_attributes(self.rng) if self._options.attributes else {}
+            wishes.append(PublishRequest(topic, payload, guarantee, keys, attributes))
+        return wishes
+
+    def _keys(self, topic: str, guarantee: Guarantee) -> tuple[str, ...]:
+        if not self.spec.keys:
+            return ()
+        least = 1 if guarantee is Guarantee.TOTAL else 0
+        count = self.rng.randint(least, max(least, self._options.keys_max))
+        return tuple(sorted({self._key(topic) for _ in range(count)}))
+
+    def _key(self, topic: str) -> str:
+        key = f"k{self.rng.randrange(self.spec.keys)}"
+        if self._options.foreign_keys and self.rng.random() < self._options.foreign_keys:
+            other = self.rng.choice(self.spec.topics)
+            return key if other == topic else f"{other}#{key}"
+        return key
+
+    def _size(self) -> int:
+        least = self._options.payload_min
+        return self.spec.payload if least is None else self.rng.randint(least, self.spec.payload)
+
+    def _churn(self) -> list[Wish]:
+        endable = [extra for extra, state in self._extras.items() if state == "confirmed"]
+        if endable and (len(self._extras) >= EXTRAS_MAX or self.rng.random() < 0.5):
+            extra = self.rng.choice(endable)
+            self._extras[extra] = "ending"
+            return [UnsubscribeRequest(*extra)]
+        where = draw_where(self.rng) if self.rng.random() < self._options.churn_where else None
+        extra = (draw_filter(self.rng, self.spec.topics), where)
+        if len(self._extras) >= EXTRAS_MAX or extra in self._extras or extra in self._lasting:
+            return []
+        self._extras[extra] = "asked"
+        return [SubscribeRequest(*extra)]

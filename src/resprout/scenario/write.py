@@ -1,0 +1,140 @@
+"""From a `Scenario` back to TOML: loading the text gives an equal scenario. Defaults are left out, topologies listed.
+
+Made for reproductions: a swarm prints the scenario that failed, and the text is all that is needed to run it again.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from resprout.scenario.model import (
+    CLIENT_LATENCY_US,
+    LINK_LATENCY_US,
+    TIME_LIMIT_US,
+    BrokerSpec,
+    ClientSpec,
+    FaultSpec,
+    Mix,
+    Scenario,
+    SubscriptionSpec,
+    WorkloadSpec,
+)  # fmt: skip
+from resprout.scenario.read_workloads import BANK_START_US
+from resprout.scenario.units import format_duration, format_rate
+
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+Lines = list[str]
+
+
+def to_toml(scenario: Scenario) -> str:
+    lines = [_pair("name", scenario.name)]
+    lines += _unless(scenario.stack == "resprout", "stack", scenario.stack)
+    lines += [_pair("seed", scenario.seed)]
+    lines += _unless(scenario.time_limit_us == TIME_LIMIT_US, "time_limit", format_duration(scenario.time_limit_us))
+    if scenario.options:
+        lines += ["", "[options]", *(_pair(key, value) for key, value in scenario.options.items())]
+    everybody = tuple(client.name for client in scenario.clients)
+    blocks: list[tuple[str, Lines]] = [
+        *(("broker", _broker(broker)) for broker in scenario.brokers),
+        *(("client", _client(client)) for client in scenario.clients),
+        *(("workload", _workload(workload, everybody)) for workload in scenario.workloads),
+        *(("fault", _fault(fault)) for fault in scenario.faults),
+    ]
+    for kind, block in blocks:
+        lines += ["", f"[[{kind}]]", *block]
+    return "\n".join(lines) + "\n"
+
+
+def _broker(broker: BrokerSpec) -> Lines:
+    return [_pair("name", broker.name), *_unless(broker.parent is None, "parent", broker.parent), *_place(broker)]
+
+
+def _place(spec: BrokerSpec | FaultSpec) -> Lines:
+    """What a broker of the start and one that joins have in common."""
+    return [
+        *_unless(spec.latency_us == LINK_LATENCY_US, "latency", format_duration(spec.latency_us)),
+        *([] if spec.bandwidth_bps is None else [_pair("bandwidth", format_rate(spec.bandwidth_bps))]),
+        *_unless(spec.site is None, "site", spec.site),
+    ]
+
+
+def _client(client: ClientSpec) -> Lines:
+    return [
+        _pair("name", client.name),
+        _pair("broker", client.broker),
+        *_unless(client.latency_us == CLIENT_LATENCY_US, "latency", format_duration(client.latency_us)),
+        *_unless(not client.subscriptions, "subscribe", [_subscription(s) for s in client.subscriptions]),
+    ]
+
+
+def _subscription(subscription: SubscriptionSpec) -> Any:
+    if subscription.where is None:
+        return subscription.filter
+    return {"filter": subscription.filter, "where": subscription.where}
+
+
+def _workload(workload: WorkloadSpec, everybody: tuple[str, ...]) -> Lines:
+    usual = WorkloadSpec("", (), ())
+    start_us = BANK_START_US if workload.kind == "bank" else usual.start_us
+    mix = {guarantee.label: share for guarantee, share in workload.mix.shares}
+    return [
+        _pair("kind", workload.kind),
+        *_unless(workload.clients == everybody, "clients", list(workload.clients)),
+        _pair("topics", list(workload.topics)),
+        *_unless(workload.keys == usual.keys, "keys", workload.keys),
+        *_unless(workload.operations == usual.operations, "operations", workload.operations),
+        *_unless(workload.mix == Mix(causal=1.0), "mix", mix),
+        *_unless(workload.interval_us == usual.interval_us, "interval", format_duration(workload.interval_us)),
+        *_unless(workload.payload == usual.payload, "payload", workload.payload),
+        *_unless(workload.start_us == start_us, "start", format_duration(workload.start_us)),
+        *_unless(workload.window == usual.window, "window", workload.window),
+        *_options(workload),
+    ]
+
+
+def _options(workload: WorkloadSpec) -> Iterable[str]:
+    for field in msgspec.structs.fields(workload.options):
+        value = getattr(workload.options, field.name)
+        if value == field.default:
+            continue
+        if field.name.endswith("_us"):
+            yield _pair(field.name.removesuffix("_us"), format_duration(value))
+        else:
+            yield _pair(field.name, value)
+
+
+def _fault(fault: FaultSpec) -> Lines:
+    nodes: list[Any] = [list(link) for link in fault.links] or list(fault.nodes)
+    return [
+        _pair("at", format_duration(fault.at_us)),
+        _pair("kind", str(fault.kind)),
+        *_unless(not nodes, "nodes", nodes),
+        *_unless(not fault.host, "host", fault.host),
+        *_unless(fault.disk, "disk", fault.disk),
+        *_unless(fault.parent is None, "parent", fault.parent),
+        *_place(fault),
+    ]
+
+
+def _unless(left_out: bool, key: str, value: Any) -> Lines:
+    return [] if left_out else [_pair(key, value)]
+
+
+def _pair(key: str, value: Any) -> str:
+    return f"{key if _BARE_KEY.fullmatch(key) else _value(key)} = {_value(value)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(_pair(key, inner) for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(inner) for inner in value) + "]"
+    return repr(value)
