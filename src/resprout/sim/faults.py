@@ -1,0 +1,124 @@
+"""What can go wrong, done to a world.
+
+A crash ends a process: its host resets the connections, so peers learn of it one latency later, and of what it had
+sent a prefix drawn by chance still arrives. When the whole host dies, peers learn nothing from the network. A frozen
+process handles nothing; its frames and timers queue up and are handled in order when it goes on. A cut breaks
+connections on both sides and loses what is on the way; while it lasts, nobody can connect across it.
+
+A fault that has nothing to do (a crash of a node that does not run) changes nothing and is told as a note.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from resprout.scenario.seeds import random_for
+from resprout.sim.nodes import Node, Process
+from resprout.sim.world import World
+from resprout.trace import kinds
+
+Tell = Callable[[str, str, str | None], None]
+"""Told of each fault before it is done: the kind of row, the node, and a detail."""
+
+
+class Faults:
+    def __init__(self, world: World, tell: Tell = lambda kind, node, detail: None) -> None:
+        self._world = world
+        self._network = world.network
+        self._tell = tell
+        self._chance = random_for(world.seed, "faults")
+
+    def crash(self, name: str, host: bool = False) -> None:
+        """The process ends. With `host` its machine falls silent."""
+        if process := self._running(name, kinds.CRASH):
+            self._tell(kinds.CRASH, name, "host" if host else None)
+            self._network.abandon(process, self._chance, silently=host)
+            self._world.halt(process)
+            process.node.host_up = not host
+
+    def recover(self, name: str, disk: bool = True) -> None:
+        """A node that crashed starts its next life, with what it persisted or with an empty disk."""
+        node = self._world.nodes.get(name)
+        if node is None or node.process is not None:
+            self._ignored(name, kinds.RECOVER, "there is no such node" if node is None else "it runs already")
+            return
+        self._tell(kinds.RECOVER, name, None if disk else "empty disk")
+        if not disk:
+            node.disk.wipe()
+        self._world.boot(node)
+
+    def freeze(self, name: str) -> None:
+        process = self._running(name, kinds.FREEZE)
+        if process is None:
+            return
+        if process.waiting is not None:
+            self._ignored(name, kinds.FREEZE, "it is frozen already")
+            return
+        self._tell(kinds.FREEZE, name, None)
+        process.step = None
+        process.waiting = []
+
+    def unfreeze(self, name: str) -> None:
+        """It goes on, and handles at once what has come meanwhile."""
+        process = self._running(name, kinds.UNFREEZE)
+        if process is None:
+            return
+        if process.waiting is None:
+            self._ignored(name, kinds.UNFREEZE, "it is not frozen")
+            return
+        self._tell(kinds.UNFREEZE, name, None)
+        waiting, process.waiting = process.waiting, None
+        process.step = process.machine.step
+        for action, first, second in waiting:
+            action(first, second)
+
+    def cut(self, one: str, other: str) -> None:
+        self._tell(kinds.CUT, one, other)
+        self._network.cuts.cut(one, other)
+        self._network.sever()
+
+    def partition(self, side: Sequence[str]) -> None:
+        """Nothing passes between these nodes and all others, those that join later included."""
+        for name in side:
+            self._tell(kinds.PARTITION, name, None)
+        self._network.cuts.partition(side)
+        self._network.sever()
+
+    def heal(self, one: str, other: str) -> None:
+        """This link passes again, whatever had cut it; whoever wants a connection makes it again."""
+        self._tell(kinds.HEAL, one, other)
+        self._network.cuts.heal(one, other)
+
+    def heal_all(self) -> None:
+        self._tell(kinds.HEAL, "world", None)
+        self._network.cuts.heal_all()
+
+    def join(self, node: Node) -> None:
+        """A node that was added, or that has left, starts."""
+        if node.process is not None:
+            self._ignored(node.name, kinds.JOIN, "it runs already")
+            return
+        self._tell(kinds.JOIN, node.name, None)
+        self._world.boot(node)
+
+    def leave(self, name: str, request: Any) -> None:
+        """The machine is asked to go, and its process ends when it has said what it wants to say."""
+        process = self._running(name, kinds.LEAVE)
+        if process is None:
+            return
+        if process.waiting is not None:
+            self._ignored(name, kinds.LEAVE, "it is frozen")
+            return
+        self._tell(kinds.LEAVE, name, None)
+        self._world.request(process, request)
+        self._network.close_all(process, "it leaves")
+        self._world.halt(process)
+
+    def _running(self, name: str, kind: str) -> Process | None:
+        node = self._world.nodes.get(name)
+        if node is None or node.process is None:
+            self._ignored(name, kind, "there is no such node" if node is None else "it does not run")
+            return None
+        return node.process
+
+    def _ignored(self, name: str, kind: str, why: str) -> None:
+        self._tell(kinds.NOTE, name, f"{kind} ignored: {why}")

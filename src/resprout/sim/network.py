@@ -1,0 +1,209 @@
+"""Virtual connections: made by a handshake, first in first out in each direction, lost by crashes and cuts.
+
+A frame takes the latency of its connection; where the sender's bandwidth is limited, frames of all its connections
+leave one after the other. Frames are handed over as objects: whoever sent one must not change it afterwards.
+
+Not modelled: loss of single frames, reordering, and congestion inside the network. A transport above the level of
+packets does not show them.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from resprout.core.contract import Arrived, Connect, Connected, Disconnect, Disconnected, Event, Transmit
+from resprout.core.errors import UsageError
+from resprout.links.frames import Data
+from resprout.scenario.cuts import Cuts
+from resprout.sim.calendar import Action, Calendar
+from resprout.sim.distances import Distances
+from resprout.sim.nodes import End, Node, Process
+
+CONNECT_TIMEOUT_US: Final = 1_000_000
+"""After this long a host that says nothing counts as unreachable."""
+
+RESOLVE_US: Final = 1_000
+"""To find out that there is nobody of that name."""
+
+SizeOf = Callable[[Any], int]
+Hand = Callable[[Process, Event], None]
+
+
+def is_background(frame: Any) -> bool:
+    """Whether a frame that housekeeping has caused is itself housekeeping: a heartbeat, not data."""
+    return isinstance(frame, Data) and not frame.messages
+
+
+class Network:
+    def __init__(
+        self,
+        calendar: Calendar,
+        nodes: Mapping[str, Node],
+        distances: Distances,
+        hand: Hand,
+        arrive: Action,
+        size_of: SizeOf | None = None,
+        is_background: Callable[[Any], bool] = is_background,
+    ) -> None:
+        self.cuts = Cuts()
+        self.distances = distances
+        self._calendar = calendar
+        self._nodes = nodes
+        self._hand = hand
+        self._arrive = arrive
+        self._size_of = size_of
+        self._is_background = is_background
+        self._connections = 0
+
+    # -- what machines want -----------------------------------------------------------------------------------------
+
+    def connect(self, process: Process, effect: Connect) -> None:
+        calendar = self._calendar
+        enter = calendar.at_idly if calendar.quiet else calendar.at
+        if effect.peer not in self._nodes or effect.peer == process.name:
+            enter(calendar.now_us + RESOLVE_US, self._failed, process, (effect.peer, "unknown peer"))
+        else:
+            latency_us = self.distances.between(process.name, effect.peer)
+            enter(calendar.now_us + latency_us, self._knock, process, (effect.peer, latency_us))
+
+    def transmit(self, process: Process, effect: Transmit) -> None:
+        """The general case; `World.perform` does the common one itself."""
+        end = process.ends.get(effect.connection)
+        if end is None:
+            return  # it broke before the machine could know
+        calendar = self._calendar
+        leaves_us = calendar.now_us
+        node = process.node
+        if node.bandwidth_bps is not None:
+            if self._size_of is None:
+                raise UsageError(f"{node.name} has a bandwidth, but nobody can tell the size of a frame")
+            bits = self._size_of(effect.frame) * 8
+            leaves_us = max(leaves_us, node.busy_until_us) + -(-bits * 1_000_000 // node.bandwidth_bps)
+            node.busy_until_us = leaves_us
+        idly = calendar.quiet and self._is_background(effect.frame)
+        enter = calendar.at_idly if idly else calendar.at
+        enter(leaves_us + end.latency_us, self._arrive, end.far, effect.frame)
+
+    def disconnect(self, process: Process, effect: Disconnect) -> None:
+        end = process.ends.pop(effect.connection, None)
+        if end is not None:
+            end.open = False
+            leaves_us = self._calendar.now_us
+            if process.node.bandwidth_bps is not None:
+                leaves_us = max(leaves_us, process.node.busy_until_us)
+            self._calendar.at(leaves_us + end.latency_us, self._lost, end.far, effect.reason)
+
+    # -- what happens on the way ------------------------------------------------------------------------------------
+
+    def _knock(self, opener: Process, wish: tuple[str, int]) -> None:
+        """The request to connect reaches the host of the peer."""
+        if opener.dead:
+            return
+        peer, latency_us = wish
+        calendar = self._calendar
+        node = self._nodes[peer]
+        enter = calendar.at_idly if calendar.quiet else calendar.at
+        if not node.host_up:
+            patience_us = max(CONNECT_TIMEOUT_US - latency_us, latency_us)
+            enter(calendar.now_us + patience_us, self._failed, opener, (peer, "timed out"))
+        elif self.cuts.between(opener.name, peer):
+            enter(calendar.now_us + latency_us, self._failed, opener, (peer, "unreachable"))
+        elif node.process is None:
+            enter(calendar.now_us + latency_us, self._failed, opener, (peer, "refused"))
+        else:
+            near, far = self._join_ends(opener, node.process, peer, latency_us)
+            calendar.at(calendar.now_us + latency_us, self._established, near)
+            self._established(far, None)
+
+    def _join_ends(self, opener: Process, other: Process, peer: str, latency_us: int) -> tuple[End, End]:
+        self._connections += 1
+        near = End(opener, self._connections, latency_us, peer)
+        far = End(other, self._connections, latency_us, None)
+        near.far = far
+        far.far = near
+        opener.ends[near.number] = near
+        other.ends[far.number] = far
+        return near, far
+
+    def _established(self, end: End, _: None) -> None:
+        process = end.process
+        if process.step is None:
+            process.put_off(self._established, end, None)
+        elif end.open:
+            end.established = True
+            self._hand(process, Connected(end.number, end.peer))
+
+    def _failed(self, process: Process, wish: tuple[str, str]) -> None:
+        if process.step is None:
+            process.put_off(self._failed, process, wish)
+        else:
+            self._hand(process, Disconnected(0, *wish))
+
+    def _lost(self, end: End, reason: str) -> None:
+        """An end learns that its connection is gone."""
+        end.open = False
+        process = end.process
+        if process.step is None:
+            process.put_off(self._lost, end, reason)
+        elif process.ends.pop(end.number, None) is not None:
+            if end.established:
+                self._hand(process, Disconnected(end.number, end.peer, reason))
+            elif end.peer is not None:
+                self._hand(process, Disconnected(0, end.peer, reason))
+
+    def arrive_late(self, end: End, frame: Any) -> None:
+        """A frame came to a process that does not run, or on a connection that its process has closed."""
+        process = end.process
+        if not process.dead:
+            if end.open:
+                process.put_off(self._take, end, frame)
+        elif process.node.host_up:  # a host that is up answers what belongs to no process
+            self._calendar.at(self._calendar.now_us + end.latency_us, self._lost, end.far, "reset")
+
+    def _take(self, end: End, frame: Any) -> None:
+        if end.process.ends.get(end.number) is end:
+            self._hand(end.process, Arrived(end.number, frame))
+
+    def close_all(self, process: Process, reason: str) -> None:
+        """In good order: what was transmitted arrives first."""
+        for connection in list(process.ends):
+            self.disconnect(process, Disconnect(connection, reason))
+
+    # -- what faults do ---------------------------------------------------------------------------------------------
+
+    def abandon(self, process: Process, chance: Random, silently: bool) -> None:
+        """The process is gone. Of what it had sent on each connection, a prefix drawn by chance still arrives."""
+        calendar = self._calendar
+        ends = list(process.ends.values())
+        flying = {id(end.far): 0 for end in ends}
+
+        def count(action: Action, first: Any, _: Any) -> bool:
+            if action == self._arrive and id(first) in flying:
+                flying[id(first)] += 1
+            return False
+
+        def beyond(action: Action, first: Any, _: Any) -> bool:
+            if action != self._arrive or id(first) not in flying:
+                return False
+            flying[id(first)] -= 1
+            return flying[id(first)] < 0
+
+        calendar.erase(count)
+        for end in ends:
+            end.open = False
+            flying[id(end.far)] = chance.randint(0, flying[id(end.far)])
+            if not silently:
+                calendar.at(calendar.now_us + end.latency_us, self._lost, end.far, "reset")
+        calendar.erase(beyond)
+        process.ends.clear()
+
+    def sever(self) -> None:
+        """Break every connection across a cut. What is on the way is lost, and both ends learn it after the latency."""
+        calendar = self._calendar
+        for node in self._nodes.values():
+            if node.process is None:
+                continue
+            for end in node.process.ends.values():
+                if end.open and self.cuts.between(node.name, end.far.process.name):
+                    end.open = False
+                    calendar.at(calendar.now_us + end.latency_us, self._lost, end, "cut")

@@ -1,0 +1,111 @@
+"""What the world is made of: nodes, their processes, the ends of connections, and alarms. Plain state.
+
+A *node* is a machine with a name, a disk and a network card; it outlives crashes. A *process* is one life of a protocol
+machine on it: whatever still refers to a dead process refers to something that no longer acts, so nothing of an earlier
+life can reach a later one.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Protocol
+
+from resprout.core.contract import Answer, Deliver, Effect, Event, Machine
+from resprout.sim.calendar import Action, Entry
+from resprout.sim.disk import Disk
+
+Make = Callable[[int, Random], Machine]
+"""Makes the machine of one life: `make(incarnation, rng)`."""
+
+
+class Above(Protocol):
+    """Whoever uses a node: the application of a client, for instance."""
+
+    def began(self, process: "Process") -> None:
+        """A life begins; nothing is left of the one before."""
+        ...
+
+    def given(self, process: "Process", effect: Deliver | Answer) -> None:
+        """Comes after the step that caused it is complete."""
+        ...
+
+
+class Node:
+    __slots__ = ("above", "bandwidth_bps", "busy_until_us", "disk", "host_up", "incarnation", "make", "name", "process")
+
+    def __init__(self, name: str, make: Make, bandwidth_bps: int | None, above: Above | None) -> None:
+        self.name = name
+        self.make = make
+        self.bandwidth_bps = bandwidth_bps
+        self.above = above
+        self.disk = Disk()
+        self.incarnation = 0
+        """Of the current or latest process; the first is 1."""
+        self.process: Process | None = None
+        self.host_up = True
+        """False after a silent crash: then not even a connection is refused."""
+        self.busy_until_us = 0
+        """When the network card will have sent what it was given."""
+
+
+class Process:
+    __slots__ = ("alarms", "ends", "held", "incarnation", "machine", "name", "node", "step", "waiting")
+
+    def __init__(self, node: Node, machine: Machine) -> None:
+        self.node = node
+        self.name = node.name
+        self.incarnation = node.incarnation
+        self.machine = machine
+        self.step: Callable[[Event, int], Sequence[Effect]] | None = machine.step
+        """None when it does not run: frozen (then `waiting` is a list) or dead."""
+        self.waiting: list[Entry] | None = None
+        self.ends: dict[int, End] = {}
+        """Its connections by number, in the order in which they were made."""
+        self.alarms: dict[Any, Alarm] = {}
+        self.held: deque[Effect | None] = deque()
+        """Effects behind a record that is not durable yet; None stands for the record itself."""
+
+    @property
+    def dead(self) -> bool:
+        return self.step is None and self.waiting is None
+
+    def put_off(self, action: Action, first: Any, second: Any) -> None:
+        """Keep what is for a process that does not run: until it is unfrozen, or not at all when it is dead."""
+        if self.waiting is not None:
+            self.waiting.append((action, first, second))
+
+
+class End:
+    """One end of a connection; `far` is the other."""
+
+    __slots__ = ("established", "far", "latency_us", "number", "open", "peer", "process")
+
+    far: "End"
+
+    def __init__(self, process: Process, number: int, latency_us: int, peer: str | None) -> None:
+        self.process = process
+        self.number = number
+        self.latency_us = latency_us
+        self.peer = peer
+        """Whom the opener asked for; None at the side that was connected to."""
+        self.open = True
+        """Whether what arrives here is still taken."""
+        self.established = False
+        """Whether its process knows of it."""
+
+
+class Alarm:
+    """A call that is due at a time: a timer of a machine or the wake-up of an application."""
+
+    __slots__ = ("at_us", "background", "call", "entry_us", "key", "live", "process")
+
+    def __init__(self, process: Process, key: Any, at_us: int, background: bool, call: Action) -> None:
+        self.process = process
+        self.key = key
+        self.at_us = at_us
+        self.background = background
+        self.call = call
+        """Called with the process and the key."""
+        self.entry_us: int | None = None
+        """When its calendar entry comes, which may be before `at_us` if it was moved; None: it has none."""
+        self.live = True

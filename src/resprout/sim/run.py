@@ -1,0 +1,125 @@
+"""Runs a scenario in the virtual world: same scenario, same trace, to the last byte."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from resprout.core.contract import Note
+from resprout.edge.requests import LeaveRequest
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.observe import note_row
+from resprout.scenario.possible import check_possible
+from resprout.sim.cast import Cast
+from resprout.sim.faults import Faults
+from resprout.sim.nodes import Process
+from resprout.sim.world import Ended
+from resprout.trace.recorder import Recorder
+from resprout.trace.schema import Row
+
+WORLD = "world"
+"""Stands as the node of rows that no node observed."""
+
+SETTLE_US = 10_000_000
+"""After a fault, links try again at intervals of up to half of this: a run with faults is over when it was calm for so
+long. Without faults nobody waits for anything that is not pending, and a calm run is over."""
+
+
+class RunStats(msgspec.Struct, frozen=True):
+    time_us: int
+    """Virtual time at the end."""
+    events: int
+    """What happened in the world, for comparing runs and for faults at an event."""
+    nodes: int
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    recorder: Recorder
+    ended: Ended
+    digest: str
+    stats: RunStats
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.recorder.rows
+
+
+class FaultAtEvent(msgspec.Struct, frozen=True):
+    """A fault right after an event, by its number in the run; the time of the fault is not looked at."""
+
+    event: int
+    fault: FaultSpec
+
+
+class Run:
+    """One run of a scenario; `finish` ends it."""
+
+    def __init__(self, scenario: Scenario, recorder: Recorder | None, at_events: Sequence[FaultAtEvent]) -> None:
+        self._scenario = scenario
+        self._at_events = at_events
+        self._recorder = recorder or Recorder()
+        settle_us = SETTLE_US if scenario.faults or at_events else 0
+        self._cast = Cast(scenario, self._recorder.record, self._note, settle_us)
+        self.world = self._cast.world
+        self._faults = Faults(self.world, self._tell)
+
+    def finish(self) -> RunResult:
+        for fault in self._scenario.faults:
+            check_possible(self._scenario, fault)
+            self.world.at(fault.at_us, self._strike, fault)
+        for late in self._at_events:
+            check_possible(self._scenario, late.fault)
+            self.world.at_event(late.event, partial(self._strike, late.fault, None))
+        self._cast.start()
+        ended = self.world.run(self._scenario.time_limit_us)
+        self._tell(ended, WORLD, None)
+        stats = RunStats(self.world.now_us, self.world.events, len(self.world.nodes))
+        return RunResult(self._recorder, ended, self._recorder.digest, stats)
+
+    def _strike(self, fault: FaultSpec, _: None) -> None:
+        faults = self._faults
+        match fault.kind:
+            case FaultKind.CRASH:
+                for name in fault.nodes:
+                    faults.crash(name, fault.host)
+            case FaultKind.RECOVER:
+                for name in fault.nodes:
+                    faults.recover(name, fault.disk)
+            case FaultKind.FREEZE:
+                for name in fault.nodes:
+                    faults.freeze(name)
+            case FaultKind.UNFREEZE:
+                for name in fault.nodes:
+                    faults.unfreeze(name)
+            case FaultKind.CUT:
+                for one, other in fault.links:
+                    faults.cut(one, other)
+            case FaultKind.HEAL if fault.links:
+                for one, other in fault.links:
+                    faults.heal(one, other)
+            case FaultKind.HEAL:
+                faults.heal_all()
+            case FaultKind.PARTITION:
+                faults.partition(self._scenario.side(fault))
+            case FaultKind.JOIN:
+                for broker in self._scenario.joining(fault):
+                    faults.join(self._cast.seat(broker))
+            case FaultKind.LEAVE:
+                for name in fault.nodes:
+                    faults.leave(name, LeaveRequest())
+
+    def _tell(self, kind: str, node: str, detail: str | None) -> None:
+        self._recorder.record(Row(time_us=self.world.now_us, node=node, kind=kind, detail=detail))
+
+    def _note(self, process: Process, note: Note) -> None:
+        self._recorder.record(note_row(self.world.now_us, process.name, note.kind, note.columns))
+
+
+def run_scenario(
+    scenario: Scenario, recorder: Recorder | None = None, at_events: Sequence[FaultAtEvent] = ()
+) -> RunResult:
+    """Runs it to quiescence or to its time limit. Rows go to the recorder, in memory unless one is given.
+
+    UsageError when the stack or one of its options does not exist, or when a fault asks for what the stack cannot do.
+    """
+    return Run(scenario, recorder, at_events).finish()

@@ -1,0 +1,278 @@
+"""The virtual world: nodes with protocol machines, virtual time, and a driver that executes effects.
+
+The same inputs give the same run: integer microseconds, one calendar in which equal times keep the order of entry, one
+random generator per node and life. A step takes no virtual time. What a machine delivers or answers reaches the
+application after the step is complete, never inside it.
+
+The run is *quiescent* when nothing is pending but housekeeping (background timers, and the empty frames they cause),
+when that stays so for `settle_us`, and when nobody is `busy`. Things that wait at a frozen node do not count: they move
+only when a fault wakes it, and that fault would be pending.
+"""
+
+import gc
+import heapq
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from resprout.core.contract import (
+    Answer,
+    Arrived,
+    CancelTimer,
+    Connect,
+    Deliver,
+    Disconnect,
+    Effect,
+    Event,
+    Forget,
+    Note,
+    Persist,
+    Recovered,
+    Request,
+    SetTimer,
+    Timer,
+    TimerFired,
+    Transmit,
+)  # fmt: skip
+from resprout.core.errors import UsageError
+from resprout.scenario.seeds import random_for
+from resprout.sim.alarms import Alarms
+from resprout.sim.calendar import Action, Calendar
+from resprout.sim.distances import Distances
+from resprout.sim.network import Network, SizeOf, is_background
+from resprout.sim.nodes import Above, End, Make, Node, Process
+
+Ended = Literal["quiescent", "timeout"]
+OnNote = Callable[[Process, Note], None]
+
+
+class World:
+    def __init__(
+        self,
+        seed: int,
+        distances: Distances,
+        *,
+        size_of: SizeOf | None = None,
+        is_background: Callable[[Any], bool] = is_background,
+        is_housekeeping: Callable[[Process, Timer], bool] = lambda process, timer: timer.background,
+        disk_latency_us: int = 0,
+        settle_us: int = 0,
+        busy: Callable[[], bool] = lambda: False,
+        on_note: OnNote = lambda process, note: None,
+    ) -> None:
+        self.seed = seed
+        self.nodes: dict[str, Node] = {}
+        self.calendar = Calendar()
+        self.alarms = Alarms(self.calendar)
+        self.network = Network(self.calendar, self.nodes, distances, self.hand, self._arrive, size_of, is_background)
+        self.events = 0
+        """How many entries of the calendar have happened: with the seed, a name for any moment of a run."""
+        self._disk_latency_us = disk_latency_us
+        self._settle_us = settle_us
+        self._is_housekeeping = is_housekeeping
+        self._busy = busy
+        self._on_note = on_note
+        self._trips: list[tuple[int, int, Callable[[], None]]] = []
+        self._execute: dict[type[Effect], Callable[[Process, Any], None]] = {
+            Transmit: self.network.transmit,
+            Connect: self.network.connect,
+            Disconnect: self.network.disconnect,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Persist: self._persist,
+            Forget: self._forget,
+            Deliver: self._pass_up,
+            Answer: self._pass_up,
+            Note: self._note,
+        }
+
+    @property
+    def now_us(self) -> int:
+        return self.calendar.now_us
+
+    # -- lives ------------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, make: Make, *, bandwidth_bps: int | None = None, above: Above | None = None) -> Node:
+        """A node that does not run yet."""
+        if name in self.nodes:
+            raise UsageError(f"there is a node {name!r} already")
+        node = self.nodes[name] = Node(name, make, bandwidth_bps, above)
+        return node
+
+    def boot(self, node: Node) -> Process:
+        """Begin the next life of a node that does not run. It finds the records that are on its disk."""
+        node.incarnation += 1
+        node.host_up = True
+        machine = node.make(node.incarnation, random_for(self.seed, "node", node.name, node.incarnation))
+        process = node.process = Process(node, machine)
+        self.perform(process, machine.start(self.calendar.now_us))
+        if records := node.disk.records:
+            self.hand(process, Recovered(records))
+        if node.above is not None:
+            node.above.began(process)
+        return process
+
+    def halt(self, process: Process) -> None:
+        """End a life at once: timers, held effects and what was not durable are gone. Connections are not touched."""
+        process.step = process.waiting = None
+        process.held.clear()
+        process.node.disk.crash()
+        process.node.process = None
+        process.node.busy_until_us = 0
+        self.alarms.cancel_all(process)
+
+    def request(self, process: Process, body: Any, token: int = 0) -> None:
+        """Ask something of a node, now; a frozen one is asked when it wakes up."""
+        if process.step is None:
+            process.put_off(self.hand, process, Request(body, token))
+        else:
+            self.hand(process, Request(body, token))
+
+    # -- steps and their effects ------------------------------------------------------------------------------------
+
+    def hand(self, process: Process, event: Event) -> None:
+        """Let a process that runs take a step."""
+        assert process.step is not None
+        self.perform(process, process.step(event, self.calendar.now_us))
+
+    def _arrive(self, end: End, frame: Any) -> None:
+        step = end.process.step
+        if step is None or not end.open:
+            self.network.arrive_late(end, frame)
+        elif effects := step(Arrived(end.number, frame), self.calendar.now_us):
+            self.perform(end.process, effects)
+
+    def perform(self, process: Process, effects: Sequence[Effect]) -> None:
+        """Execute effects in order. The hot path: a frame on a link without a bandwidth is entered right here."""
+        calendar = self.calendar
+        plain = process.node.bandwidth_bps is None and not calendar.quiet and not process.held
+        for effect in effects:
+            if plain and type(effect) is Transmit:
+                end = process.ends.get(effect.connection)
+                if end is not None:
+                    time_us = calendar.now_us + end.latency_us
+                    bucket = calendar.entries.get(time_us)
+                    if bucket is None:
+                        calendar.at(time_us, self._arrive, end.far, effect.frame)
+                    else:
+                        bucket.append((self._arrive, end.far, effect.frame))
+                        calendar.pending += 1
+            elif process.held and type(effect) not in _INTERNAL:
+                process.held.append(effect)
+            else:
+                self._execute[type(effect)](process, effect)
+                plain = plain and not process.held
+
+    def _set_timer(self, process: Process, effect: SetTimer) -> None:
+        self.alarms.set(process, effect.timer, effect.at_us, self._fire, self._is_housekeeping(process, effect.timer))
+
+    def _cancel_timer(self, process: Process, effect: CancelTimer) -> None:
+        self.alarms.cancel(process, effect.timer)
+
+    def _fire(self, process: Process, timer: Timer) -> None:
+        self.hand(process, TimerFired(timer))
+
+    def _note(self, process: Process, effect: Note) -> None:
+        self._on_note(process, effect)
+
+    def _pass_up(self, process: Process, effect: Deliver | Answer) -> None:
+        if process.node.above is not None:
+            self.calendar.at(self.calendar.now_us, self._up, process, effect)
+
+    def _up(self, process: Process, effect: Deliver | Answer) -> None:
+        if process.step is None:
+            process.put_off(self._up, process, effect)
+        else:
+            assert process.node.above is not None
+            process.node.above.given(process, effect)
+
+    def _persist(self, process: Process, effect: Persist) -> None:
+        disk = process.node.disk
+        disk.write(effect.record)
+        if self._disk_latency_us == 0:
+            disk.settle()
+        else:
+            process.held.append(None)
+            self.calendar.at(self.calendar.now_us + self._disk_latency_us, self._durable, process)
+
+    def _durable(self, process: Process, _: None) -> None:
+        if not process.dead:
+            process.node.disk.settle()
+            self._release(process, None)
+
+    def _release(self, process: Process, _: None) -> None:
+        """What the oldest record held back may go, up to the next one."""
+        if process.step is None:
+            process.put_off(self._release, process, None)
+            return
+        process.held.popleft()
+        while process.held and (effect := process.held[0]) is not None:
+            process.held.popleft()
+            self._execute[type(effect)](process, effect)
+
+    def _forget(self, process: Process, effect: Forget) -> None:
+        process.node.disk.forget_before_latest(effect.count)
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def at(self, time_us: int, action: Action, first: Any = None, second: Any = None) -> None:
+        """Do something to the world at a time."""
+        self.calendar.at(max(time_us, self.calendar.now_us), action, first, second)
+
+    def at_event(self, number: int, action: Callable[[], None]) -> None:
+        """Do something right after the event of this number (see `events`)."""
+        heapq.heappush(self._trips, (number, len(self._trips), action))
+
+    def run(self, until_us: int) -> Ended:
+        """Let time pass until the run is quiescent, or until a time."""
+        collecting = gc.isenabled()
+        gc.disable()  # most of what a run allocates lives to its end, so looking for garbage in it is in vain
+        try:
+            return self._run(until_us)
+        except Exception as error:
+            error.add_note(f"in the virtual world: seed {self.seed}, event {self.events + 1}, {self.now_us} us")
+            raise
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _run(self, until_us: int) -> Ended:
+        calendar = self.calendar
+        times = calendar.times
+        trip = self._trips[0][0] if self._trips else sys.maxsize
+        calm_since_us = self._calm_since(None)
+        while times:
+            deadline_us = until_us if calm_since_us is None else min(until_us, calm_since_us + self._settle_us)
+            if times[0] > deadline_us or (calm_since_us is not None and self._settle_us == 0):
+                calendar.now_us = deadline_us
+                break
+            now_us = calendar.now_us = times[0]
+            bucket = calendar.entries[now_us]
+            for action, first, second in bucket:  # what comes up for this very instant is added to it meanwhile
+                action(first, second)
+                self.events += 1
+                if self.events >= trip:
+                    trip = self._trip()
+            heapq.heappop(times)
+            del calendar.entries[now_us]
+            calendar.pending -= len(bucket)
+            calm_since_us = self._calm_since(calm_since_us)
+        if calm_since_us is not None and (not times or calm_since_us + self._settle_us <= until_us):
+            return "quiescent"
+        calendar.now_us = max(calendar.now_us, until_us)
+        return "timeout"
+
+    def _calm_since(self, before_us: int | None) -> int | None:
+        """Since when only housekeeping is pending; None when there is more than that."""
+        if self.calendar.pending != self.calendar.idle or self._busy():
+            return None
+        return self.calendar.now_us if before_us is None else before_us
+
+    def _trip(self) -> int:
+        while self._trips and self._trips[0][0] <= self.events:
+            heapq.heappop(self._trips)[2]()
+        return self._trips[0][0] if self._trips else sys.maxsize
+
+
+_INTERNAL = frozenset((SetTimer, CancelTimer, Persist, Note))
+"""Effects that nobody outside the node can see: a record that is not durable does not hold them back."""

@@ -1,0 +1,87 @@
+"""Scenarios by chance, run and judged; and the swarm itself: does it notice, and can a failure be seen again?"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from resprout.scenario.load import parse_scenario
+from resprout.scenario.model import FaultKind
+from resprout.scenario.write import to_toml
+from resprout.sim import swarm
+from resprout.sim.run import RunResult, run_scenario
+from resprout.sim.swarm import complaint_about, swarm_scenario, try_seed, try_seeds
+from resprout.trace.recorder import Recorder
+from resprout.trace.schema import Row
+from tests.swarm import main
+
+SEEDS = 200
+BLOCK = 10
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, BLOCK))
+def test_drawn_scenarios_keep_every_promise(first: int) -> None:
+    failures = [outcome.report for outcome in try_seeds(range(first, first + BLOCK)) if outcome.failed]
+    assert not failures, "\n\n".join(failures)
+
+
+def test_mishaps_of_every_kind_are_drawn() -> None:
+    kinds = {fault.kind for seed in range(1, SEEDS + 1) for fault in swarm_scenario(seed).faults}
+    assert kinds == set(FaultKind) - {FaultKind.JOIN}
+    assert any(not swarm_scenario(seed).faults for seed in range(1, SEEDS + 1))
+
+
+@pytest.mark.parametrize("seed", [2, 5, 9])
+def test_a_scenario_written_as_toml_is_the_same_run(seed: int) -> None:
+    scenario = swarm_scenario(seed)
+    assert run_scenario(parse_scenario(to_toml(scenario))).digest == try_seed(seed).digest
+
+
+def forged(result: RunResult, rows: Sequence[Row]) -> RunResult:
+    recorder = Recorder()
+    for row in rows:
+        recorder.record(row)
+    return msgspec.structs.replace(result, recorder=recorder)
+
+
+def test_a_lost_delivery_is_a_complaint() -> None:
+    scenario = swarm_scenario(1)
+    result = run_scenario(scenario)
+    assert complaint_about(scenario, result) == ""
+    last = max(number for number, row in enumerate(result.rows) if row.kind == "deliver")
+    complaint = complaint_about(scenario, forged(result, result.rows[:last] + result.rows[last + 1 :]))
+    assert "never delivered" in complaint
+
+
+def test_a_run_that_gets_stuck_is_a_complaint() -> None:
+    scenario = msgspec.structs.replace(swarm_scenario(1), time_limit_us=1000, faults=())
+    assert "STUCK" in complaint_about(scenario, run_scenario(scenario))
+
+
+def test_an_exception_in_a_run_is_a_complaint_with_the_way_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def explode(*_: object) -> None:
+        raise AssertionError("a bug of our own")
+
+    monkeypatch.setattr(swarm, "run_scenario", explode)
+    assert main(["--seeds", "1", "--first", "7"]) == 1
+    text = capsys.readouterr().out
+    assert "drawn from seed 7" in text
+    assert "a bug of our own" in text
+    assert "python -m tests.swarm --first 7 --seeds 1" in text
+    assert "seeds 7 to 7: 1 failed (7)" in text
+
+
+def test_the_command_runs_seeds_in_processes_and_writes_the_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "seed.toml"
+    options = ["--first", "3", "--seeds", "2", "--workers", "2", "--write", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.swarm", *options], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "seeds 3 to 4: 0 failed" in done.stdout
+    assert run_scenario(parse_scenario(file.read_text())).digest == try_seed(3).digest
