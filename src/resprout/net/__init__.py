@@ -1,0 +1,1 @@
+"""Driver two: the same machines as in the simulator, over asyncio and TCP."""

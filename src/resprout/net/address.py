@@ -1,0 +1,55 @@
+"""Where a node listens: `HOST:PORT`, with IPv6 hosts in brackets."""
+
+import os
+import re
+
+import msgspec
+
+from resprout.core.errors import UsageError
+
+DEFAULT_PORT = 7450
+
+
+class Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """`localhost:7450`, `[::1]:7450`, `:0` (every interface, any port), or a host alone with the default port."""
+    host, port = _divide(text)
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise UsageError(f"address {text!r}: the port must be a number from 0 to 65535")
+    if any(letter.isspace() for letter in host):
+        raise UsageError(f"address {text!r}: the host holds white space")
+    return Address(host, int(port))
+
+
+def reason_of(error: OSError | UnicodeError) -> str:
+    """Why a place cannot be reached or taken: the system's own words, without what asyncio puts around them."""
+    if isinstance(error, UnicodeError):
+        return "the host is not a name"
+    if isinstance(error, TimeoutError) and not error.args:
+        return "no answer in time"
+    if error.errno is None and (first := re.search(r"\[Errno (\d+)\]", str(error))):  # several addresses were tried
+        return os.strerror(int(first[1])).lower()
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or str(error)).lower()
+
+
+def _divide(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise UsageError(f"address {text!r}: write an IPv6 address as [::1]:{DEFAULT_PORT}")
+        return host, rest[1:] or str(DEFAULT_PORT)
+    if text.count(":") > 1:
+        raise UsageError(f"address {text!r}: write an IPv6 address as [::1]:{DEFAULT_PORT}")
+    host, _, port = text.partition(":")
+    if not host and not port:
+        raise UsageError(f"address {text!r}: write it as HOST:PORT")
+    return host, port or str(DEFAULT_PORT)

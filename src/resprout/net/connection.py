@@ -1,0 +1,210 @@
+"""One TCP connection: bytes in, frames up; frames in, bytes out.
+
+Reading goes as fast as the machine above takes frames, because it takes them in the same call; a peer that sends a lot
+at once is read from in turns with the others. Writing is bounded by
+the sessions' windows: a peer that does not read is granted nothing, so nothing more is written to it. What control
+messages may add on top is bounded here: past `WRITE_BYTES_MAX` the peer is cut off.
+
+Whoever opens a connection is nobody until it has said `Hello`: it has a short time and one small frame for that.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from resprout.core.errors import UsageError, WireError
+from resprout.links.frames import Hello
+from resprout.net.frames import Who
+from resprout.wire.framing import FrameReader, FrameWriter
+
+if TYPE_CHECKING:
+    from resprout.net.host import Host
+
+WRITE_BYTES_MAX = 64 << 20
+"""Bytes that may wait in this process for one peer to read them. Several windows: only control messages, or a peer that
+has stopped reading altogether, get there."""
+
+GREETING_SECONDS_MAX = 10.0
+"""A connection that somebody opened must have said `Hello` by then."""
+
+GREETING_BYTES_MAX = 4096
+"""The first frame on a connection. A greeting has a few hundred bytes; decoding a large hostile frame costs many times
+its size in memory."""
+
+TURN_SECONDS_MAX = 0.02
+"""After so long with frames of one peer, the others have their turn before the rest."""
+
+CLOSE_SECONDS_MAX = 5.0
+"""What was sent on a connection that is being closed has this long to leave."""
+
+
+class Connection(asyncio.Protocol):
+    """`peer`: whom this side wanted to reach; None when the other side opened it."""
+
+    def __init__(self, host: "Host", number: int, peer: str | None) -> None:
+        self._host = host
+        self.number = number
+        self.peer = peer
+        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX)
+        self._writer = FrameWriter(host.codec)
+        self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
+        self._closing = False
+        self._paused = False
+        """Frames that have come wait for their turn, and no more are read."""
+        self._delay_s = host.delay_s(peer) if peer is not None else 0.0
+        self._late: deque[tuple[float, bytes | None]] = deque()
+        """Bytes that an emulated latency keeps back (None: the end), with the time they may leave."""
+        self._reason = ""
+        self._deadline: asyncio.TimerHandle | None = None
+        """When to give up an opener that has not said `Hello`; None once it has."""
+        self._cutoff: asyncio.TimerHandle | None = None
+        """When to stop waiting for what was sent to leave."""
+
+    # -- asyncio -------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
+        socket = transport.get_extra_info("socket")
+        self._descriptor = socket.fileno() if socket is not None else -1
+        if self.peer is None:
+            self._deadline = self._host.loop.call_later(self._host.greeting_s_max, self._too_late)
+        self._host.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._reader.feed(data)
+        except WireError as error:
+            self._host.refuse(self, str(error))
+            return
+        if len(frames) == 1 and self._deadline is None:
+            self._host.arrived(self.number, frames[0])
+        else:
+            self._take_in_turns(iter(frames))
+
+    def eof_received(self) -> None:
+        self.close("the peer closed the connection")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop_deadline()
+        if self._cutoff is not None:
+            self._cutoff.cancel()
+        self._transport = None
+        self._late.clear()
+        self._host.lost(self, self._reason or (str(error) if error else "the peer closed the connection"))
+
+    def pause_writing(self) -> None:
+        self.abort("the peer does not read")
+
+    # -- the host ------------------------------------------------------------------------------------------------------
+
+    def send(self, frame: Any) -> None:
+        transport = self._transport
+        if transport is None or self._closing or transport.is_closing():
+            return
+        try:
+            parts = self._writer.parts(frame)
+        except UsageError as error:
+            self.abort(f"{type(frame).__name__} cannot be sent: {error}")
+            return
+        if self._delay_s:
+            self._send_late(b"".join(parts))
+        elif transport.get_write_buffer_size() or not self._write_now(transport, parts):
+            transport.write(b"".join(parts))
+
+    def _write_now(self, transport: asyncio.Transport, parts: tuple[bytes, bytes]) -> bool:
+        """Hand bytes to the system in this very moment. The event loop would do it at the end of its turn, after
+        everything else in it; the peer can start meanwhile. False when not even a part could be handed over."""
+        try:
+            sent = os.writev(self._descriptor, parts)
+        except OSError:  # full, or broken: the transport finds out and does what is right
+            return False
+        header, body = parts
+        if sent < len(header) + len(body):
+            transport.write(body[sent - len(header) :] if sent >= len(header) else b"".join(parts)[sent:])
+        return True
+
+    def close(self, reason: str) -> None:
+        """After what was sent has left; a peer that does not take it in time is cut off."""
+        if self._closing or self._transport is None:
+            return
+        self._closing = True
+        self._reason = self._reason or reason
+        self._stop_deadline()
+        self._cutoff = self._host.loop.call_later(CLOSE_SECONDS_MAX + self._delay_s, self.abort, reason)
+        if self._late:
+            self._send_late(None)
+        else:
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        self._closing = True
+        self._reason = self._reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _take_in_turns(self, frames: Iterator[Any]) -> None:
+        host, number, time = self._host, self.number, self._host.loop.time
+        until = time() + TURN_SECONDS_MAX
+        for frame in frames:
+            if self._deadline is not None:
+                if type(frame) is Who:
+                    host.answer(self, frame)
+                    return
+                self._greeted(frame)
+            host.arrived(number, frame)
+            if time() > until:
+                self._pause(frames)
+                return
+        if self._paused:
+            self._paused = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _pause(self, rest: Iterator[Any]) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return  # what was not taken was not acknowledged
+        if not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._host.loop.call_soon(self._take_in_turns, rest)
+
+    def _greeted(self, frame: Any) -> None:
+        """Whatever it was: the machine refuses what is no greeting."""
+        self._stop_deadline()
+        if type(frame) is Hello:
+            self._delay_s = self._host.delay_s(frame.name)
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        self._host.refuse(self, f"no greeting came within {self._host.greeting_s_max:g} s")
+
+    def _send_late(self, data: bytes | None) -> None:
+        loop = self._host.loop
+        due = loop.time() + self._delay_s
+        self._late.append((due, data))
+        if len(self._late) == 1:
+            loop.call_at(due, self._send_due)
+
+    def _send_due(self) -> None:
+        now = self._host.loop.time() + 0.000_05
+        while self._late and self._late[0][0] <= now:
+            _, data = self._late.popleft()
+            if self._transport is None:
+                return
+            if data is None:
+                self._transport.close()
+            else:
+                self._transport.write(data)
+        if self._late:
+            self._host.loop.call_at(self._late[0][0], self._send_due)

@@ -1,0 +1,33 @@
+"""What a connection says besides the frames of the links floor: who listens here?
+
+Whoever has an address and no name asks before it opens a session; sessions are between names.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.wire.codec import Codec
+
+
+class Who(msgspec.Struct, frozen=True, tag=8, array_like=True):
+    """Who listens here? The only frame on its connection: the answer is followed by the end."""
+
+    name: str
+    """Who asks."""
+
+
+class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
+    """Answer to `Who`."""
+
+    name: str
+    role: str
+    incarnation: int
+    met: int = 0
+    """The latest incarnation of the asker that was met here. The asker takes a higher one, whatever its clock says."""
+
+
+def make_codec(messages: Iterable[type[msgspec.Struct]]) -> Codec:
+    """For connections of nodes that exchange these messages."""
+    return Codec((Hello, Welcome, Data, Goodbye, Who, Here), messages)

@@ -1,0 +1,55 @@
+"""A broker to start in a process of its own, as the words of its command line."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+import resprout
+from resprout.net.address import Address
+
+LOOPBACK: Final = Address("127.0.0.1", 0)
+
+
+class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker to start."""
+
+    name: str
+    listen: Address = LOOPBACK
+    parent: Address | None = None
+    stack: str = "resprout"
+    incarnation: int | None = None
+    """None: the process takes one from the clock."""
+    options: Mapping[str, str | int | float | bool] = {}
+    """Of the stack."""
+    links: Mapping[str, int] = {}
+    """Of the links, see `LinkOptions`."""
+    delays_us: Mapping[str, int] = {}
+    """Emulated one-way latencies, by peer."""
+
+    def command(self) -> list[str]:
+        """The words of the command line. `-P`: the folder that the user happens to be in may hold a `random.py`."""
+        return [sys.executable, "-P", "-m", "resprout", *self.arguments()]
+
+    def arguments(self) -> list[str]:
+        """Of the command `resprout`."""
+        words = ["broker", "--name", self.name, "--listen", str(self.listen), "--stack", self.stack]
+        if self.parent is not None:
+            words += ["--parent", str(self.parent)]
+        if self.incarnation is not None:
+            words += ["--incarnation", str(self.incarnation)]
+        for table, values in (("options", self.options), ("links", self.links)):
+            for key, value in values.items():
+                words += ["--set", f"{table}.{key}={msgspec.json.encode(value).decode()}"]
+        for peer, us in self.delays_us.items():
+            words += ["--delay", f"{peer}={us}us"]
+        return [*words, "--json", "--stop-with-stdin"]
+
+
+def environment() -> dict[str, str]:
+    """The same package for the child as for this process, installed or not."""
+    paths = [str(Path(resprout.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}

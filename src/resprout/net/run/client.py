@@ -1,0 +1,183 @@
+"""One life of one client in real time: its application on the client machine, behind a socket.
+
+What the machine has for the application waits until the step that caused it is complete, as in the virtual world. A
+delivery counts as taken when the application has had it: no `delivered` receipt is ever ahead of the row. Rows are
+saved before anything that they speak of leaves the process, so that a client which is killed has published nothing
+that the trace does not know.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from resprout.core.contract import Answer, Deliver, Effect, Note, Request
+from resprout.edge.client import ClientMachine, ClientOptions
+from resprout.edge.requests import FlushRequest, LeaveRequest, Published, SessionLost, TakeRequest
+from resprout.links.links import Links
+from resprout.links.options import LinkOptions
+from resprout.net.address import Address
+from resprout.net.frames import Here
+from resprout.net.host import Host, Upward, now_us
+from resprout.net.latencies import EMULATED_US_MIN
+from resprout.net.run.barrier import Barrier
+from resprout.net.run.row_file import RowWriter
+from resprout.net.run.tally import Tally
+from resprout.scenario.app import App
+from resprout.scenario.app_runner import AppRunner
+from resprout.scenario.model import ClientSpec
+from resprout.scenario.observe import note_row
+from resprout.scenario.seeds import random_for
+from resprout.trace import kinds
+from resprout.trace.schema import Row
+from resprout.wire.codec import Codec
+
+_WAKE_SECONDS_MIN: Final = 0.001
+"""Event loops count milliseconds, and one that wakes early is asked again."""
+
+
+class RealClient:
+    """`seed`: of the scenario. `find` tells where a broker listens."""
+
+    def __init__(
+        self,
+        spec: ClientSpec,
+        incarnation: int,
+        app: App,
+        seed: int,
+        codec: Codec,
+        options: LinkOptions,
+        find: Callable[[str], Address | None],
+        writer: RowWriter,
+    ) -> None:
+        self.name = spec.name
+        self.tally = Tally()
+        self.over = False
+        machine = ClientMachine(spec.name, incarnation, spec.broker, ClientOptions(takes_at_once=False))
+        links = Links(
+            machine,
+            name=spec.name,
+            role="client",
+            incarnation=incarnation,
+            rng=random_for(seed, "node", spec.name, incarnation),
+            options=options,
+        )
+        self._barrier = Barrier(links)
+        delays_s = {spec.broker: spec.latency_us / 1e6} if spec.latency_us >= EMULATED_US_MIN else {}
+        here = Here(spec.name, "client", incarnation)
+        self._host = Host(self._barrier, codec, here, find, self._hear, delays_s=delays_s)
+        self._runner = AppRunner(self, machine, app)
+        self._loop = asyncio.get_running_loop()
+        self._writer = writer
+        self._start_us = 0
+        self._heard: deque[tuple[Deliver | Answer, int]] = deque()
+        """For the application, each with the number of the session it came in."""
+        self._handing_over = False
+        self._session = 0
+        self._taken = 0
+        """Deliveries of this session that the application has had and the machine has not been told of."""
+        self._unsent = False
+
+    # -- for the process ---------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return not self.over and not self._runner.app.done
+
+    @property
+    def pending(self) -> int:
+        """Publications and requests without an outcome; of one that is over, nothing is awaited."""
+        return 0 if self.over else self.tally.pending + self._runner.unnumbered
+
+    def start(self, start_us: int) -> None:
+        """`start_us`: time 0 of the run, on the clock of the machine."""
+        self._start_us = start_us
+        self._host.start()
+        self._runner.start()
+        self._send()
+
+    def bar(self, peers: Collection[str]) -> None:
+        self._host.perform(self._barrier.bar(peers, now_us()))
+
+    async def leave(self) -> None:
+        """In good order, as a part of the scenario."""
+        if not self.over:
+            self.record(Row(time_us=self.now_us, node=self.name, kind=kinds.LEAVE))
+            await self.finish()
+
+    async def finish(self) -> None:
+        if not self.over:
+            self.over = True
+            self._writer.save()
+            self._host.handle(Request(LeaveRequest()))
+            await self._host.close()
+
+    # -- for the runner ----------------------------------------------------------------------------------------------
+
+    @property
+    def now_us(self) -> int:
+        return now_us() - self._start_us
+
+    def record(self, row: Row) -> None:
+        self.tally.count(row)
+        self._writer.record(row)
+
+    def wake(self, at_us: int) -> None:
+        wait_s = max(_WAKE_SECONDS_MIN, (at_us - self.now_us) / 1e6)
+        self._loop.call_later(wait_s, self._wake, at_us)
+
+    def perform(self, answers: Sequence[Effect]) -> None:
+        self._host.perform(answers)
+
+    def flush(self) -> None:
+        self._unsent = True
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _hear(self, effect: Upward) -> None:
+        if self.over:
+            return
+        if isinstance(effect, Note):
+            self.record(note_row(self.now_us, self.name, effect.kind, effect.columns))
+            return
+        if isinstance(effect, Answer):
+            if isinstance(effect.body, Published):  # it may leave right behind this answer
+                self._runner.numbered(effect)
+                self._writer.save()
+            elif isinstance(effect.body, SessionLost):  # nobody waits any more to hear what was taken
+                self._session += 1
+                self._taken = 0
+        self._heard.append((effect, self._session))
+        if not self._handing_over:
+            self._handing_over = True
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._handing_over = False
+        heard, self._heard = self._heard, deque()
+        if self.over:
+            return
+        for effect, session in heard:
+            self._runner.given(effect)
+            if isinstance(effect, Deliver) and session == self._session:
+                self._taken += 1
+        self._send()
+
+    def _wake(self, at_us: int) -> None:
+        if self.over:
+            return
+        if self.now_us < at_us:
+            self.wake(at_us)
+            return
+        self._runner.woke()
+        self._send()
+
+    def _send(self) -> None:
+        """Let the machine send what it was asked for and say what was taken."""
+        self._writer.save()
+        taken, self._taken = self._taken, 0
+        unsent, self._unsent = self._unsent, False
+        if taken:
+            self._host.handle(Request(TakeRequest(taken)))
+        elif unsent:
+            self._host.handle(Request(FlushRequest()))

@@ -1,0 +1,173 @@
+"""Runs a scenario with real processes, from the first start to the last row.
+
+Every process reads the same clock (`net.host.now_us`), so rows from all of them can be merged by time: what one process
+caused in another takes longer than the clock's microsecond. Times of the trace count from the moment at which all
+clients were told to begin, when every broker already listened.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from resprout.links.options import LinkOptions
+from resprout.net.announce import SaidNote
+from resprout.net.host import now_us
+from resprout.net.process import BrokerProcess, ProcessError
+from resprout.net.run.calm import Calm
+from resprout.net.run.crew import Crew
+from resprout.net.run.faults import Faults
+from resprout.net.run.orders import Progress
+from resprout.net.run.plan import check_runnable, longest_way_us
+from resprout.net.sessions import with_signs_of_life
+from resprout.net.tree import LocalTree
+from resprout.scenario.model import Scenario
+from resprout.scenario.observe import note_row
+from resprout.trace import kinds
+from resprout.trace.digest import digest_of
+from resprout.trace.schema import Row
+
+T = TypeVar("T")
+
+OnProgress = Callable[[int, Progress], None]
+
+WORLD: Final = "world"
+"""Stands as the node of rows that no node observed."""
+
+LEAD_US: Final = 100_000
+"""From the order to begin to the beginning: it reaches every process by then."""
+
+LOOK_SECONDS: Final = 0.05
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    rows: list[Row]
+    """In the order of time; those of one client in its own."""
+    ended: str
+    """"quiescent", "timeout", or what went wrong."""
+    digest: str
+
+
+class RealRun:
+    """One run. `on_progress` is told now and then how far it is: microseconds since the beginning, and the counts.
+    `links` are options of all links, see `LinkOptions`."""
+
+    def __init__(
+        self, scenario: Scenario, on_progress: OnProgress | None = None, links: Mapping[str, int] | None = None
+    ) -> None:
+        check_runnable(scenario)
+        links = links or {}
+        self._links = with_signs_of_life(LinkOptions(**links))
+        self._scenario = scenario
+        self._on_progress = on_progress
+        self._rows: list[Row] = []
+        """Of what the coordinator does and hears itself."""
+        self._start_us = 0
+        self._listening = True
+        """To what brokers note: until the run is over."""
+        self._tree = LocalTree(scenario, emulate_latency=True, links=links, on_note=self._hear_note)
+        self._crew = Crew(scenario, links)
+        self._faults = Faults(scenario, self._tree, self._crew, self._tell)
+
+    async def finish(self) -> RunResult:
+        """However it ends, no process is left afterwards. ProcessError when the processes cannot be started."""
+        try:
+            await self._start()
+            ended = await self._play()
+            self._listening = False
+            await self._crew.stop()
+            return self._result(ended)
+        finally:
+            await asyncio.gather(self._crew.stop(), self._tree.stop())
+            self._crew.forget_rows()
+
+    async def _start(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._tree.start())
+                group.create_task(self._crew.start())
+        except BaseExceptionGroup as errors:
+            raise _root_of(errors) from None
+        self._start_us = now_us() + LEAD_US
+        addresses = {process.name: str(process.address) for process in self._tree.processes}
+        self._crew.go(self._start_us, addresses)
+
+    async def _play(self) -> str:
+        """Until the run is over; how it ended."""
+        faults = asyncio.create_task(self._faults.play(self._start_us))
+        try:
+            return await _first(self._watch(faults), self._fail_with_broker(), self._fail_with_client())
+        except ProcessError as error:
+            return str(error)
+        finally:
+            faults.cancel()
+            await asyncio.wait((faults,))
+
+    async def _watch(self, faults: "asyncio.Task[None]") -> str:
+        calm = Calm(longest_way_us(self._scenario), self._links)
+        limit_us = self._start_us + self._scenario.time_limit_us
+        while (time_us := now_us()) < limit_us:
+            progress = self._crew.progress
+            if self._on_progress is not None:
+                self._on_progress(time_us - self._start_us, progress)
+            observed = (progress.rows, self._faults.latest_us)
+            busy = progress.busy or not faults.done()
+            if calm.over(time_us, observed, busy, progress.pending):
+                return kinds.QUIESCENT
+            if faults.done():
+                faults.result()
+            await asyncio.sleep(min(LOOK_SECONDS, (limit_us - time_us) / 1e6))
+        return kinds.TIMEOUT
+
+    async def _fail_with_broker(self) -> str:
+        raise ProcessError((await self._tree.unexpected_end()).epitaph)
+
+    async def _fail_with_client(self) -> str:
+        raise ProcessError((await self._crew.unexpected_end()).epitaph)
+
+    def _result(self, ended: str) -> RunResult:
+        rows = sorted(self._crew.rows() + self._rows, key=lambda row: row.time_us)
+        limit_us = self._scenario.time_limit_us
+        if ended == kinds.TIMEOUT:
+            rows = [row for row in rows if row.time_us <= limit_us]
+            rows.append(Row(time_us=limit_us, node=WORLD, kind=ended))
+        elif ended == kinds.QUIESCENT:
+            last_us = rows[-1].time_us if rows else 0
+            rows.append(Row(time_us=last_us, node=WORLD, kind=ended))
+        return RunResult(rows, ended, digest_of(rows))
+
+    def _tell(self, kind: str, node: str, detail: str | None) -> None:
+        self._rows.append(Row(time_us=now_us() - self._start_us, node=node, kind=kind, detail=detail))
+
+    def _hear_note(self, process: BrokerProcess, note: SaidNote) -> None:
+        if self._listening and self._start_us and note.time_us >= self._start_us:
+            self._rows.append(note_row(note.time_us - self._start_us, process.name, note.kind, note.columns))
+
+
+def _root_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first trouble itself, however deep it is wrapped."""
+    first = errors.exceptions[0]
+    return _root_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+async def _first(*works: Coroutine[Any, Any, T]) -> T:
+    """The outcome of the work that is done first; the others are cancelled and have ended."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def run_processes(
+    scenario: Scenario, on_progress: OnProgress | None = None, links: Mapping[str, int] | None = None
+) -> RunResult:
+    """Runs it to quiescence, to its time limit, or to the first process that fails.
+
+    UsageError when it cannot be run with processes, ProcessError when they cannot be started.
+    """
+    return await RealRun(scenario, on_progress, links).finish()

@@ -1,0 +1,117 @@
+"""The clients of a scenario, spread over processes."""
+
+import asyncio
+from collections.abc import Mapping
+
+from resprout.net.address import Address
+from resprout.net.run.orders import Bar, Found, Go, Leave, Progress
+from resprout.net.run.plan import share_out
+from resprout.net.run.worker_process import WorkerProcess
+from resprout.scenario.model import Scenario
+from resprout.scenario.write import to_toml
+from resprout.trace.schema import Row
+
+
+class Crew:
+    """Every process with clients, those that have ended included."""
+
+    def __init__(self, scenario: Scenario, links: Mapping[str, int]) -> None:
+        """`links`: options of the clients' links, see `LinkOptions`."""
+        self._scenario = scenario
+        self._links = links
+        self._text = to_toml(scenario)
+        self._workers: list[WorkerProcess] = []
+        self._of: dict[str, WorkerProcess] = {}
+        self._go: Go | None = None
+        self._gone: set[str] = set()
+        """Clients that have left."""
+        self._fallen: asyncio.Future[WorkerProcess] = asyncio.get_running_loop().create_future()
+
+    # -- start and end -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when every client is ready to go."""
+        async with asyncio.TaskGroup() as group:
+            for names in share_out(self._scenario):
+                group.create_task(self._add(dict.fromkeys(names, 1)))
+
+    def go(self, start_us: int, addresses: dict[str, str]) -> None:
+        self._go = Go(start_us, addresses)
+        for worker in self._workers:
+            worker.order(self._go)
+
+    async def stop(self) -> None:
+        """All of them at once. Afterwards none is left."""
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
+
+    async def unexpected_end(self) -> WorkerProcess:
+        """Waits until a process ends that nobody here has stopped."""
+        return await asyncio.shield(self._fallen)
+
+    # -- what happens to clients -------------------------------------------------------------------------------------
+
+    def worker(self, client: str) -> WorkerProcess:
+        """The process that the client lives, or last lived, in."""
+        return self._of[client]
+
+    def runs(self, client: str) -> bool:
+        return client not in self._gone and self._of[client].running
+
+    async def revive(self, client: str) -> None:
+        """The next life of a client that was killed; it begins at once."""
+        assert self._go is not None, "clients are revived during a run"
+        worker = await self._add({client: self._of[client].clients[client] + 1})
+        worker.order(self._go)
+
+    def leave(self, client: str) -> None:
+        self._gone.add(client)
+        self._of[client].order(Leave(client))
+
+    def found(self, broker: str, address: Address) -> None:
+        """A broker listens that was not there at the beginning."""
+        assert self._go is not None, "brokers join during a run"
+        self._go.addresses[broker] = str(address)
+        for worker in self._workers:
+            worker.order(Found(broker, str(address)))
+
+    def bar(self, peers: dict[str, list[str]]) -> None:
+        """By client, whom it cannot reach from now on."""
+        for worker in self._workers:
+            worker.order(Bar({name: peers.get(name, []) for name in worker.clients}))
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress:
+        """All together. What dead and frozen clients would still want does not count."""
+        everybody = [worker.progress for worker in self._workers]
+        awake = [worker.progress for worker in self._workers if worker.running and not worker.frozen]
+        return Progress(
+            rows=sum(progress.rows for progress in everybody),
+            published=sum(progress.published for progress in everybody),
+            delivered=sum(progress.delivered for progress in everybody),
+            pending=sum(progress.pending for progress in awake),
+            busy=any(progress.busy for progress in awake),
+        )
+
+    def rows(self) -> list[Row]:
+        """Of all processes; those of one client are in order."""
+        return [row for worker in self._workers for row in worker.rows()]
+
+    def forget_rows(self) -> None:
+        """They are not needed any more."""
+        for worker in self._workers:
+            worker.forget_rows()
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    async def _add(self, clients: dict[str, int]) -> WorkerProcess:
+        worker = WorkerProcess(clients, self._ended)
+        self._workers.append(worker)
+        self._of.update(dict.fromkeys(clients, worker))
+        await worker.start(self._text, self._links)
+        return worker
+
+    def _ended(self, worker: WorkerProcess) -> None:
+        if not worker.deliberate and not self._fallen.done():
+            self._fallen.set_result(worker)

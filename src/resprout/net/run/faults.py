@@ -1,0 +1,187 @@
+"""What can go wrong, done to real processes: by signal where there is one for it.
+
+| fault | how |
+|---|---|
+| crash | SIGKILL; with `host` SIGSTOP for good: nothing comes from it any more, and nobody is told |
+| recover | the process is started again: same name and address, next incarnation |
+| freeze, unfreeze | SIGSTOP, SIGCONT |
+| cut, partition, heal | clients are told whom they cannot reach; between brokers it is refused (`plan`) |
+| join | the process is started |
+| leave | the client ends its session and its application |
+
+Nothing is persisted here, so a recovery finds nothing, with or without `disk`. A fault that has nothing to do changes
+nothing and is told as a note.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from resprout.net.host import now_us
+from resprout.net.process import BrokerProcess
+from resprout.net.run.crew import Crew
+from resprout.net.run.worker_process import WorkerProcess
+from resprout.net.tree import LocalTree
+from resprout.scenario.cuts import Cuts
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.trace import kinds
+
+Tell = Callable[[str, str, str | None], None]
+"""Told of each fault: the kind of row, the node, and a detail."""
+
+STOPPED_SECONDS: Final = 0.005
+"""By then a process that was sent SIGSTOP does nothing any more."""
+
+
+class Faults:
+    def __init__(self, scenario: Scenario, tree: LocalTree, crew: Crew, tell: Tell) -> None:
+        self._scenario = scenario
+        self._tree = tree
+        self._crew = crew
+        self._tell = tell
+        self._clients = {client.name for client in scenario.clients}
+        self._cuts = Cuts()
+        self._silent: set[str] = set()
+        """Nodes whose machine has crashed: stopped for good."""
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self.latest_us = 0
+        """When something was last done, on the clock of the machine."""
+
+    async def play(self, start_us: int) -> None:
+        """Every fault of the scenario at its time; returns when all of them are done."""
+        try:
+            for fault in self._scenario.faults:
+                await asyncio.sleep(max(0, start_us + fault.at_us - now_us()) / 1e6)
+                await self._strike(fault)
+                self.latest_us = now_us()
+            await asyncio.gather(*self._starting.values())
+            self.latest_us = now_us()
+        finally:
+            for start in self._starting.values():
+                start.cancel()
+            await asyncio.gather(*self._starting.values(), return_exceptions=True)
+
+    async def _strike(self, fault: FaultSpec) -> None:
+        match fault.kind:
+            case FaultKind.CUT:
+                for one, other in fault.links:
+                    self._tell(kinds.CUT, one, other)
+                    self._cuts.cut(one, other)
+                self._enforce()
+            case FaultKind.PARTITION:
+                side = self._scenario.side(fault)
+                for name in side:
+                    self._tell(kinds.PARTITION, name, None)
+                self._cuts.partition(side)
+                self._enforce()
+            case FaultKind.HEAL:
+                self._heal(fault)
+            case FaultKind.JOIN:
+                for broker in self._scenario.joining(fault):
+                    self._tell(kinds.JOIN, broker.name, None)
+                    self._begin(broker.name, self._join(fault, broker.name))
+            case _:
+                for name in fault.nodes:
+                    await self._settled(name)
+                    await self._strike_node(fault, name)
+
+    async def _strike_node(self, fault: FaultSpec, name: str) -> None:
+        if fault.kind is FaultKind.RECOVER:
+            self._recover(name, fault.disk)
+        elif not self._runs(name):
+            self._ignored(name, fault.kind, "it does not run")
+        elif fault.kind is FaultKind.CRASH:
+            await self._crash(name, fault.host)
+        elif fault.kind is FaultKind.FREEZE:
+            if self._process(name).frozen:
+                self._ignored(name, fault.kind, "it is frozen already")
+            else:
+                self._tell(kinds.FREEZE, name, None)
+                self._process(name).freeze()
+        elif fault.kind is FaultKind.UNFREEZE:
+            if not self._process(name).frozen:
+                self._ignored(name, fault.kind, "it is not frozen")
+            else:
+                self._tell(kinds.UNFREEZE, name, None)
+                self._process(name).unfreeze()
+        elif self._process(name).frozen:
+            self._ignored(name, fault.kind, "it is frozen")
+        else:
+            self._crew.leave(name)  # its row is written by the client, after everything that it saw
+
+    # -- lives -------------------------------------------------------------------------------------------------------
+
+    async def _crash(self, name: str, host: bool) -> None:
+        """The row comes after whatever the process had still seen."""
+        process = self._process(name)
+        if host:
+            self._silent.add(name)
+            process.freeze()
+            await asyncio.sleep(STOPPED_SECONDS)
+        else:
+            process.kill()
+            await process.wait()
+        self._tell(kinds.CRASH, name, "host" if host else None)
+
+    def _recover(self, name: str, disk: bool) -> None:
+        if self._runs(name):
+            self._ignored(name, FaultKind.RECOVER, "it runs already")
+            return
+        self._tell(kinds.RECOVER, name, None if disk else "empty disk")
+        self._begin(name, self._revive(name))
+
+    async def _revive(self, name: str) -> None:
+        process = self._process(name)
+        if name in self._silent:
+            self._silent.discard(name)
+            process.kill()
+            await process.wait()
+        if name in self._clients:
+            await self._crew.revive(name)
+        else:
+            await self._tree.restart(name)
+        self._enforce()
+
+    async def _join(self, fault: FaultSpec, name: str) -> None:
+        broker = next(broker for broker in self._scenario.joining(fault) if broker.name == name)
+        self._crew.found(name, await self._tree.join(broker))
+        self._enforce()
+
+    def _begin(self, name: str, start: Coroutine[Any, Any, None]) -> None:
+        """A process takes its time to start; what happens to other nodes does not wait for it."""
+        self._starting[name] = asyncio.create_task(start)
+
+    async def _settled(self, name: str) -> None:
+        if name in self._starting:
+            await self._starting[name]
+
+    # -- cuts --------------------------------------------------------------------------------------------------------
+
+    def _heal(self, fault: FaultSpec) -> None:
+        for one, other in fault.links:
+            self._tell(kinds.HEAL, one, other)
+            self._cuts.heal(one, other)
+        if not fault.links:
+            self._tell(kinds.HEAL, "world", None)
+            self._cuts.heal_all()
+        self._enforce()
+
+    def _enforce(self) -> None:
+        """Tell every client whom it cannot reach. It opens all its connections, so its side is enough."""
+        brokers = [process.name for process in self._tree.processes]
+        self._crew.bar(
+            {name: [broker for broker in brokers if self._cuts.between(name, broker)] for name in self._clients}
+        )
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def _process(self, name: str) -> WorkerProcess | BrokerProcess:
+        return self._crew.worker(name) if name in self._clients else self._tree.process(name)
+
+    def _runs(self, name: str) -> bool:
+        if name in self._silent:
+            return False
+        return self._crew.runs(name) if name in self._clients else self._tree.process(name).running
+
+    def _ignored(self, name: str, kind: str, why: str) -> None:
+        self._tell(kinds.NOTE, name, f"{kind} ignored: {why}")

@@ -1,0 +1,79 @@
+"""Which processes a scenario needs, and whether this machine should be asked to run them."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from resprout.core.errors import UsageError
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.possible import check_possible
+
+BROKERS_MAX: Final = 64
+CLIENTS_MAX: Final = 512
+WORKERS_MAX: Final = 16
+"""Processes with clients. Where there are more clients than this, several share a process."""
+
+_BY_SIGNAL: Final = (FaultKind.CRASH, FaultKind.FREEZE)
+
+
+def check_runnable(scenario: Scenario) -> None:
+    """UsageError, in one line, for what needs more than processes on one machine."""
+    joining = {name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes}
+    brokers = len(joining | {broker.name for broker in scenario.brokers})
+    for count, most, what in (
+        (brokers, BROKERS_MAX, "brokers, each a process"),
+        (len(scenario.clients), CLIENTS_MAX, "clients"),
+        (len(_alone(scenario)), WORKERS_MAX - 1, "clients that crash or freeze, each a process"),
+    ):
+        if count > most:
+            raise UsageError(f"{count} {what}: at most {most} run on one machine; `resprout sim` runs any number")
+    for fault in scenario.faults:
+        check_possible(scenario, fault)
+        _check_cuts(scenario, fault, joining | {broker.name for broker in scenario.brokers})
+
+
+def share_out(scenario: Scenario) -> list[tuple[str, ...]]:
+    """The clients of each worker. One that a signal will hit has a process to itself; the others are dealt evenly."""
+    alone = _alone(scenario)
+    rest = [client.name for client in scenario.clients if client.name not in alone]
+    workers = min(len(rest), WORKERS_MAX - len(alone))
+    return [*((name,) for name in alone), *(tuple(rest[i::workers]) for i in range(workers))]
+
+
+def longest_way_us(scenario: Scenario) -> int:
+    """No two nodes are further apart than this, one way."""
+    up = {broker.name: (broker.parent, broker.latency_us) for broker in scenario.brokers}
+    for fault in scenario.faults:
+        if fault.kind is FaultKind.JOIN:
+            up |= {broker.name: (broker.parent, broker.latency_us) for broker in scenario.joining(fault)}
+    deepest_us = max((_depth_us(name, up) for name in up), default=0)
+    return 2 * (deepest_us + max((client.latency_us for client in scenario.clients), default=0))
+
+
+def _depth_us(name: str | None, up: dict[str, tuple[str | None, int]]) -> int:
+    depth_us = 0
+    seen: set[str] = set()
+    while name is not None and name not in seen and name in up:
+        seen.add(name)
+        name, latency_us = up[name]
+        depth_us += latency_us if name is not None else 0
+    return depth_us
+
+
+def _check_cuts(scenario: Scenario, fault: FaultSpec, brokers: set[str]) -> None:
+    """A client's way to its broker can be cut at the client; two brokers cannot be kept apart here."""
+    apart = [link for link in fault.links if fault.kind is FaultKind.CUT and brokers.issuperset(link)]
+    if fault.kind is FaultKind.PARTITION:
+        side = brokers.intersection(fault.nodes)
+        apart = [(one, other) for one in sorted(side) for other in sorted(brokers - side)]
+    if apart:
+        one, other = apart[0]
+        raise UsageError(f"a {fault.kind} between the brokers {one} and {other} needs `resprout sim`: `run` has none")
+
+
+def _alone(scenario: Scenario) -> list[str]:
+    hit = {name for fault in scenario.faults if fault.kind in _BY_SIGNAL for name in fault.nodes}
+    return _in_order(hit, (client.name for client in scenario.clients))
+
+
+def _in_order(names: set[str], order: Iterable[str]) -> list[str]:
+    return [name for name in order if name in names]

@@ -1,0 +1,37 @@
+"""Counts the rows of one life of a client as they come: how far it is, and what still has no outcome."""
+
+from resprout.trace import kinds
+from resprout.trace.schema import Row
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.rows = 0
+        self.published = 0
+        self.delivered = 0
+        self._publications: set[tuple[str | None, int | None]] = set()
+        """Neither told `delivered` or `failed` nor refused, by stream and number."""
+        self._subscriptions: set[tuple[str | None, str | None]] = set()
+        """Asked for, or asked to end, and not yet answered."""
+
+    @property
+    def pending(self) -> int:
+        return len(self._publications) + len(self._subscriptions)
+
+    def count(self, row: Row) -> None:
+        self.rows += 1
+        match row.kind:
+            case kinds.DELIVER:
+                self.delivered += 1
+            case kinds.PUBLISH:
+                self.published += 1
+                self._publications.add((row.stream, row.seq))
+            case kinds.RECEIPT if row.receipt in ("delivered", "failed"):
+                self._publications.discard((row.stream, row.seq))
+            case kinds.REFUSED:
+                self._publications.discard((row.stream, row.seq))
+                self._subscriptions.discard((row.filter, row.where))
+            case kinds.SUBSCRIBE | kinds.UNSUBSCRIBE:
+                self._subscriptions.add((row.filter, row.where))
+            case kinds.SUBSCRIBED | kinds.UNSUBSCRIBED:
+                self._subscriptions.discard((row.filter, row.where))

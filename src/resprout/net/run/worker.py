@@ -1,0 +1,170 @@
+"""The program of a process with clients: `python -m resprout.net.run.worker`, started by the coordinator only.
+
+Orders come on standard input, reports go to standard output. When standard input ends the coordinator is gone, however
+it went, and so is this process. A report that nobody reads is left out rather than waited for.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.links.options import LinkOptions
+from resprout.net.address import Address, parse_address
+from resprout.net.frames import make_codec
+from resprout.net.host import now_us
+from resprout.net.lifeline import leave_group
+from resprout.net.run.client import RealClient
+from resprout.net.run.orders import (
+    LINE_BYTES_MAX,
+    Assignment,
+    Bar,
+    Finish,
+    Found,
+    Go,
+    Leave,
+    Order,
+    Progress,
+    Ready,
+    Report,
+    as_line,
+    read_order,
+)
+from resprout.net.run.row_file import RowWriter
+from resprout.net.sessions import with_signs_of_life
+from resprout.scenario.client_app import AppMaker
+from resprout.scenario.load import parse_scenario
+
+REPORT_SECONDS: Final = 0.1
+
+
+class Worker:
+    """The clients of one process."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        scenario = parse_scenario(assignment.scenario, "assignment")
+        specs = {client.name: client for client in scenario.clients}
+        apps = AppMaker(scenario)
+        codec = make_codec(CLIENT_MESSAGES)
+        writer = RowWriter(assignment.rows_descriptor)
+        links = with_signs_of_life(LinkOptions(**assignment.links))
+        self._addresses: dict[str, Address] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.clients = {
+            name: RealClient(
+                specs[name], life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get, writer
+            )
+            for name, life in assignment.clients.items()
+        }
+
+    def obey(self, order: Order) -> None:
+        match order:
+            case Go():
+                self._addresses.update({name: parse_address(text) for name, text in order.addresses.items()})
+                self._do(self._go(order.start_us))
+            case Found():
+                self._addresses[order.broker] = parse_address(order.address)
+            case Bar():
+                for name, peers in order.peers.items():
+                    self.clients[name].bar(peers)
+            case Leave():
+                self._do(self.clients[order.client].leave())
+
+    async def finish(self) -> None:
+        await asyncio.gather(*(client.finish() for client in self.clients.values()))
+
+    def progress(self) -> Progress:
+        clients = self.clients.values()
+        return Progress(
+            rows=sum(client.tally.rows for client in clients),
+            published=sum(client.tally.published for client in clients),
+            delivered=sum(client.tally.delivered for client in clients),
+            pending=sum(client.pending for client in clients),
+            busy=any(client.busy for client in clients),
+        )
+
+    async def _go(self, start_us: int) -> None:
+        await asyncio.sleep(max(0, start_us - now_us()) / 1e6)
+        while now_us() < start_us:  # event loops count milliseconds, and time does not begin before 0
+            await asyncio.sleep(0)
+        for client in self.clients.values():
+            client.start(start_us)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _die(error)
+
+
+async def _live() -> None:
+    leave_group()
+    os.set_blocking(sys.stdout.fileno(), False)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: _die(context.get("exception") or RuntimeError(context["message"])))
+    orders = asyncio.StreamReader(LINE_BYTES_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    worker: Worker | None = None
+    reports: asyncio.Task[None] | None = None
+    while line := await orders.readline():
+        order = read_order(line)
+        if isinstance(order, Assignment):
+            worker = Worker(order)
+            _say(Ready())
+        elif worker is not None:
+            worker.obey(order)
+            if isinstance(order, Go):
+                reports = asyncio.ensure_future(_report(worker))
+            elif isinstance(order, Finish):
+                await worker.finish()
+                break
+    if reports is not None:
+        reports.cancel()
+
+
+async def _report(worker: Worker) -> None:
+    told: Progress | None = None
+    while True:
+        progress = worker.progress()
+        if progress != told and _say(progress):
+            told = progress
+        await asyncio.sleep(REPORT_SECONDS)
+
+
+def _say(report: Report) -> bool:
+    """A line this short is written whole or not at all."""
+    with contextlib.suppress(OSError):
+        return os.write(sys.stdout.fileno(), as_line(report)) > 0
+    return False
+
+
+def _die(error: BaseException) -> None:
+    """A fault of this program must not look like a calm client."""
+    traceback.print_exception(error)
+    sys.stderr.flush()
+    os._exit(70)
+
+
+def main() -> None:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_live())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""What sessions over TCP need that sessions in a simulation do not."""
+
+import secrets
+
+import msgspec
+
+from resprout.links.options import LinkOptions
+
+HEARTBEAT_US = 5_000_000
+SILENCE_US = 20_000_000
+"""TCP alone takes from minutes to for ever to notice that the machine at the other end is gone."""
+
+
+def with_signs_of_life(options: LinkOptions | None = None) -> LinkOptions:
+    """The options with heartbeats, and suspicion of silence, wherever they do not say anything about it."""
+    given = options or LinkOptions()
+    heartbeat_us = given.heartbeat_us or min(HEARTBEAT_US, (given.silence_us or SILENCE_US) // 4 or 1)
+    silence_us = given.silence_us or max(SILENCE_US, 4 * heartbeat_us)
+    return msgspec.structs.replace(given, heartbeat_us=heartbeat_us, silence_us=silence_us)
+
+
+def random_epoch() -> int:
+    """Where to begin numbering sessions: two nodes that took the same name and incarnation do not meet here."""
+    return 1 + secrets.randbits(40)

@@ -1,0 +1,147 @@
+"""One peer does not keep the event loop from the others, nor a dead one its place."""
+
+import asyncio
+import struct
+
+import msgspec
+import pytest
+
+from resprout.client.connect import connect
+from resprout.edge.messages import Subscribe
+from resprout.links.frames import Data
+from resprout.links.options import LinkOptions
+from resprout.net import connection
+from resprout.net.sessions import HEARTBEAT_US, SILENCE_US, with_signs_of_life
+from resprout.wire.framing import FrameWriter
+
+from .stage import CODEC, QUICK, Proxy, Running, bare, broker, hello, run, until
+
+FRAMES = 40
+PER_FRAME = 25
+
+
+def burst() -> bytes:
+    """A greeting and subscriptions in many frames, all of which come at once."""
+    write = FrameWriter(CODEC).write
+    frames = [write(hello("busy"))]
+    for first in range(1, FRAMES * PER_FRAME, PER_FRAME):
+        wishes = [Subscribe(number, f"t/{number}", None) for number in range(first, first + PER_FRAME)]
+        frames.append(write(Data(first, 0, 1 << 40, tuple(wishes))))
+    return b"".join(frames)
+
+
+def subscribed(running: Running) -> int:
+    guest = running.machine._guests.get("busy")
+    return len(guest.subscriptions) if guest is not None else 0
+
+
+@pytest.mark.parametrize("fast_loop", [False, True])
+def test_others_have_their_turn_between_the_frames_of_a_burst(monkeypatch: pytest.MonkeyPatch, fast_loop: bool) -> None:
+    monkeypatch.setattr(connection, "TURN_SECONDS_MAX", -1.0)  # one frame is a turn
+
+    async def scene() -> None:
+        async with broker() as running, bare(running.address) as peer:
+            peer.writer.write(burst())
+            steps: list[int] = []
+            while not steps or steps[-1] < FRAMES * PER_FRAME:
+                await asyncio.sleep(0)
+                steps.append(subscribed(running))
+            assert len(set(steps)) > FRAMES // 2, steps
+            # Reading goes on afterwards.
+            peer.writer.write(struct.pack(">I", 1 << 30))
+            await peer.ended()
+
+    run(scene(), fast_loop=fast_loop)
+
+
+@pytest.mark.parametrize("fast_loop", [False, True])
+def test_a_peer_that_leaves_after_a_burst_is_still_taken_at_its_word(
+    monkeypatch: pytest.MonkeyPatch, fast_loop: bool
+) -> None:
+    monkeypatch.setattr(connection, "TURN_SECONDS_MAX", -1.0)
+
+    async def scene() -> None:
+        async with broker() as running:
+            async with bare(running.address) as peer:
+                peer.writer.write(burst())
+                peer.writer.write_eof()
+                await until(lambda: subscribed(running) == FRAMES * PER_FRAME)
+            await until(lambda: running.host.connections == 0)
+            assert running.sessions == ["busy"], "it may come back"
+
+    run(scene(), fast_loop=fast_loop)
+
+
+def test_a_peer_that_vanishes_during_its_burst_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "TURN_SECONDS_MAX", -1.0)
+
+    async def scene() -> None:
+        async with broker() as running:
+            for turns in range(0, FRAMES, 3):
+                async with bare(running.address) as peer:
+                    peer.writer.write(burst())
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    for one in list(running.host._connections.values()):
+                        one.abort("the cable is cut")
+            await until(lambda: running.host.connections == 0)
+            async with connect(str(running), name="other") as client:
+                await (await client.publish("t/1", b"x")).safe()
+
+    run(scene())
+
+
+def test_a_connection_that_is_closed_does_not_wait_for_a_peer_that_never_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CLOSE_SECONDS_MAX", 0.2)
+
+    async def scene() -> None:
+        async with broker() as running, bare(running.address) as stuck:
+            await stuck.greet("stuck")
+            stuck.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            stuck.say_messages(1, Subscribe(1, "t", None))
+            async with connect(str(running), name="p") as publisher:
+                for _ in range(20):
+                    await publisher.publish("t", bytes(1 << 19))
+                await until(lambda: len(running.machine._guests["stuck"].given) > 4)
+                stuck.say_messages(2, Subscribe(1, "t", None))  # against the rules: it is thrown out
+                await until(lambda: "stuck" not in running.sessions)
+                await until(lambda: running.host.connections == 1)
+
+    run(scene())
+
+
+def test_heartbeats_are_on_unless_something_else_is_asked_for() -> None:
+    assert (with_signs_of_life().heartbeat_us, with_signs_of_life().silence_us) == (HEARTBEAT_US, SILENCE_US)
+    own = LinkOptions(heartbeat_us=1_000, silence_us=9_000)
+    assert with_signs_of_life(own) == own
+    assert with_signs_of_life(LinkOptions(silence_us=4_000)).heartbeat_us == 1_000
+    assert with_signs_of_life(LinkOptions(heartbeat_us=50_000_000)).silence_us == 200_000_000
+    assert with_signs_of_life(LinkOptions(silence_us=2)).heartbeat_us == 1
+
+
+@pytest.mark.parametrize("dead", ["client", "broker"])
+def test_a_peer_whose_machine_vanished_is_noticed(dead: str) -> None:
+    """No byte and no end of the connection comes any more: exactly what a lost machine looks like."""
+    watchful = msgspec.structs.replace(QUICK, heartbeat_us=50_000, silence_us=500_000)
+    patient = msgspec.structs.replace(QUICK, heartbeat_us=50_000, silence_us=60_000_000)
+    ours, theirs = (patient, watchful) if dead == "client" else (watchful, patient)
+
+    async def scene() -> None:
+        async with (
+            broker(links=theirs) as running,
+            Proxy(running.address) as proxy,
+            connect(str(proxy.address), name="c", links=ours) as client,
+        ):
+            first = dict(client._host._connections)
+            await asyncio.sleep(0.7)
+            assert client._host._connections == first and running.notes == [], "heartbeats keep an idle connection"
+            proxy.swallowing = True
+            if dead == "client":
+                await until(lambda: any(note.kind == "suspect" for note in running.notes))
+            else:
+                await until(lambda: not client._host._connections.keys() & first.keys())
+            proxy.swallowing = False
+            proxy.reset_all()
+            await (await client.publish("t", b"back")).delivered()
+
+    run(scene())

@@ -1,0 +1,65 @@
+"""A scenario comes to the same verdict in the virtual world and with real processes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from resprout.audit.judge import judge
+from resprout.audit.report import lines
+from resprout.audit.verdict import Verdict
+from resprout.net.run.coordinator import run_processes
+from resprout.scenario.load import load_scenario
+from resprout.scenario.model import Scenario
+from resprout.sim.run import run_scenario
+from resprout.trace.schema import Row
+
+FOLDER = Path(__file__).parents[2] / "scenarios"
+
+SMALLER = {
+    "bank": ["workload.0.operations=20", "workload.0.interval=20ms", "workload.0.start=2s"],
+    "chain": [
+        "workload.0.operations=30", "workload.0.start=1s", "workload.1.start=1s", "workload.1.operations=2",
+        "workload.1.depth=3", 'workload.1.topics=["line/down"]', "workload.1.interval=20ms",
+    ],
+    "chatter": [
+        "workload.0.operations=3", "workload.0.interval=20ms", "workload.0.start=1s", "workload.0.depth=3",
+        "workload.0.answer=1.0", 'workload.0.topics=["talk/a"]',
+    ],
+    "content": ["workload.0.operations=60", "workload.0.start=1s"],
+    "flood": ["topology.brokers=7", "workload.0.operations=200"],
+    "random": ["workload.0.operations=40", "workload.0.start=1s", "workload.0.churn=0.0"],
+    "single": ["workload.0.operations=60", "workload.0.start=500ms"],
+}  # fmt: skip
+"""Short, and without what depends on timing: everybody is subscribed before anybody publishes, nobody's choices depend
+on the order in which messages of different publishers arrive."""
+
+
+def verdict_on(scenario: Scenario, rows: list[Row]) -> Verdict:
+    verdict = judge(rows, bank_initial=scenario.bank_initial)
+    assert not verdict.violated, "\n".join(lines(verdict))
+    return verdict
+
+
+def test_every_ready_made_scenario_is_compared() -> None:
+    assert sorted(SMALLER) == sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_processes_and_the_virtual_world_come_to_the_same_verdict(name: str) -> None:
+    scenario = load_scenario(FOLDER / f"{name}.toml", SMALLER[name])
+    virtual = run_scenario(scenario)
+    real = asyncio.run(run_processes(scenario))
+    assert (virtual.ended, real.ended) == ("quiescent", "quiescent")
+    in_virtue, in_fact = verdict_on(scenario, virtual.rows), verdict_on(scenario, real.rows)
+    assert in_fact.counts == in_virtue.counts
+    assert in_fact.counts["owed"] > 0
+    assert [(c.rule, c.status) for c in in_fact.checks] == [(c.rule, c.status) for c in in_virtue.checks]
+
+
+def test_subscriptions_that_come_and_go_keep_every_promise() -> None:
+    """When they are confirmed depends on timing, so the numbers differ from those of the virtual world."""
+    scenario = load_scenario(FOLDER / "random.toml", ["workload.0.operations=40", "workload.0.churn=0.3"])
+    real = asyncio.run(run_processes(scenario))
+    assert real.ended == "quiescent"
+    assert verdict_on(scenario, real.rows).counts["publications"] == 200
