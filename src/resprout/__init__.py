@@ -1,3 +1,84 @@
-"""Resprout: a publish/subscribe broker tree that grows back."""
+"""Resprout: a publish/subscribe broker tree that grows back.
+
+    async with resprout.connect("localhost:7450", name="teller-1") as client:
+        inbox = await client.subscribe("bank/+", where="amount > 100")
+        receipt = await client.publish("bank/pt", b"...", attributes={"amount": 120})
+        await receipt.safe()
+        async for message in inbox:
+            ...
+
+`resprout.local()` gives brokers inside this process, `resprout.sync` the same client for code that blocks.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resprout import sync
+    from resprout.client.client import Client
+    from resprout.client.connect import connect
+    from resprout.client.errors import ClientError, ClosedError, ConnectError, PublishError, SubscribeError
+    from resprout.client.inbox import Inbox
+    from resprout.client.local import local
+    from resprout.client.receipts import Receipt
+    from resprout.core.errors import NameRefusedError, ResproutError, UnsupportedGuaranteeError, UsageError
+    from resprout.core.guarantee import Guarantee
+    from resprout.core.message import Message
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "ClosedError",
+    "ConnectError",
+    "Guarantee",
+    "Inbox",
+    "Message",
+    "NameRefusedError",
+    "PublishError",
+    "Receipt",
+    "ResproutError",
+    "SubscribeError",
+    "UnsupportedGuaranteeError",
+    "UsageError",
+    "connect",
+    "local",
+    "sync",
+]
+
+# Where each name lives. They are imported when they are first asked for: `import resprout` stays light, also for the
+# command line and for the pytest plugin.
+_HOMES = {
+    "Client": "resprout.client.client",
+    "ClientError": "resprout.client.errors",
+    "ClosedError": "resprout.client.errors",
+    "ConnectError": "resprout.client.errors",
+    "Guarantee": "resprout.core.guarantee",
+    "Inbox": "resprout.client.inbox",
+    "Message": "resprout.core.message",
+    "NameRefusedError": "resprout.core.errors",
+    "PublishError": "resprout.client.errors",
+    "Receipt": "resprout.client.receipts",
+    "ResproutError": "resprout.core.errors",
+    "SubscribeError": "resprout.client.errors",
+    "UnsupportedGuaranteeError": "resprout.core.errors",
+    "UsageError": "resprout.core.errors",
+    "connect": "resprout.client.connect",
+    "local": "resprout.client.local",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "sync":
+        return importlib.import_module("resprout.sync")
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module 'resprout' has no attribute {name!r}") from None
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""What users import: connect, subscribe, publish, receipts."""

@@ -1,0 +1,38 @@
+"""What can go wrong for a user of the client, and whether it is certain."""
+
+from resprout.core.errors import ResproutError
+
+
+class ClientError(ResproutError):
+    """Base of what a client raises besides UsageError."""
+
+
+class ConnectError(ClientError):
+    """No session with a broker could be made.
+
+    `hopeless`: trying again cannot help; there is no such host, or what answers there is no broker of this kind.
+    """
+
+    def __init__(self, reason: str, hopeless: bool = False) -> None:
+        super().__init__(reason)
+        self.hopeless = hopeless
+
+
+class ClosedError(ClientError):
+    """The client is closed, or its session with the network is over for good."""
+
+
+class PublishError(ClientError):
+    """A publication did not reach the receipt that was waited for.
+
+    `definite`: it has not been delivered to anybody and never will be. Otherwise it may still be delivered.
+    """
+
+    def __init__(self, reason: str, definite: bool) -> None:
+        super().__init__(f"{reason} ({'it will not be delivered' if definite else 'it may still be delivered'})")
+        self.reason = reason
+        self.definite = definite
+
+
+class SubscribeError(ClientError):
+    """The network refused a subscription."""

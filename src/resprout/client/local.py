@@ -1,0 +1,101 @@
+"""A broker, or a small tree of them, inside this process: for tests, notebooks and examples.
+
+    async with resprout.local() as network:
+        async with network.connect(name="teller-1") as client:
+            ...
+
+The brokers are real and are reached over TCP on this machine's loopback, each at a port that was free; they share the
+event loop of whoever started them, and nothing is left when the block ends. Not for production: everything is lost with
+the process.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from resprout.client.connect import CONNECT_SECONDS, Connecting, connect
+from resprout.core.contract import Note
+from resprout.core.errors import UsageError
+from resprout.edge.client import ClientOptions
+from resprout.links.options import LinkOptions
+from resprout.net.address import Address
+from resprout.net.broker import BrokerSpec, serve
+from resprout.net.host import Host
+from resprout.stacks.registry import find_stack
+
+BROKERS_MAX = 64
+"""More belong into processes of their own."""
+
+
+def local(
+    *, brokers: int = 1, stack: str = "resprout", options: Mapping[str, Any] | None = None, host: str = "127.0.0.1"
+) -> "Local":
+    """Brokers in this process; use it with `async with`.
+
+    With several `brokers` they form a binary tree, `b0` at its root. `options` are those of the stack
+    (`faults_tolerated`, `log_bytes`, ...). Raises UsageError for options that the stack does not have.
+    """
+    if not 1 <= brokers <= BROKERS_MAX:
+        raise UsageError(f"{brokers} brokers in one process; there may be 1 to {BROKERS_MAX}")
+    return Local(brokers, stack, dict(options or {}), host)
+
+
+class Local:
+    """Running brokers. Made by `resprout.local`."""
+
+    def __init__(self, brokers: int, stack: str, options: dict[str, Any], host: str) -> None:
+        self._count = brokers
+        self._stack = find_stack(stack)
+        self._options = self._stack.parse_options(options)
+        self._listen = Address(host, 0)
+        self._hosts: list[Host] = []
+        self._addresses: list[Address] = []
+
+    @property
+    def address(self) -> str:
+        """`HOST:PORT` of the root, for `resprout.connect`."""
+        return self.addresses[0]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of all brokers, `b0` first."""
+        if not self._addresses:
+            raise UsageError("the brokers are not running: use them inside `async with resprout.local() as network`")
+        return tuple(str(address) for address in self._addresses)
+
+    def connect(
+        self,
+        name: str | None = None,
+        *,
+        broker: int = 0,
+        timeout: float = CONNECT_SECONDS,
+        options: ClientOptions | None = None,
+        links: LinkOptions | None = None,
+    ) -> Connecting:
+        """A client of one of the brokers, by number; otherwise as `resprout.connect`."""
+        return connect(self.addresses[broker], name=name, timeout=timeout, options=options, links=links)
+
+    async def __aenter__(self) -> "Local":
+        try:
+            for number in range(self._count):
+                await self._start(number)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._addresses.clear()
+        while self._hosts:
+            await self._hosts.pop().close()
+
+    async def _start(self, number: int) -> None:
+        above = (number - 1) // 2
+        parent, peers = (f"b{above}", {f"b{above}": self._addresses[above]}) if number else (None, {})
+        spec = BrokerSpec(f"b{number}", 1, self._listen, parent, peers)
+        host, address = await serve(spec, self._stack, self._options, LinkOptions(), _ignore)
+        self._hosts.append(host)
+        self._addresses.append(address)
+
+
+def _ignore(note: Note) -> None:
+    """Rows for a trace that nobody keeps."""

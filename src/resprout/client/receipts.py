@@ -1,0 +1,136 @@
+"""Receipts: places in watermarks.
+
+A receipt is a reference and a number; nothing else exists per publication until somebody waits. The network reports
+"everything up to 4711 is safe", so one number per stream and kind tells the state of every receipt.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+
+import msgspec
+
+from resprout.client.errors import PublishError
+from resprout.core.guarantee import Receipt as Kind
+
+Waiting = list[tuple[int, int, "asyncio.Future[None]"]]
+
+CANCELLED_KEPT = 64
+"""Waits that were cancelled stay in their queue until there are more of them than this and half of it."""
+
+
+class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Of one publication. Each method waits, and raises PublishError when that will not come."""
+
+    _stream: "Stream"
+    seq: int
+
+    async def accepted(self) -> None:
+        """Returns when the edge broker has it."""
+        await self._stream.reach(Kind.ACCEPTED, self.seq)
+
+    async def safe(self) -> None:
+        """Returns when it survives the crash of any f brokers."""
+        await self._stream.reach(Kind.SAFE, self.seq)
+
+    async def delivered(self) -> None:
+        """Returns when every correct subscriber that is owed it has it."""
+        await self._stream.reach(Kind.DELIVERED, self.seq)
+
+    @property
+    def state(self) -> str:
+        """How far it has come so far: published, accepted, safe or delivered; or refused."""
+        return self._stream.state(self.seq)
+
+    def __repr__(self) -> str:
+        return f"<receipt {self._stream.name}:{self.seq} {self.state}>"
+
+
+class Stream:
+    """The publications of one stream of a client: how far each kind of receipt has come, and who waits."""
+
+    __slots__ = (
+        "_cancelled",
+        "_closed",
+        "_count",
+        "_loop",
+        "_marks",
+        "_refused",
+        "_waiting",
+        "awaited",
+        "name",
+    )
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.name = name
+        self._loop = loop
+        self._marks = [0] * len(Kind)
+        self._waiting: list[Waiting] = [[] for _ in Kind]
+        self._cancelled = [0] * len(Kind)
+        self._count = itertools.count()
+        self._refused: dict[int, str] = {}
+        self._closed: str | None = None
+        self.awaited = True
+        """Somebody has waited for a receipt lately; before the first publication, somebody may."""
+
+    def state(self, seq: int) -> str:
+        if seq in self._refused:
+            return "refused"
+        for kind in reversed(Kind):
+            if seq <= self._marks[kind]:
+                return kind.label
+        return "published"
+
+    async def reach(self, kind: Kind, seq: int) -> None:
+        if seq in self._refused:
+            raise PublishError(self._refused[seq], definite=True)
+        if seq <= self._marks[kind]:
+            return
+        if self._closed is not None:
+            raise PublishError(self._closed, definite=False)
+        self.awaited = True
+        future: asyncio.Future[None] = self._loop.create_future()
+        waiting = self._waiting[kind]
+        heapq.heappush(waiting, (seq, next(self._count), future))
+        try:
+            await future
+        except asyncio.CancelledError:
+            self._cancelled[kind] += 1
+            if self._cancelled[kind] > max(CANCELLED_KEPT, len(waiting) // 2):
+                self._drop_done(kind)
+            raise
+
+    def take_awaited(self) -> bool:
+        """Whether somebody waits for a receipt now, or has done so since this was last asked."""
+        awaited, self.awaited = self.awaited, False
+        return awaited or any(self._waiting)
+
+    def turned(self, kind: Kind, last: int) -> None:
+        self._marks[kind] = last
+        waiting = self._waiting[kind]
+        while waiting and waiting[0][0] <= last:
+            future = heapq.heappop(waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def refused(self, first: int, last: int, reason: str) -> None:
+        for seq in range(first, last + 1):
+            self._refused[seq] = reason
+        self._fail(lambda seq: seq in self._refused, reason, definite=True)
+
+    def close(self, reason: str) -> None:
+        self._closed = reason
+        self._fail(lambda _: True, reason, definite=False)
+
+    def _fail(self, concerned: Callable[[int], bool], reason: str, definite: bool) -> None:
+        for kind, waiting in enumerate(self._waiting):
+            for seq, _, future in waiting:
+                if concerned(seq) and not future.done():
+                    future.set_exception(PublishError(reason, definite))
+            self._drop_done(kind)
+
+    def _drop_done(self, kind: int) -> None:
+        self._cancelled[kind] = 0
+        waiting = self._waiting[kind] = [item for item in self._waiting[kind] if not item[2].done()]
+        heapq.heapify(waiting)

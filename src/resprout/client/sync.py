@@ -1,0 +1,214 @@
+"""The client for code that blocks: the same calls without `await`, usable from any number of threads.
+
+    with resprout.sync.connect("localhost:7450", name="teller-1") as client:
+        inbox = client.subscribe("bank/+")
+        client.publish("bank/pt", b"...").safe(timeout=5)
+        for message in inbox:
+            ...
+
+Every client has an event loop in a thread of its own; each call goes there and back, so whoever needs speed uses the
+asynchronous client. A `timeout` is in seconds; when it is over, TimeoutError is raised and nothing is lost: what was
+waited for can be waited for again.
+"""
+
+import asyncio
+import atexit
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from resprout.client.background import Background
+from resprout.client.client import Client as AsyncClient
+from resprout.client.connect import CONNECT_SECONDS
+from resprout.client.connect import connect as connect_async
+from resprout.client.errors import ClosedError
+from resprout.client.inbox import Inbox as AsyncInbox
+from resprout.client.receipts import Receipt as AsyncReceipt
+from resprout.core.guarantee import Guarantee
+from resprout.core.message import Message
+from resprout.core.names import AttributeValue
+from resprout.edge.client import ClientOptions
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def connect(
+    address: str, *, name: str | None = None, timeout: float = CONNECT_SECONDS, options: ClientOptions | None = None
+) -> "Client":
+    """A client of the broker at `HOST:PORT`; use it with `with`, or close it yourself. See `resprout.connect`."""
+    connecting = connect_async(address, name=name, timeout=timeout, options=options)
+    background = Background(f"resprout {address}")
+
+    async def begin() -> AsyncClient:
+        return await connecting
+
+    try:
+        return Client(background, background.call(begin()))
+    except BaseException:
+        background.stop()
+        raise
+
+
+class Receipt:
+    """Of one publication. Each method blocks, and raises PublishError when that will not come."""
+
+    __slots__ = ("_background", "_receipt")
+
+    def __init__(self, background: Background, receipt: AsyncReceipt) -> None:
+        self._background = background
+        self._receipt = receipt
+
+    def accepted(self, timeout: float | None = None) -> None:
+        """Returns when the edge broker has it."""
+        self._background.call(_within(timeout, self._receipt.accepted))
+
+    def safe(self, timeout: float | None = None) -> None:
+        """Returns when it survives the crash of any f brokers."""
+        self._background.call(_within(timeout, self._receipt.safe))
+
+    def delivered(self, timeout: float | None = None) -> None:
+        """Returns when every correct subscriber that is owed it has it."""
+        self._background.call(_within(timeout, self._receipt.delivered))
+
+    @property
+    def seq(self) -> int:
+        return self._receipt.seq
+
+    @property
+    def state(self) -> str:
+        """How far it has come so far: published, accepted, safe or delivered; or refused."""
+        return self._receipt.state
+
+    def __repr__(self) -> str:
+        return repr(self._receipt)
+
+
+class Inbox:
+    """An iterator over messages that blocks. One thread, or several that share the work.
+
+    Ends after `Client.unsubscribe` or when the client is closed; raises ClosedError when the session was lost.
+    """
+
+    def __init__(self, background: Background, inbox: AsyncInbox) -> None:
+        self._background = background
+        self._inbox = inbox
+        self._fetched: deque[Message] = deque()
+        """On their way between the threads: a caller that is interrupted leaves its message here for the next."""
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        message = self._take(None)
+        if message is None:
+            raise StopIteration
+        return message
+
+    def next(self, timeout: float | None = None) -> Message:
+        """The next message; TimeoutError when none comes in time, ClosedError when there will be none."""
+        message = self._take(timeout)
+        if message is None:
+            raise ClosedError("the subscription is over")
+        return message
+
+    def __len__(self) -> int:
+        """Messages that are here already."""
+        return len(self._inbox) + len(self._fetched)
+
+    def __bool__(self) -> bool:
+        """An inbox is something even while it is empty."""
+        return True
+
+    def _take(self, timeout: float | None) -> Message | None:
+        """None when the inbox is over."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return self._fetched.popleft()
+            except IndexError:
+                rest = None if until is None else max(0.0, until - time.monotonic())
+                if not self._call(_within(rest, self._fetch)):
+                    return None
+
+    def _call(self, work: Coroutine[Any, Any, bool]) -> bool:
+        try:
+            return self._background.call(work)
+        except ClosedError:
+            # The thread is gone together with a client that was closed; what had come is still handed out.
+            if self._inbox.failure is not None:
+                raise
+            return self._fetch_last()
+
+    async def _fetch(self) -> bool:
+        message = await anext(self._inbox, None)
+        if message is not None:
+            self._fetched.append(message)
+        return message is not None
+
+    def _fetch_last(self) -> bool:
+        message = self._inbox.next_now()
+        if message is not None:
+            self._fetched.append(message)
+        return message is not None
+
+
+class Client:
+    """A connected client. Made by `resprout.sync.connect`."""
+
+    def __init__(self, background: Background, client: AsyncClient) -> None:
+        self._background = background
+        self._client = client
+        self.name = client.name
+        self.stack = client.stack
+        self.guarantees = client.guarantees
+        self.faults_tolerated = client.faults_tolerated
+        atexit.register(self.close)
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        guarantee: str | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Receipt:
+        """Publish a message; blocks only while the network does not keep up.
+
+        Raises UsageError (and nothing was published) for what cannot be published.
+        """
+        work = self._client.publish(topic, payload, guarantee=guarantee, keys=keys, attributes=attributes)
+        return Receipt(self._background, self._background.call(work))
+
+    def subscribe(self, filter: str, where: str | None = None, *, timeout: float | None = None) -> Inbox:
+        """Subscribe and return when it is confirmed: from then on nothing that matches is missed."""
+        return Inbox(self._background, self._background.call(_within(timeout, self._client.subscribe, filter, where)))
+
+    def unsubscribe(self, inbox: Inbox, *, timeout: float | None = None) -> None:
+        """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""
+        self._background.call(_within(timeout, self._client.unsubscribe, inbox._inbox))
+
+    def close(self) -> None:
+        """Wait a moment until the broker has accepted what was published, then end the session and the thread. May be
+        called twice, and from any thread."""
+        atexit.unregister(self.close)
+        try:
+            self._background.call(self._client.close())
+        except ClosedError:
+            return  # somebody else has closed it
+        finally:
+            self._background.stop()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+async def _within(timeout: float | None, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kw: P.kwargs) -> T:
+    """Measured where the work is done: what has happened by then is never thrown away."""
+    async with asyncio.timeout(timeout):
+        return await work(*args, **kw)

@@ -1,0 +1,43 @@
+"""The examples run and say what they promise."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from resprout.testing import Broker
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run_example(name: str, *arguments: str) -> list[str]:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_hello() -> None:
+    assert run_example("hello.py") == [
+        "alice on greetings/morning: hello, bob",
+        "the receipt says: delivered",
+    ]
+
+
+def test_workers() -> None:
+    first, *done = run_example("workers.py")
+    assert first == "10 of 12 orders were large enough"
+    assert [line.split(" by ")[0] for line in done] == sorted(f"item-{number}" for number in range(2, 12))
+    assert len({line.split(" by ")[1] for line in done}) == 3
+
+
+def test_blocking(resprout_broker: Broker) -> None:
+    lines = run_example("blocking.py", resprout_broker.address)
+    for till in range(2):
+        sales = [line for line in lines if line.startswith(f"tills/{till}: ")]
+        assert sales == [f"tills/{till}: sale {number}" for number in range(3)]
+
+
+def test_blocking_without_a_broker() -> None:
+    command = [sys.executable, str(EXAMPLES / "blocking.py"), "127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "no broker: 127.0.0.1:1: connection refused\n")

@@ -1,0 +1,164 @@
+"""Whoever is slow is waited for, and costs a bounded amount of memory everywhere."""
+
+import asyncio
+
+import pytest
+
+from resprout.client.client import Client
+from resprout.client.connect import connect
+from resprout.core import limits
+from resprout.core.guarantee import Receipt as Kind
+from resprout.edge.client import ClientOptions
+from resprout.edge.messages import Subscribe
+from resprout.links.options import LinkOptions
+from tests.net.stage import Running, bare, broker, run, until
+
+WINDOW = 64 << 10
+LOG = 1 << 20
+UNTAKEN = 128 << 10
+QUEUE = 64 << 10
+PAYLOAD = 4000
+
+LINKS = LinkOptions(window_bytes=WINDOW)
+OPTIONS = ClientOptions(untaken_bytes_max=UNTAKEN, queue_bytes_high=QUEUE)
+BUNDLE = limits.BUNDLE_BYTES
+"""One bundle may come on top of any limit."""
+
+
+class Publisher:
+    """Publishes as fast as it is let, in several tasks or in one."""
+
+    def __init__(self, client: Client, count: int, tasks: int = 1) -> None:
+        self.client = client
+        self.published = 0
+        self._count = count
+        self.tasks = [asyncio.create_task(self._publish(tasks)) for _ in range(tasks)]
+
+    async def _publish(self, tasks: int) -> None:
+        for _ in range(self._count // tasks):
+            self.published += 1
+            await self.client.publish("t", self.published.to_bytes(4, "big") + bytes(PAYLOAD))
+            if self.published % 7 == 0:
+                await asyncio.sleep(0)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.client._machine._outgoing.bytes_waiting
+
+    async def stalled(self) -> int:
+        """Waits until it makes no more progress; how far it has come."""
+        before = -1
+        while before != self.published:
+            before = self.published
+            await asyncio.sleep(0.2)
+        return before
+
+
+def check_bounds(running: Running, publisher: Publisher, subscriber: Client | None) -> None:
+    assert running.machine._log.bytes_held <= LOG + WINDOW + 2 * BUNDLE
+    assert publisher.waiting_bytes <= QUEUE + BUNDLE
+    if subscriber is not None:
+        assert subscriber._machine._untaken_bytes <= UNTAKEN + WINDOW + BUNDLE
+
+
+@pytest.mark.parametrize("tasks", [1, 10])
+def test_a_slow_subscriber_pushes_back_when_the_log_is_full_and_then_gets_everything(tasks: int) -> None:
+    count = 5000
+
+    async def scene() -> None:
+        async with (
+            broker(options={"log_bytes": LOG}, links=LINKS) as running,
+            connect(str(running), name="p", options=OPTIONS, links=LINKS) as client,
+            connect(str(running), name="s", options=OPTIONS, links=LINKS) as subscriber,
+        ):
+            inbox = await subscriber.subscribe("t")
+            publisher = Publisher(client, count, tasks)
+            reached = await publisher.stalled()
+            assert LOG // PAYLOAD < reached < count // 2, "everything in between is full, and only then it waits"
+            check_bounds(running, publisher, subscriber)
+            for number in range(1, count + 1):
+                assert int.from_bytes((await inbox.next()).payload[:4], "big") == number
+                if number % 100 == 0:
+                    check_bounds(running, publisher, subscriber)
+            await asyncio.gather(*publisher.tasks)
+            await client._streams["ordered"].reach(Kind.DELIVERED, count)
+            assert running.machine._log.bytes_held == 0
+
+    run(scene())
+
+
+def test_while_one_reads_nothing_the_others_get_everything_until_the_log_is_full() -> None:
+    count = 500
+
+    async def scene() -> None:
+        async with (
+            broker(options={"log_bytes": 2 * count * PAYLOAD}, links=LINKS) as running,
+            connect(str(running), name="p", options=OPTIONS, links=LINKS) as client,
+            connect(str(running), name="slow", options=OPTIONS, links=LINKS) as slow,
+            connect(str(running), name="quick", options=OPTIONS, links=LINKS) as quick,
+        ):
+            idle, inbox = await slow.subscribe("t"), await quick.subscribe("t")
+            publisher = Publisher(client, count)
+            got = [int.from_bytes((await inbox.next()).payload[:4], "big") for _ in range(count)]
+            assert got == list(range(1, count + 1))
+            await asyncio.gather(*publisher.tasks)
+            assert len(idle) * PAYLOAD <= UNTAKEN + WINDOW + BUNDLE
+            assert [int.from_bytes((await idle.next()).payload[:4], "big") for _ in range(count)] == got
+
+    run(scene())
+
+
+def test_a_subscriber_that_stops_reading_its_connection_is_written_to_only_as_far_as_its_window() -> None:
+    """It grants without end, acknowledges nothing and reads nothing; when it falls silent it is given up."""
+    count = 1000
+    links = LinkOptions(heartbeat_us=200_000, silence_us=1_000_000, session_linger_us=100_000)
+
+    async def scene() -> None:
+        async with (
+            broker(options={"log_bytes": LOG}, links=links) as running,
+            bare(running.address) as stuck,
+            connect(str(running), name="p", options=OPTIONS) as client,
+            connect(str(running), name="quick", options=OPTIONS) as quick,
+        ):
+            await stuck.greet("stuck")
+            stuck.say_messages(1, Subscribe(1, "t", None))
+            stuck.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            inbox = await quick.subscribe("t")
+            publisher = Publisher(client, count)
+            held = False
+            for number in range(1, count + 1):
+                assert int.from_bytes((await inbox.next()).payload[:4], "big") == number
+                held = held or "stuck" in running.sessions
+                assert running.machine._log.bytes_held <= LOG + LinkOptions().window_bytes + 2 * BUNDLE
+            assert held
+            await asyncio.gather(*publisher.tasks)
+            await client._streams["ordered"].reach(Kind.DELIVERED, count)
+            await until(lambda: "stuck" not in running.sessions)
+
+    run(scene())
+
+
+def test_a_publisher_that_vanishes_in_the_middle_leaves_whole_messages_in_order() -> None:
+    async def scene() -> None:
+        links = LinkOptions(session_linger_us=50_000)
+        async with broker(links=links) as running, connect(str(running), name="s") as witness:
+            inbox = await witness.subscribe("t")
+            for life in range(5):
+                client = await connect(str(running), name="p")
+                publisher = Publisher(client, 10_000)
+                await until(lambda publisher=publisher: publisher.published > 500)
+                confirmed = client._streams["ordered"]._marks[0]
+                client._host._closing = True  # the process is gone: nothing is said, nothing is tried again
+                for connection in client._host._connections.values():
+                    connection.abort("killed")
+                for task in publisher.tasks:
+                    task.cancel()
+                await until(lambda: running.sessions == ["s"])
+                await witness.publish("t", b"so far")
+                got = []
+                while (message := await inbox.next()).payload != b"so far":
+                    got.append(int.from_bytes(message.payload[:4], "big"))
+                assert got == list(range(1, len(got) + 1)) and len(got) >= confirmed, f"life {life}"
+                await client._host.close()
+
+    run(scene())

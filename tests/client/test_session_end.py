@@ -1,0 +1,250 @@
+"""How a client's session ends, and what its user is told."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from resprout.client import connect as connecting
+from resprout.client.client import Client
+from resprout.client.connect import connect
+from resprout.client.errors import ClosedError, ConnectError, PublishError
+from resprout.core.guarantee import Guarantee
+from resprout.edge.messages import Serving, Taken
+from resprout.links.frames import Data, Welcome
+from resprout.net.frames import Here, Who
+from tests.net.stage import QUICK, Bare, Proxy, broker, run, somebody, until
+
+
+def is_quiet(client: Client) -> bool:
+    """Nothing is left that could connect again."""
+    host = client._host
+    return not host._connections and not host._dials and not host._timers.keys() - {_watch(client)}
+
+
+def _watch(client: Client) -> Any:
+    return next((timer for timer in client._host._timers if type(timer).__name__ == "WatchDue"), None)
+
+
+def test_a_broker_that_restarts_ends_the_session_with_one_clear_message() -> None:
+    async def scene() -> None:
+        async with broker() as first:
+            address = first.address
+            client = await connect(str(address), name="c", links=QUICK)
+            inbox = await client.subscribe("t")
+            await client.publish("t", b"before")
+            await until(lambda: len(inbox) == 1)
+            receipt = await client.publish("nobody/listens", b"")
+            await receipt.safe()
+        unknown = await client.publish("t", b"lost?")
+        waiting = asyncio.create_task(unknown.safe())
+        async with broker(listen=address, incarnation=2) as second:
+            reason = "the session with the broker was lost: b0 restarted: this is incarnation 2"
+            with pytest.raises(PublishError) as caught:
+                await waiting
+            assert caught.value.reason == reason and not caught.value.definite
+            with pytest.raises(PublishError, match="may still be delivered"):
+                await unknown.accepted()
+            await receipt.safe()
+            assert (await inbox.next()).payload == b"before", "what had come is handed out first"
+            for _ in range(2):
+                with pytest.raises(ClosedError) as ended:
+                    await inbox.next()
+                assert str(ended.value) == reason
+            with pytest.raises(ClosedError, match="the session with the broker was lost"):
+                await client.publish("t", b"after")
+            with pytest.raises(ClosedError, match="the session with the broker was lost"):
+                await client.subscribe("u")
+            await until(lambda: is_quiet(client))
+            assert second.sessions == []
+            await client.close()
+
+    run(scene())
+
+
+def test_a_session_that_was_away_for_too_long_is_over() -> None:
+    links = msgspec.structs.replace(QUICK, session_linger_us=50_000)
+
+    async def scene() -> None:
+        async with (
+            broker(links=links) as running,
+            Proxy(running.address) as proxy,
+            connect(str(proxy.address), name="c", links=QUICK) as client,
+        ):
+            inbox = await client.subscribe("t")
+            proxy.refusing = True
+            proxy.reset_all()
+            await until(lambda: running.sessions == [])
+            proxy.refusing = False
+            with pytest.raises(ClosedError, match=r"the session with the broker was lost: session .* of c is over"):
+                await inbox.next()
+
+    run(scene())
+
+
+def test_a_newer_client_takes_the_name_and_the_older_one_does_not_fight_back() -> None:
+    async def scene() -> None:
+        async with broker() as running:
+            clients: list[Client] = []
+            inboxes = []
+            for _ in range(10):
+                clients.append(await connect(str(running), name="same", links=QUICK))
+                inboxes.append(await clients[-1].subscribe("t"))
+            reason = "the session with the broker was lost: another client took the name 'same'"
+            for client, inbox in zip(clients[:-1], inboxes[:-1], strict=True):
+                with pytest.raises(ClosedError) as caught:
+                    await inbox.next()
+                assert str(caught.value) == reason
+                await until(lambda client=client: is_quiet(client))
+            receipt = await clients[-1].publish("t", b"mine")
+            assert (await inboxes[-1].next()).payload == b"mine"
+            await receipt.delivered()
+            assert running.sessions == ["same"] and running.host.connections == 1
+            await asyncio.gather(*(client.close() for client in clients))
+
+    run(scene())
+
+
+def test_two_lives_with_one_number_are_never_mistaken_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two machines whose clocks agree to the tick may do that; one of the two sessions wins, whole."""
+    monkeypatch.setattr(connecting, "_next_incarnation", lambda met: 7)
+
+    async def scene() -> None:
+        newer_won = 0
+        for _ in range(20):
+            async with broker() as running:
+                older = await connect(str(running), name="same", links=QUICK)
+                inbox = await older.subscribe("t")
+                try:
+                    newer = await connect(str(running), name="same", links=QUICK)
+                except ConnectError as error:
+                    assert "of same is over" in str(error)
+                    receipt = await older.publish("t", b"older")
+                    assert (await inbox.next()).payload == b"older"
+                    await receipt.delivered()
+                else:
+                    newer_won += 1
+                    with pytest.raises(ClosedError, match="same began anew"):
+                        await inbox.next()
+                    await (await newer.publish("t", b"newer")).delivered()
+                    await newer.close()
+                await older.close()
+        assert 0 < newer_won < 20
+
+    run(scene())
+
+
+def test_a_clock_that_goes_back_keeps_no_client_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with broker() as running:
+            for now in (1000, 10, 1):
+                monkeypatch.setattr(connecting, "new_incarnation", lambda now=now: now)
+                monkeypatch.setattr(connecting, "_latest_incarnation", 0)
+                async with connect(str(running), name="c") as client:
+                    await (await client.publish("t", b"x")).delivered()
+            assert running.host.machine.latest_incarnation("c") == 1002  # type: ignore[attr-defined]
+
+    run(scene())
+
+
+def test_a_broker_that_breaks_the_rules_is_left_with_a_reason() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = Bare(reader, writer)
+        greeting = await peer.hear()
+        if isinstance(greeting, Who):
+            peer.say(Here("b0", "broker", 1))
+        else:
+            peer.say(Welcome(1, "b0", "broker", 1, greeting.epoch, 0, 1 << 30))
+            peer.say(Data(1, 0, 1 << 30, (Serving("resprout", (Guarantee.CAUSAL,), 0),)))
+            await asyncio.sleep(0.05)
+            peer.say(Data(2, 0, 1 << 30, (Taken(1),)))
+            await peer.ended()
+
+    async def scene() -> None:
+        async with somebody(serve) as address:
+            client = await connect(address, name="c")
+            with pytest.raises(ClosedError, match=r"the session with the broker was lost: .*Taken"):
+                await client.subscribe("t")
+            with pytest.raises(ClosedError):
+                await client.publish("t", b"x")
+            await until(lambda: is_quiet(client))
+            await client.close()
+
+    run(scene())
+
+
+def test_closing_waits_until_the_broker_has_what_was_published() -> None:
+    async def scene() -> None:
+        async with broker() as running, connect(str(running), name="s") as subscriber:
+            inbox = await subscriber.subscribe("t")
+            async with connect(str(running), name="p") as publisher:
+                for number in range(5000):
+                    last = await publisher.publish("t", str(number).encode())
+            assert last.state in ("accepted", "safe", "delivered")
+            assert [int((await inbox.next()).payload) for _ in range(5000)] == list(range(5000))
+
+    run(scene())
+
+
+def test_closing_ends_every_wait() -> None:
+    async def scene() -> None:
+        async with broker() as running:
+            client = await connect(str(running), name="c")
+            inbox, idle = await client.subscribe("t"), await client.subscribe("idle")
+            receipt = await client.publish("t", b"unread")
+            await until(lambda: len(inbox) == 1)
+            waits = [asyncio.create_task(idle.next()), asyncio.create_task(receipt.delivered())]
+            await asyncio.sleep(0)
+            await asyncio.gather(client.close(), client.close())
+            with pytest.raises(ClosedError, match="the subscription is over"):
+                await waits[0]
+            with pytest.raises(PublishError, match=r"the client is closed .it may still be delivered"):
+                await waits[1]
+            assert [message.payload async for message in inbox] == [b"unread"]
+            for call in (client.publish("t", b"x"), client.unsubscribe(inbox), client.subscribe("u")):
+                with pytest.raises(ClosedError, match="the client is closed"):
+                    await call
+            await until(lambda: running.sessions == [])
+
+    run(scene())
+
+
+def test_a_cancelled_close_leaves_nothing_open() -> None:
+    async def scene() -> None:
+        async with broker() as running, Proxy(running.address) as proxy:
+            client = await connect(str(proxy.address), name="c", links=QUICK)
+            proxy.refusing = True
+            proxy.reset_all()
+            await client.publish("t", b"cannot leave")
+            closing = asyncio.create_task(client.close())
+            await asyncio.sleep(0.05)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            await until(lambda: is_quiet(client))
+            with pytest.raises(ClosedError):
+                await client.publish("t", b"x")
+
+    run(scene())
+
+
+def test_refused_publications_are_definite_and_leave_the_others_alone() -> None:
+    async def scene() -> None:
+        async with broker() as running, connect(str(running), name="c") as client:
+            client.guarantees = (*client.guarantees, Guarantee.TOTAL)  # so that only the broker refuses it
+            inbox = await client.subscribe("t")
+            before = await client.publish("t", b"before")
+            refused = await client.publish("t", b"refused", guarantee="total")
+            after = await client.publish("t", b"after")
+            for wait in (refused.accepted, refused.safe, refused.delivered):
+                with pytest.raises(
+                    PublishError, match=r"does not offer 'total' yet .it will not be delivered"
+                ) as caught:
+                    await wait()
+                assert caught.value.definite
+            assert refused.state == "refused"
+            assert [(await inbox.next()).payload for _ in range(2)] == [b"before", b"after"]
+            await asyncio.gather(before.delivered(), after.delivered())
+
+    run(scene())

@@ -1,0 +1,150 @@
+"""The client for code that blocks."""
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import resprout
+from resprout import sync
+from resprout.testing import Broker
+
+
+@pytest.fixture
+def client(resprout_broker: Broker) -> Iterator[sync.Client]:
+    with sync.connect(resprout_broker.address, name="c") as client:
+        yield client
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("resprout")]
+
+
+def test_publish_subscribe_and_receipts(client: sync.Client) -> None:
+    inbox = client.subscribe("t/+", where="n > 1", timeout=10)
+    client.publish("t/1", b"no", attributes={"n": 1})
+    receipt = client.publish("t/1", b"yes", guarantee="fifo", keys=["k"], attributes={"n": 2})
+    receipt.accepted(timeout=10)
+    receipt.safe(timeout=10)
+    assert inbox.next(timeout=10).payload == b"yes"
+    receipt.delivered(timeout=10)
+    assert (receipt.state, receipt.seq, repr(receipt)) == ("delivered", 2, "<receipt ordered:2 delivered>")
+    assert (client.name, client.stack) == ("c", "resprout")
+
+
+def test_a_timeout_loses_nothing(client: sync.Client) -> None:
+    inbox = client.subscribe("t")
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            inbox.next(timeout=0.01)
+    receipt = client.publish("t", b"x")
+    receipt.safe(timeout=10)
+    with pytest.raises(TimeoutError):
+        receipt.delivered(timeout=0.05)
+    assert inbox.next(timeout=10).payload == b"x"
+    receipt.delivered(timeout=10)
+    with pytest.raises(TimeoutError):
+        inbox.next(timeout=0)
+
+
+def test_an_iterator_ends_with_its_subscription_and_with_the_client(client: sync.Client) -> None:
+    first, second = client.subscribe("t"), client.subscribe("u")
+    for number in range(3):
+        client.publish("t", b"%d" % number)
+        client.publish("u", b"%d" % number).safe(timeout=10)
+    assert [first.next(timeout=10).payload for _ in range(2)] == [b"0", b"1"]
+    while len(first) < 1 or len(second) < 3:
+        time.sleep(0.001)
+    client.unsubscribe(first, timeout=10)
+    assert [message.payload for message in first] == [b"2"]
+    with pytest.raises(resprout.ClosedError, match="the subscription is over"):
+        first.next()
+    client.close()
+    assert [message.payload for message in second] == [b"0", b"1", b"2"], "what had come is still handed out"
+
+
+def test_closing_wakes_whoever_waits_and_ends_the_thread(resprout_broker: Broker) -> None:
+    before = threads()
+    client = sync.connect(resprout_broker.address)
+    inbox = client.subscribe("t")
+    ended: list[list[resprout.Message]] = []
+    readers = [threading.Thread(target=lambda: ended.append(list(inbox))) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    closers = [threading.Thread(target=client.close) for _ in range(3)]
+    for closer in closers:
+        closer.start()
+    for thread in (*readers, *closers):
+        thread.join(10)
+        assert not thread.is_alive()
+    assert ended == [[], [], []]
+    client.close()
+    assert threads() == before
+    for call in (lambda: client.publish("t", b""), lambda: client.subscribe("u")):
+        with pytest.raises(resprout.ClosedError, match="the client is closed"):
+            call()
+
+
+def test_many_threads_share_a_client_and_an_inbox(client: sync.Client) -> None:
+    inbox = client.subscribe("t/#")
+    taken: list[bytes] = []
+
+    def publish(number: int) -> None:
+        for count in range(50):
+            client.publish(f"t/{number}", b"%d:%d" % (number, count))
+
+    def take() -> None:
+        taken.extend([inbox.next(timeout=20).payload for _ in range(50)])
+
+    work = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
+    work += [threading.Thread(target=take) for _ in range(4)]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join(30)
+    assert sorted(taken) == sorted(b"%d:%d" % (number, count) for number in range(4) for count in range(50))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupted_wait_loses_nothing(client: sync.Client, monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    """Ctrl-C before the message came, or when it was already on its way between the threads."""
+    inbox = client.subscribe("t")
+    if late:
+        client.publish("t", b"x").safe(timeout=10)
+
+    class Interrupted(concurrent.futures.Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            if late:
+                super().result(10)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(concurrent.futures, "Future", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            inbox.next()
+    if not late:
+        client.publish("t", b"x")
+    assert inbox.next(timeout=10).payload == b"x"
+    with pytest.raises(TimeoutError):
+        inbox.next(timeout=0.01)
+
+
+def test_usage_errors_come_where_the_call_is(client: sync.Client) -> None:
+    with pytest.raises(resprout.UsageError, match="holds a wildcard"):
+        client.publish("t/#", b"")
+    with pytest.raises(resprout.UnsupportedGuaranteeError):
+        client.publish("t", b"", guarantee="total")
+    with pytest.raises(resprout.UsageError):
+        client.subscribe("t", where="x >")
+
+
+def test_no_thread_is_left_when_no_session_could_be_made() -> None:
+    before = threads()
+    with pytest.raises(resprout.ConnectError, match="connection refused"):
+        sync.connect("127.0.0.1:1")
+    with pytest.raises(resprout.UsageError, match="the port must be a number"):
+        sync.connect("127.0.0.1:x")
+    assert threads() == before
