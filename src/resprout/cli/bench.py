@@ -1,0 +1,172 @@
+"""`resprout bench`: throughput and latency of brokers on this machine."""
+
+import sys
+from typing import Any, Final
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from resprout.cli.load.chain import OurChain
+from resprout.cli.load.orders import Flood, Pace
+from resprout.cli.load.ours import command
+from resprout.cli.load.process import WorkerProcess
+from resprout.cli.load.stream import SIZE_MIN
+from resprout.cli.load.team import Flooded, Team
+from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.core import limits
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.stacks.registry import find_stack
+from resprout.trace.summary import Latency, latency_of
+
+MESSAGES: Final = 100_000
+WARM_UP_MESSAGES: Final = 5_000
+PACED_MESSAGES: Final = 2_000
+PACED_INTERVAL_US: Final = 1_000
+
+BROKERS_MAX: Final = 16
+SUBSCRIBERS_MAX: Final = 256
+MESSAGES_MAX: Final = 100_000_000
+SECONDS_MAX: Final = 3_600.0
+
+INTERRUPTED: Final = 130
+"""The exit status of commands that were stopped by Ctrl-C."""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What to measure."""
+
+    brokers: int
+    subscribers: int
+    size: int
+    guarantee: Guarantee
+    messages: int | None
+    seconds: float | None
+
+
+@click.command()
+@click.option(
+    "--brokers", type=click.IntRange(1, BROKERS_MAX), default=1, show_default=True, metavar="N",
+    help="A chain of so many; the publisher is at one end, the subscribers are at the other.",
+)  # fmt: skip
+@click.option(
+    "--subscribers", type=click.IntRange(1, SUBSCRIBERS_MAX), default=1, show_default=True, metavar="N",
+    help="Each gets every message.",
+)  # fmt: skip
+@click.option(
+    "--size", type=click.IntRange(SIZE_MIN, limits.PAYLOAD_BYTES), default=32, show_default=True, metavar="BYTES",
+    help="Of a payload.",
+)  # fmt: skip
+@click.option("--messages", type=click.IntRange(1, MESSAGES_MAX), metavar="N", help=f"How many.  [default: {MESSAGES}]")
+@click.option(
+    "--seconds", type=click.FloatRange(0, SECONDS_MAX, min_open=True), metavar="S",
+    help="Publish for so long instead.",
+)  # fmt: skip
+@click.option("--guarantee", metavar="G", default="causal", show_default=True, help="eventual, fifo or causal.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
+def bench(
+    brokers: int,
+    subscribers: int,
+    size: int,
+    messages: int | None,
+    seconds: float | None,
+    guarantee: str,
+    as_json: bool,
+) -> int:
+    """Measure how fast brokers on this machine are, and what a message costs.
+
+    Publisher, brokers and subscribers are processes of their own and talk over the loopback. First messages are
+    published as fast as it goes, then a thousand a second to see how long each takes. Everything must arrive, in order;
+    otherwise the exit status is 1.
+
+    \b
+        resprout bench
+        resprout bench --brokers 3 --subscribers 8 --seconds 5
+
+    All of them share the processors of this machine: the more processes, the less for each.
+    """
+    if messages is not None and seconds is not None:
+        raise UsageError("--messages and --seconds are two ways to say when to stop; choose one")
+    wanted = Guarantee.parse(guarantee)
+    find_stack("resprout").check_guarantee(wanted)
+    count = messages or (MESSAGES if seconds is None else None)
+    load = Load(brokers, subscribers, size, wanted, count, seconds)
+    figures = run_loop(_measure_unless_stopped(load))
+    if figures is None:
+        return INTERRUPTED
+    flooded, latency = figures
+    if as_json:
+        click.echo(msgspec.json.encode(_as_data(load, flooded, latency)))
+    else:
+        _print(load, flooded, latency)
+    return 0
+
+
+async def _measure_unless_stopped(load: Load) -> tuple[Flooded, Latency] | None:
+    return await unless_stopped(_measure(load), stopped_by_signals())
+
+
+async def _measure(load: Load) -> tuple[Flooded, Latency]:
+    def worker(role: str, address: str) -> WorkerProcess:
+        return WorkerProcess(f"the {role}", command(role, address, load.guarantee))
+
+    _say(f"starting {load.brokers} broker(s), 1 publisher, {load.subscribers} subscriber(s)")
+    async with Team(OurChain(load.brokers), worker, load.subscribers) as team:
+        await team.flood(Flood(load.size, min(WARM_UP_MESSAGES, load.messages or WARM_UP_MESSAGES)))
+        _say("as fast as it goes")
+        flooded = await team.flood(Flood(load.size, load.messages, load.seconds))
+        _say("a thousand a second")
+        count = min(PACED_MESSAGES, load.messages or PACED_MESSAGES)
+        latencies_us = await team.pace(Pace(load.size, count, PACED_INTERVAL_US))
+    return flooded, latency_of(latencies_us)
+
+
+def _say(step: str) -> None:
+    """Progress, for people who wait."""
+    if sys.stderr.isatty():
+        click.echo(step, err=True)
+
+
+def _as_data(load: Load, flooded: Flooded, latency: Latency) -> dict[str, Any]:
+    return {
+        "brokers": load.brokers,
+        "subscribers": load.subscribers,
+        "size": load.size,
+        "guarantee": load.guarantee.label,
+        "messages": flooded.messages,
+        "seconds": flooded.seconds,
+        "messages_per_s": flooded.messages_per_s,
+        "deliveries_per_s": flooded.deliveries_per_s,
+        "cpu_us_per_message": {
+            "publisher": flooded.publisher_us,
+            "brokers": flooded.brokers_us,
+            "subscriber": flooded.subscriber_us,
+        },
+        "paced_messages_per_s": 1_000_000 // PACED_INTERVAL_US,
+        "latency": latency,
+    }
+
+
+def _print(load: Load, flooded: Flooded, latency: Latency) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(
+        f"[bold]{flooded.messages:,} messages[/] of {load.size} bytes, {load.guarantee.label}:"
+        f" {load.brokers} broker(s), {load.subscribers} subscriber(s), {flooded.seconds:.2f} s"
+    )
+    table = Table(show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_row("published", f"{flooded.messages_per_s:,.0f}", "messages/s")
+    table.add_row("delivered", f"{flooded.deliveries_per_s:,.0f}", "messages/s", end_section=True)
+    table.add_row("processor time, publisher", f"{flooded.publisher_us:.2f}", "µs/message")
+    for at, broker_us in enumerate(flooded.brokers_us):
+        table.add_row(f"processor time, broker b{at}", "-" if broker_us is None else f"{broker_us:.2f}", "µs/message")
+    table.add_row("processor time, subscriber", f"{flooded.subscriber_us:.2f}", "µs/message", end_section=True)
+    for name, value_us in (
+        ("median", latency.median_us), ("95 %", latency.p95_us), ("99 %", latency.p99_us), ("longest", latency.max_us)
+    ):  # fmt: skip
+        table.add_row(f"latency at 1,000 messages/s, {name}", f"{value_us:,}", "µs")
+    console.print(table)

@@ -1,0 +1,90 @@
+"""Standard input and output without blocking the event loop.
+
+They may be files, pipes or terminals, and no event loop waits for all three. So one thread per direction does the
+waiting. It is a daemon and uses the bare file descriptor: a command that ends is never held up by it.
+"""
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, TypeVar
+
+from resprout.core import limits
+from resprout.core.errors import UsageError
+
+T = TypeVar("T")
+
+READ_BYTES: Final = 1 << 18
+
+_Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
+
+
+class Helper:
+    """A thread that does one blocking call after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    async def do(self, call: Callable[[], T]) -> T:
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put((call, done))
+        return await done
+
+    def _work(self) -> None:
+        while True:
+            call, done = self._jobs.get()
+            result, error = None, None
+            try:
+                result = call()
+            except Exception as trouble:
+                error = trouble
+            try:
+                self._loop.call_soon_threadsafe(_settle, done, result, error)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return
+
+
+def _settle(done: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)
+
+
+async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
+    """Lines without their ends, as many at a time as are there. The last one need not have an end."""
+    helper = Helper("input")
+    rest = b""
+    count = 0
+    while chunk := await helper.do(lambda: os.read(descriptor, READ_BYTES)):
+        *lines, rest = (rest + chunk).split(b"\n")
+        count += len(lines)
+        if len(rest) > limits.PAYLOAD_BYTES:
+            raise UsageError(f"line {count + 1} is longer than {limits.PAYLOAD_BYTES} bytes")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+class Output:
+    """A file descriptor to write to; `write` returns when everything has been taken."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._helper = Helper("output")
+
+    async def write(self, data: bytes) -> None:
+        """BrokenPipeError when nobody reads any more."""
+        await self._helper.do(lambda: self._write(data))
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]

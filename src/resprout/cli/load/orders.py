@@ -1,0 +1,93 @@
+"""What the parent of a team tells its workers, and what they answer: one JSON object a line, each way."""
+
+from typing import Final
+
+import msgspec
+
+
+class Probe(msgspec.Struct, frozen=True, tag=True):
+    """To the publisher: send one message that counts for nothing. To a subscriber: wait until one of them has come."""
+
+    size: int
+    patience_s: float
+
+
+class Flood(msgspec.Struct, frozen=True, tag=True):
+    """To the publisher: publish as fast as it goes."""
+
+    size: int
+    count: int | None = None
+    """How many messages; None: for `seconds`."""
+    seconds: float | None = None
+
+
+class Pace(msgspec.Struct, frozen=True, tag=True):
+    """To the publisher: publish at a steady rate, each message with the time at which it was."""
+
+    size: int
+    count: int
+    interval_us: int
+
+
+class Settle(msgspec.Struct, frozen=True, tag=True):
+    """To the publisher: publish with so many in flight, each until it is known to be safe."""
+
+    size: int
+    count: int
+    in_flight: int
+
+
+class Expect(msgspec.Struct, frozen=True, tag=True):
+    """To a subscriber: a stream of messages is about to come. It answers `Ready`, and `Got` when all have come."""
+
+    size: int
+    patience_s: float
+    paced: bool = False
+    batches: bool = False
+    """Take messages as they come together, where the client can do that."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The worker is connected, or has prepared what it was told to expect."""
+
+
+class Sent(msgspec.Struct, frozen=True, tag=True):
+    """The publisher has published, and knows as much of the outcome as its client can tell it."""
+
+    count: int
+    begin_ns: int
+    end_ns: int
+    cpu_s: float
+
+
+class Got(msgspec.Struct, frozen=True, tag=True):
+    """Everything has come, in order. Times are on the clock that all processes of a machine share."""
+
+    count: int
+    end_ns: int
+    cpu_s: float
+    latencies_us: list[int] = []
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    reason: str
+
+
+Order = Probe | Flood | Pace | Settle | Expect
+Reply = Ready | Sent | Got | Failed
+
+_orders: Final[msgspec.json.Decoder[Order]] = msgspec.json.Decoder(Order)
+_replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
+
+
+def as_line(said: Order | Reply) -> bytes:
+    return msgspec.json.encode(said) + b"\n"
+
+
+def read_order(line: bytes) -> Order:
+    return _orders.decode(line)
+
+
+def read_reply(line: bytes) -> Reply:
+    """msgspec.MsgspecError for a line that is none."""
+    return _replies.decode(line)

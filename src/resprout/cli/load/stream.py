@@ -1,0 +1,128 @@
+"""The messages of a load, and the proof that all of them came, in order.
+
+A payload begins with its number. Payloads are made before the clock starts, as many as fit into `RING_BYTES`, and then
+used again and again; the closing message of a stream carries the count, so that a stream that lost a whole turn of the
+ring is found out as well. A paced message carries the time at which it was published in addition.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Final
+
+SIZE_MIN: Final = 16
+"""A number and a time."""
+
+RING_BYTES: Final = 16 << 20
+RING_MESSAGES_MAX: Final = 1 << 14
+BLOCK: Final = 256
+"""A stream that is limited by time looks at the clock once in so many messages."""
+
+_CLOSING: Final = 1 << 63
+_PROBE: Final = (1 << 64) - 1
+
+Take = Callable[[bytes], bool]
+"""Is handed every payload that comes; true when that was the last one."""
+
+
+def ring_of(size: int) -> list[bytes]:
+    return [_payload(number, size) for number in range(min(RING_MESSAGES_MAX, RING_BYTES // size))]
+
+
+def probe(size: int) -> bytes:
+    return _payload(_PROBE, size)
+
+
+def stamped(number: int, size: int) -> bytes:
+    return (number.to_bytes(8, "big") + time.monotonic_ns().to_bytes(8, "big")).ljust(size, b".")
+
+
+class Source:
+    """A stream to publish: `count` messages, or as many as `seconds` allow."""
+
+    def __init__(self, size: int, count: int | None, seconds: float | None = None) -> None:
+        self.count = 0
+        self._size = size
+        self._limit = count - 1 if count is not None else None
+        self._seconds = seconds
+        self._ring = ring_of(size)
+
+    def blocks(self) -> Iterator[Sequence[bytes]]:
+        ring, limit = self._ring, self._limit
+        deadline = time.monotonic() + self._seconds if self._seconds is not None else None
+        while self.count != limit and (deadline is None or time.monotonic() < deadline):
+            place = self.count % len(ring)
+            most = BLOCK if limit is None else min(BLOCK, limit - self.count)
+            block = ring[place : place + most]
+            self.count += len(block)
+            yield block
+        self.count += 1
+        yield [_payload(_CLOSING | self.count, self._size)]
+
+
+class Check:
+    """Compares what comes with what was published. The last payload is the closing one, or the first wrong one."""
+
+    def __init__(self, size: int) -> None:
+        self.count = 0
+        self.failure: str | None = None
+        self._walk = self._compare(ring_of(size))
+        next(self._walk)
+        self.take: Take = self._walk.send
+
+    def _compare(self, ring: Sequence[bytes]) -> Generator[bool, bytes, None]:
+        """A generator keeps its place for less than a method call costs, and this runs once per message."""
+        payload = yield False
+        while True:
+            for expected in ring:
+                while payload != expected:
+                    payload = yield self._odd(payload, _number(expected))
+                payload = yield False
+            self.count += len(ring)
+
+    def _odd(self, payload: bytes, expected: int) -> bool:
+        number = _number(payload)
+        if number == _PROBE:
+            return False
+        self.count += expected + 1
+        if number != _CLOSING | self.count:
+            self.failure = f"message {expected} was due (counted round a ring), {_describe(number)} came"
+        return True
+
+
+class PacedCheck:
+    """The same for a paced stream, with the time that each message took."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failure: str | None = None
+        self.latencies_us: list[int] = []
+
+    def take(self, payload: bytes) -> bool:
+        now_ns = time.monotonic_ns()
+        number = _number(payload)
+        if number == _PROBE:
+            return False
+        closing = bool(number & _CLOSING)
+        if number & ~_CLOSING != self.count:
+            self.failure = f"message {self.count} was due, {_describe(number)} came"
+            return True
+        self.count += 1
+        self.latencies_us.append((now_ns - int.from_bytes(payload[8:16], "big")) // 1_000)
+        return closing
+
+
+def paced_number(number: int, count: int) -> int:
+    """The number that a paced message carries: the last one says so."""
+    return number | _CLOSING if number == count - 1 else number
+
+
+def _payload(number: int, size: int) -> bytes:
+    return number.to_bytes(8, "big").ljust(size, b".")
+
+
+def _number(payload: bytes) -> int:
+    return int.from_bytes(payload[:8], "big")
+
+
+def _describe(number: int) -> str:
+    return f"the end of a stream of {number & ~_CLOSING}" if number & _CLOSING else f"message {number}"

@@ -1,0 +1,98 @@
+"""The `resprout` command: its verbs, and the one place where trouble becomes a line and an exit status.
+
+0: fine. 1: a guarantee was violated or the run failed. 2: the input was wrong; one line on stderr says what and where.
+"""
+
+import io
+import os
+import sys
+from typing import Final
+
+import click
+
+from resprout import __version__
+from resprout.cli.lazy import LazyGroup
+from resprout.core.errors import ResproutError, UsageError
+
+VERBS: Final = {
+    "broker": "resprout.cli.broker:broker",
+    "up": "resprout.cli.up:up",
+    "pub": "resprout.cli.pub:pub",
+    "sub": "resprout.cli.sub:sub",
+    "sim": "resprout.cli.sim:sim",
+    "run": "resprout.cli.run:run",
+    "audit": "resprout.cli.audit:audit",
+    "bench": "resprout.cli.bench:bench",
+}
+"""In the order in which help lists them."""
+
+
+class _Verbs(LazyGroup):
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:  # click would make a failure of it
+            _hush()
+            return 0
+
+
+@click.group(cls=_Verbs, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="resprout", message="%(prog)s %(version)s")
+def command() -> None:
+    """A publish/subscribe broker tree that grows back.
+
+    Run a small tree of brokers, and talk through it from two other terminals:
+
+    \b
+        resprout up
+        resprout sub 'news/#'
+        resprout pub news/today 'it rains'
+
+    Run a scenario in virtual time and judge what happened:
+
+    \b
+        resprout sim scenarios/bank.toml --trace out/bank
+        resprout audit out/bank
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command and exits."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Runs the command; the exit status."""
+    try:
+        status = command.main(args=arguments, prog_name="resprout", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
+    except click.ClickException as error:
+        return _complain(error.format_message(), 2)
+    except UsageError as error:
+        return _complain(str(error), 2)
+    except ResproutError as error:
+        return _complain(str(error), 1)
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        _hush()
+        return 0
+    except OSError as error:  # a full disk, a device that is gone: what can be foreseen was said where it happened
+        _hush()
+        return _complain(str(error), 1)
+    return status if isinstance(status, int) else 0
+
+
+def _complain(message: str, status: int) -> int:
+    click.echo(f"resprout: {' '.join(message.split())}", err=True)
+    return status
+
+
+def _hush() -> None:
+    """Whoever read our output has enough, or cannot take it: nothing more may be written, not even as Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,101 @@
+"""What a run came to, printed for people or as JSON."""
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from resprout import __version__
+from resprout.core.guarantee import Guarantee
+from resprout.scenario.model import Scenario
+from resprout.trace.store import RunInfo
+from resprout.trace.summary import Latency, Summary
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    scenario: Scenario
+    ended: str
+    digest: str
+    folder: Path | None
+    summary: Summary
+    clock: str
+    """Which time was measured: "virtual" or "real"."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """A reader that has enough is no failure of the run: `main` knows what to do."""
+        raise BrokenPipeError
+
+
+def run_info(scenario: Scenario, ended: str) -> RunInfo:
+    values = msgspec.to_builtins(scenario)
+    if scenario.bank_initial is not None:
+        values["bank_initial"] = scenario.bank_initial  # the judge counts money from there
+    return RunInfo(
+        scenario=values,
+        options=dict(scenario.options),
+        seed=scenario.seed,
+        versions={"resprout": __version__, "python": platform.python_version()},
+        ended=ended,
+    )
+
+
+def say(outcome: Outcome, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(_as_data(outcome)))
+    else:
+        _print(outcome)
+
+
+def _as_data(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "scenario": outcome.scenario.name,
+        "stack": outcome.scenario.stack,
+        "seed": outcome.scenario.seed,
+        "ended": outcome.ended,
+        "digest": outcome.digest,
+        "trace": str(outcome.folder) if outcome.folder is not None else None,
+        "summary": msgspec.to_builtins(outcome.summary),
+    }
+
+
+def _print(outcome: Outcome) -> None:
+    scenario, summary = outcome.scenario, outcome.summary
+    console = _Console(highlight=False, soft_wrap=True)
+    console.print(
+        f"[bold]{escape(scenario.name)}[/]: {len(scenario.brokers)} brokers, {len(scenario.clients)} clients,"
+        f" stack {scenario.stack}, seed {scenario.seed}"
+    )
+    published, delivered = sum(summary.published.values()), sum(summary.delivered.values())
+    console.print(
+        f"{published} published, {delivered} delivered in {summary.duration_us / 1e6:.1f} s of {outcome.clock} time;"
+        f" the run {'came to rest' if outcome.ended == 'quiescent' else 'hit its time limit'}"
+    )
+    if summary.refused:
+        console.print(f"{summary.refused} publications were refused")
+    if summary.latency:
+        console.print(_latencies("publish to deliver", summary.latency))
+    if summary.receipts:
+        console.print(_latencies("publish to receipt", summary.receipts))
+    console.print(f"digest {outcome.digest}")
+    if outcome.folder is not None:
+        console.print(f"trace  {outcome.folder}", markup=False)
+
+
+def _latencies(title: str, latencies: dict[str, Latency]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="")
+    table.add_column("")
+    for heading in ("count", "median ms", "p95 ms", "p99 ms", "max ms"):
+        table.add_column(heading, justify="right")
+    order = {guarantee.label: guarantee for guarantee in Guarantee}
+    for name, latency in sorted(latencies.items(), key=lambda item: order.get(item[0], Guarantee.EVENTUAL)):
+        values = (latency.median_us, latency.p95_us, latency.p99_us, latency.max_us)
+        table.add_row(name, str(latency.count), *(f"{value / 1e3:.3f}" for value in values))
+    return table

@@ -1,0 +1,144 @@
+"""`resprout pub`: publishes one message, or every line of standard input."""
+
+import asyncio
+import os
+import sys
+
+import click
+import msgspec
+
+from resprout.cli.attributes import parse_attributes
+from resprout.cli.blocking import read_lines
+from resprout.cli.loop import run_loop
+from resprout.cli.server import connected, server_arguments
+from resprout.client.client import Client
+from resprout.client.errors import PublishError
+from resprout.client.receipts import Receipt
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import Receipt as Kind
+from resprout.core.names import AttributeValue, check_keys, check_payload, check_topic
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What is published, and how."""
+
+    topic: str
+    payload: bytes | None
+    """None: the lines of standard input."""
+    guarantee: Guarantee
+    keys: tuple[str, ...]
+    attributes: dict[str, AttributeValue]
+    wait: Kind
+    timeout_s: float | None
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What came of it."""
+
+    topic: str
+    publisher: str
+    guarantee: str
+    count: int
+    first: int | None
+    last: int | None
+    receipt: str
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("payload", required=False)
+@click.option(
+    "--guarantee", metavar="G", default="causal", show_default=True,
+    help="eventual, fifo, causal or total: what may overtake what.",
+)  # fmt: skip
+@click.option("--key", "keys", multiple=True, metavar="K", help="Concerns this key of the topic; may be repeated.")
+@click.option(
+    "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
+    help="For the conditions of subscribers. Numbers, true and false are recognised; 'quoted' stays text.",
+)  # fmt: skip
+@click.option(
+    "--wait", type=click.Choice([kind.label for kind in Kind]), default="accepted", show_default=True,
+    help="Exit when the broker has it, when it survives crashes, or when every subscriber has it.",
+)  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait no longer than this for that.")
+@server_arguments
+@click.option("--json", "as_json", is_flag=True, help="Print what was published as one JSON object.")
+def pub(
+    topic: str,
+    payload: str | None,
+    guarantee: str,
+    keys: tuple[str, ...],
+    attributes: tuple[str, ...],
+    wait: str,
+    timeout: float | None,
+    server: str,
+    name: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Publish PAYLOAD on TOPIC; with - in its place, every line of standard input.
+
+    \b
+        resprout pub news/today 'it rains'
+        resprout pub bank/pt 'deposit 120' --key acc-7 --attr amount=120 --wait safe
+        tail -f app.log | resprout pub logs/app -
+
+    Nothing is printed when all went well.
+    """
+    if payload is None:
+        raise UsageError("what is to be published? Give a payload, or - for the lines of standard input")
+    order = Order(
+        check_topic(topic),
+        check_payload(os.fsencode(payload)) if payload != "-" else None,
+        Guarantee.parse(guarantee),
+        check_keys(keys),
+        parse_attributes(attributes),
+        Kind[wait.upper()],
+        timeout,
+    )
+    published = run_loop(_publish(order, server, name))
+    if as_json:
+        click.echo(msgspec.json.encode(published))
+    elif verbose:
+        click.echo(f"{published.count} published on {published.topic}, {published.receipt}", err=True)
+    return 0
+
+
+async def _publish(order: Order, server: str, name: str | None) -> Published:
+    async with connected(server, name) as client:
+        first: Receipt | None = None
+        last: Receipt | None = None
+        count = 0
+        if order.payload is not None:
+            first = last = await _say(client, order, order.payload)
+            count = 1
+        else:
+            async for lines in read_lines(sys.stdin.fileno()):
+                for line in lines:
+                    last = await _say(client, order, line)
+                    first = first or last
+                count += len(lines)
+        if last is not None:
+            await _reach(last, order)
+    return Published(
+        order.topic, client.name, order.guarantee.label, count,
+        first.seq if first else None, last.seq if last else None, order.wait.label,
+    )  # fmt: skip
+
+
+async def _say(client: Client, order: Order, payload: bytes) -> Receipt:
+    return await client.publish(
+        order.topic, payload, guarantee=order.guarantee, keys=order.keys, attributes=order.attributes
+    )
+
+
+async def _reach(receipt: Receipt, order: Order) -> None:
+    """A receipt of the last publication includes all before it."""
+    wait = {Kind.ACCEPTED: receipt.accepted, Kind.SAFE: receipt.safe, Kind.DELIVERED: receipt.delivered}[order.wait]
+    try:
+        async with asyncio.timeout(order.timeout_s):
+            await wait()
+    except TimeoutError:
+        reason = f"not {order.wait.label} within {order.timeout_s:g} s, only {receipt.state}"
+        raise PublishError(reason, definite=False) from None

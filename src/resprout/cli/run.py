@@ -1,0 +1,80 @@
+"""`resprout run`: a scenario with real processes."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.outcome import Outcome, run_info, say
+from resprout.cli.scenarios import choose_scenario, scenario_arguments
+from resprout.net.process import ProcessError
+from resprout.net.run.coordinator import OnProgress, RunResult, run_processes
+from resprout.net.run.orders import Progress
+from resprout.scenario.describe import describe
+from resprout.scenario.model import Scenario
+from resprout.trace.store import TraceWriter
+from resprout.trace.summary import summarize
+
+ENDS = ("quiescent", "timeout")
+
+
+@click.command()
+@scenario_arguments
+def run(
+    scenario: str | None,
+    draw: int | None,
+    folder: Path | None,
+    stack: str | None,
+    seed: int | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Run SCENARIO with real processes over TCP on this machine, in real time.
+
+    Each broker is a process, and so is each client (16 processes at most: then several clients share one). Latencies
+    are emulated, bandwidths are not; faults are signals. Exit status 1 when the run did not come to rest before its
+    time limit, or when a process died that nobody killed.
+    """
+    chosen = choose_scenario(scenario, draw, stack, seed, overrides)
+    if draw is not None and not as_json:
+        click.echo(describe(chosen))
+    writer = TraceWriter(folder) if folder is not None else None
+    result = run_loop(_run(chosen))
+    if result is None:
+        return 130
+    if writer is not None:
+        writer.write(result.rows)
+        writer.finish(run_info(chosen, result.ended))
+    if result.ended not in ENDS:
+        raise ProcessError(result.ended)
+    say(Outcome(chosen, result.ended, result.digest, folder, summarize(result.rows), "real"), as_json)
+    return 0 if result.ended == "quiescent" else 1
+
+
+async def _run(scenario: Scenario) -> RunResult | None:
+    stop = stopped_by_signals()
+    with _shown(scenario) as on_progress:
+        return await unless_stopped(run_processes(scenario, on_progress), stop)
+
+
+@contextmanager
+def _shown(scenario: Scenario) -> Iterator[OnProgress | None]:
+    """How far the run is, on a terminal; nothing in a pipe, and nothing is left of it afterwards."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal or not sys.stderr.isatty():
+        yield None
+        return
+    starting = f"starting {len(scenario.brokers)} brokers and {len(scenario.clients)} clients"
+    with console.status(starting) as status:
+
+        def show(time_us: int, progress: Progress) -> None:
+            status.update(
+                f"{max(0, time_us) / 1e6:.1f} s: {progress.published} published, {progress.delivered} delivered,"
+                f" {progress.pending} under way"
+            )
+
+        yield show

@@ -1,0 +1,143 @@
+"""What one broker is to be, from a TOML file and the command line, which wins.
+
+    name = "b1"
+    listen = "0.0.0.0:7450"
+    parent = "b0.example.org:7450"
+
+    [options]               # of the stack
+    faults_tolerated = 2
+
+    [links]                 # see LinkOptions
+    heartbeat_us = 1_000_000
+    silence_us = 5_000_000
+
+    [delays]                # emulated one-way latencies, by peer
+    b0 = "115ms"
+
+Anything unknown is refused, with the file and the line.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from resprout.cli.addresses import address_of_peer
+from resprout.core.errors import UsageError
+from resprout.core.names import check_name
+from resprout.links.options import LinkOptions
+from resprout.net.address import DEFAULT_PORT, Address, parse_address
+from resprout.scenario.reader import Table
+from resprout.scenario.source import Source, apply_overrides, parse_source, read_source
+from resprout.scenario.units import format_duration, parse_duration
+from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import Stack
+
+_KEYS: Final = ("name", "listen", "parent", "stack", "options", "links", "delays")
+DELAY_US_MAX: Final = 60_000_000
+
+
+class Settings(msgspec.Struct, frozen=True):
+    name: str
+    listen: Address
+    parent: Address | None
+    stack: Stack[Any]
+    options: Any
+    """Of the stack."""
+    links: LinkOptions
+    delays_s: Mapping[str, float]
+
+
+def read_settings(
+    path: Path | None, given: Mapping[str, str | None], overrides: Iterable[str], delays: Iterable[str]
+) -> Settings:
+    """`given` are texts from the command line by key of the file, None where it is silent; `overrides` are
+    `option=value` for the stack or `links.option=value`; `delays` are `peer=115ms`."""
+    source = read_source(path) if path is not None else parse_source("", "command line")
+    source = apply_overrides(source, map(_full_path, overrides))
+    file = Table(source, ())
+    file.only(_KEYS)
+    texts = {key: text for key, text in given.items() if text is not None}
+    stack = file.checked("stack", find_stack, find_stack("resprout"))
+    if "stack" in texts:
+        stack = find_stack(texts["stack"])
+    return Settings(
+        name=_name(file, texts),
+        listen=_address(file, texts, "listen", parse_address) or Address("localhost", DEFAULT_PORT),
+        parent=_address(file, texts, "parent", address_of_peer),
+        stack=stack,
+        options=_options(source, stack),
+        links=_links(source),
+        delays_s=_delays(source) | dict(map(_delay, delays)),
+    )
+
+
+def _full_path(override: str) -> str:
+    """`--set faults_tolerated=2` means the stack's option; tables are named only to mean another one."""
+    path = override.partition("=")[0]
+    return override if "." in path else f"options.{override}"
+
+
+def _name(file: Table, texts: Mapping[str, str]) -> str:
+    if "name" in texts:
+        return check_name(texts["name"], "broker name")
+    if "name" not in file:
+        raise UsageError("what is the broker called? Give --name, such as --name b1")
+    return file.checked("name", check_name)
+
+
+def _address(file: Table, texts: Mapping[str, str], key: str, check: Callable[[str], Address]) -> Address | None:
+    if key in texts:
+        try:
+            return check(texts[key])
+        except UsageError as error:
+            raise UsageError(f"--{key}: {error}") from None
+    return file.checked(key, check) if key in file else None
+
+
+def _options(source: Source, stack: Stack[Any]) -> Any:
+    if "options" not in source.tree:
+        return stack.parse_options({})
+    table = Table(source, ("options",))
+    for key, value in table.values.items():
+        table.attempt(key, stack.parse_options, {key: value})  # one by one, to know which one it was
+    return table.attempt("", stack.parse_options, table.values)
+
+
+def _links(source: Source) -> LinkOptions:
+    if "links" not in source.tree:
+        return LinkOptions()
+    table = Table(source, ("links",))
+    table.only(LinkOptions.__struct_fields__)
+    for key, value in table.values.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            table.fail(key, f"link option {key} must be a whole number, not {value!r}")
+    try:
+        return LinkOptions(**table.values)
+    except UsageError as error:
+        blamed = next((key for key in table.values if f" {key} " in f"{error} "), "")
+        table.fail(blamed, str(error))
+
+
+def _delays(source: Source) -> dict[str, float]:
+    if "delays" not in source.tree:
+        return {}
+    table = Table(source, ("delays",), "delays")
+    for peer in table.values:
+        table.attempt(peer, check_name, peer)
+    return {peer: table.duration(peer, high=DELAY_US_MAX) / 1e6 for peer in table.values}
+
+
+def _delay(text: str) -> tuple[str, float]:
+    peer, equals, duration = text.partition("=")
+    if not equals:
+        raise UsageError(f"--delay {text}: write it as PEER=115ms")
+    try:
+        check_name(peer)
+        delay_us = parse_duration(duration)
+    except UsageError as error:
+        raise UsageError(f"--delay {text}: {error}") from None
+    if delay_us > DELAY_US_MAX:
+        raise UsageError(f"--delay {text}: at most {format_duration(DELAY_US_MAX)}")
+    return peer, delay_us / 1e6

@@ -1,0 +1,79 @@
+"""`resprout sub`: prints what arrives."""
+
+import sys
+
+import click
+
+from resprout.cli.blocking import Output
+from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.server import connected, server_arguments
+from resprout.cli.show import Show, as_json, as_payload, as_text
+from resprout.core.errors import UsageError
+from resprout.filters.predicate import parse_predicate
+from resprout.filters.topics import check_filter
+
+
+@click.command()
+@click.argument("filter")
+@click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
+@click.option("--count", type=click.IntRange(1), metavar="N", help="End after N messages.")
+@click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
+@click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
+@server_arguments
+def sub(
+    filter: str,
+    where: str | None,
+    count: int | None,
+    json: bool,
+    raw: bool,
+    server: str,
+    name: str | None,
+    verbose: bool,
+) -> int:
+    """Print what is published on topics that match FILTER, one message a line, until Ctrl-C.
+
+    In a filter, + stands for one level of a topic and a # at the end for all that follow.
+
+    \b
+        resprout sub 'news/#'
+        resprout sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
+        resprout sub logs/app --raw --count 100 > sample.log
+    """
+    if json and raw:
+        raise UsageError("--json and --raw are two ways to print; choose one")
+    _check(filter, where)
+    show = as_json if json else as_payload if raw else as_text
+    run_loop(_print(filter, where, count, show, server, name, verbose or sys.stderr.isatty()))
+    return 0
+
+
+def _check(filter: str, where: str | None) -> None:
+    check_filter(filter)
+    try:
+        parse_predicate(filter, where)
+    except UsageError as error:
+        raise UsageError(f"--where {where!r}: {error}") from None
+
+
+async def _print(
+    filter: str, where: str | None, count: int | None, show: Show, server: str, name: str | None, verbose: bool
+) -> None:
+    stop = stopped_by_signals()
+    await unless_stopped(_follow(filter, where, count, show, server, name, verbose), stop)
+
+
+async def _follow(
+    filter: str, where: str | None, count: int | None, show: Show, server: str, name: str | None, verbose: bool
+) -> None:
+    output = Output(sys.stdout.fileno())
+    async with connected(server, name) as client:
+        inbox = await client.subscribe(filter, where)
+        if verbose:
+            click.echo(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)
+        async for messages in inbox.batches():
+            wanted = messages if count is None else messages[:count]
+            await output.write(b"".join(map(show, wanted)))
+            if count is not None:
+                count -= len(wanted)
+                if not count:
+                    return

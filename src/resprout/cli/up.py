@@ -1,0 +1,115 @@
+"""`resprout up`: a tree of brokers on this machine, until it is told to stop."""
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+import msgspec
+
+from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.net.address import DEFAULT_PORT
+from resprout.net.process import BrokerProcess, ProcessError
+from resprout.net.tree import LocalTree
+from resprout.scenario.load import load_scenario
+from resprout.scenario.model import BrokerSpec, Scenario
+
+SMALL_TREE: Final = Scenario(
+    name="a small tree", brokers=(BrokerSpec("b0"), BrokerSpec("b1", "b0"), BrokerSpec("b2", "b0"))
+)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """One broker that runs."""
+
+    broker: str
+    parent: str | None
+    address: str
+    pid: int
+
+
+@click.command()
+@click.argument("scenario", required=False)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="PATH=VALUE",
+    help="Change one value of the scenario, e.g. options.faults_tolerated=0.",
+)  # fmt: skip
+@click.option("--emulate-latency", is_flag=True, help="Add the latencies of the scenario's links.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where the brokers listen.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, metavar="N",
+    help="The first broker listens here, the next on the next; 0 takes free ones.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print where to connect as one JSON list.")
+def up(
+    scenario: str | None, overrides: tuple[str, ...], emulate_latency: bool, host: str, port: int, as_json: bool
+) -> int:
+    """Run the brokers of SCENARIO, each in a process of its own, until Ctrl-C. Without one: a tree of three brokers.
+
+    \b
+        resprout up
+        resprout up scenarios/bank.toml --emulate-latency
+
+    Clients, workloads and faults of the scenario are left out; bandwidths are not emulated. When a broker dies that
+    nobody stopped, the others are stopped and the exit status is 1.
+    """
+    if scenario is not None:
+        chosen = load_scenario(scenario, overrides)
+    elif overrides:
+        raise click.UsageError("--set changes a scenario: name one")
+    else:
+        chosen = SMALL_TREE
+    if port and port + len(chosen.brokers) > 65_536:
+        raise click.UsageError(f"--port {port}: {len(chosen.brokers)} brokers need as many ports from there")
+    return run_loop(_run(chosen, emulate_latency, host, port, as_json))
+
+
+async def _run(scenario: Scenario, emulate_latency: bool, host: str, port: int, as_json: bool) -> int:
+    stop = stopped_by_signals()
+    tree = LocalTree(scenario, emulate_latency=emulate_latency, host=host, port=port, on_line=_pass_on)
+    try:
+        if await unless_stopped(_started(tree), stop) is None:
+            return 0
+        _print(standing(tree), as_json)
+        fallen = await unless_stopped(tree.unexpected_end(), stop)
+        if fallen is not None:
+            raise ProcessError(f"{fallen.epitaph}; the others are stopped")
+        return 0
+    finally:
+        await tree.stop()
+
+
+async def _started(tree: LocalTree) -> bool:
+    await tree.start()
+    return True
+
+
+def standing(tree: LocalTree) -> list[Standing]:
+    parents = {broker.name: broker.parent for broker in tree.scenario.brokers}
+    return [Standing(p.name, parents.get(p.name), str(p.address), p.pid) for p in tree.processes]
+
+
+def _pass_on(process: BrokerProcess, line: str) -> None:
+    """What a broker says to people while it runs; what it says when it cannot start becomes this command's error."""
+    if process.listening and not process.deliberate:
+        with contextlib.suppress(OSError):
+            click.echo(line, err=True)
+
+
+def _print(brokers: Sequence[Standing], as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(brokers))
+    else:
+        for line in _table(brokers):
+            click.echo(line)
+        if sys.stderr.isatty():
+            click.echo("Ctrl-C stops them.", err=True)
+    sys.stdout.flush()
+
+
+def _table(brokers: Sequence[Standing]) -> list[str]:
+    rows = [("broker", "parent", "address", "pid")]
+    rows += [(b.broker, b.parent or "-", b.address, str(b.pid)) for b in brokers]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

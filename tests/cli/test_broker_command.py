@@ -1,0 +1,104 @@
+"""`resprout broker` from its announcement to its end."""
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import PATIENCE_S, broker, resprout, running, subscriber
+
+
+def test_one_line_tells_where_it_listens_and_sigterm_ends_it_cleanly() -> None:
+    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0") as process:
+        name, _, address = process.line().partition(" listens on ")
+        assert name == "b1"
+        host, port = address.split(":")
+        socket.create_connection((host, int(port)), PATIENCE_S).close()
+        assert process.end(signal.SIGTERM) == 0
+        assert process.rest() == (b"", b"")
+
+
+def test_ctrl_c_is_a_clean_end_too() -> None:
+    with broker("b1") as (process, _):
+        assert process.end(signal.SIGINT) == 0
+        assert process.rest() == (b"", b"")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_it_listens_on_ipv6() -> None:
+    with broker("b1", listen="[::1]:0") as (_, address):
+        assert address.startswith("[::1]:")
+        assert resprout("pub", "t", "x", "--server", address).returncode == 0
+
+
+def test_the_announcement_in_a_file_is_whole_and_names_the_process(tmp_path: Path) -> None:
+    file = tmp_path / "b1.json"
+    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--announce", str(file)) as process:
+        address = process.line().removeprefix("b1 listens on ")
+        announcement = json.loads(file.read_text())
+        assert (announcement["name"], announcement["address"]) == ("b1", address)
+        assert announcement["pid"] == process.pid
+
+
+def test_a_child_waits_for_its_parent_and_says_so_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--parent", address) as child:
+        assert child.error_line() == f"b1 waits for its parent: {address}: connection refused"
+        with broker("b0", listen=address):
+            assert child.line().startswith("b1 listens on ")
+            assert child.end() == 0
+            assert child.rest() == (b"", b"")
+
+
+def test_a_child_that_waits_for_its_parent_can_be_stopped() -> None:
+    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--parent", "127.0.0.1:1") as child:
+        child.error_line()
+        assert child.end() == 0
+
+
+def test_clients_are_told_when_their_broker_stops() -> None:
+    with broker("b1") as (process, address), subscriber(address, "t") as client:
+        assert process.end() == 0
+        out, err = client.rest()
+        assert client.process.returncode == 1
+        assert (out, err) == (b"", b"resprout: the session with the broker was lost: b1 stops\n")
+
+
+def test_neighbours_are_told_when_a_broker_stops() -> None:
+    with broker("b0") as (parent, address), broker("b1", "--parent", address) as (child, child_address):
+        assert resprout("pub", "t", "x", "--server", child_address, "--wait", "safe").returncode == 0
+        assert child.end() == 0
+        note = json.loads(parent.line())
+        assert (note["kind"], note["columns"]["detail"]) == ("suspect", "b1: b1 stops")
+
+
+def test_a_file_says_everything_and_the_command_line_wins(tmp_path: Path) -> None:
+    file = tmp_path / "b1.toml"
+    with broker("b0") as (_, parent):
+        file.write_text(
+            f'name = "b1"\nlisten = "127.0.0.1:1"\nparent = "{parent}"\n'
+            "[options]\nfaults_tolerated = 0\n[links]\nwindow_bytes = 65536\n[delays]\nb0 = '1ms'\n"
+        )
+        with running("broker", "--config", str(file), "--listen", "127.0.0.1:0", "--name", "b9") as process:
+            assert process.line().startswith("b9 listens on 127.0.0.1:")
+
+
+def test_incarnations_grow_from_one_start_to_the_next() -> None:
+    with broker("b0") as (_, parent):
+        lives = []
+        for _ in range(2):
+            with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--parent", parent, "--json") as child:
+                lives.append(json.loads(child.line())["incarnation"])
+                assert child.end() == 0
+        assert lives[0] < lives[1]
+
+
+def test_a_broker_stops_when_the_input_that_it_was_told_to_watch_ends() -> None:
+    with broker("b1", "--stop-with-stdin") as (process, _):
+        assert process.process.stdin is not None
+        process.process.stdin.close()
+        assert process.process.wait(PATIENCE_S) == 0

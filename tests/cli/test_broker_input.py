@@ -1,0 +1,172 @@
+"""Whatever is wrong with what a user gives: one line that says what and where, and exit status 2."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resprout.cli.main import run
+from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.net.frames import Here, make_codec
+from resprout.wire.framing import FrameWriter
+from tests.cli.processes import broker, complaint
+
+LOOPBACK = ("broker", "--name", "b1", "--listen", "127.0.0.1:0")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("broker",), "what is the broker called? Give --name, such as --name b1"),
+        (("broker", "--name", "b 1"), "broker name 'b 1' is refused"),
+        (("broker", "--name", "b1", "--listen", "127.0.0.1:x"), "--listen: address '127.0.0.1:x': the port must be"),
+        (("broker", "--name", "b1", "--listen", "::1:80"), "write an IPv6 address as [::1]:7450"),
+        (("broker", "--name", "b1", "--listen", "no.such.host.invalid:0"), "cannot listen on no.such.host.invalid:0"),
+        ((*LOOPBACK, "--parent", "localhost:0"), "--parent: address 'localhost:0': port 0 means any"),
+        ((*LOOPBACK, "--parent", "a..b:1"), "parent a..b:1: the host is not a name"),
+        ((*LOOPBACK, "--stack", "scrbe"), "unknown stack 'scrbe'"),
+        ((*LOOPBACK, "--set", "fault_tolerated=1"), "did you mean 'faults_tolerated'?"),
+        ((*LOOPBACK, "--set", "faults_tolerated=many"), "--set options.faults_tolerated=many: option"),
+        ((*LOOPBACK, "--set", "links.window_byte=1"), "did you mean 'window_bytes'?"),
+        ((*LOOPBACK, "--set", "links.window_bytes=0"), "--set links.window_bytes=0: link option window_bytes must be"),
+        ((*LOOPBACK, "--set", "faults_tolerated"), "write path.to.option=value"),
+        ((*LOOPBACK, "--delay", "b0"), "--delay b0: write it as PEER=115ms"),
+        ((*LOOPBACK, "--delay", "b0=5"), "--delay b0=5: '5' is not a duration"),
+        ((*LOOPBACK, "--delay", "b0=2h"), "--delay b0=2h: at most 60s"),
+        ((*LOOPBACK, "--incarnation", "0"), "--incarnation"),
+        ((*LOOPBACK, "--announce", "/no/such/folder/file"), "--announce /no/such/folder/file: No such file"),
+        ((*LOOPBACK, "--config", "/no/such/file"), "/no/such/file: No such file or directory"),
+        (("pub", "t"), "what is to be published?"),
+        (("pub", "a/#", "x"), "topic 'a/#' holds a wildcard"),
+        (("pub", "t", "x", "--guarantee", "causl"), "unknown guarantee 'causl'"),
+        (("pub", "t", "x", "--attr", "amount"), "attribute 'amount': write it as name=value"),
+        (("pub", "t", "x", "--wait", "forever"), "--wait"),
+        (("pub", "t", "x", "--server", "no.such.host.invalid:1"), "no.such.host.invalid:1: "),
+        (("pub", "t", "x", "--server", "localhost:0"), "port 0 means any"),
+        (("pub", "t", "x", "--name", "no name"), "client name 'no name' is refused"),
+        (("sub", "a/#/b"), "a/#/b"),
+        (("sub", "a", "--where", "amount >"), "--where 'amount >': expected an attribute"),
+        (("sub", "a", "--count", "0"), "--count"),
+        (("sub", "a", "--json", "--raw"), "choose one"),
+        (("up", "/no/such/file.toml"), "/no/such/file.toml: No such file"),
+        (("up", "--set", "seed=1"), "--set changes a scenario: name one"),
+        (("up", "--port", "65535"), "--port 65535: 3 brokers need as many ports"),
+    ],
+)
+def test_bad_input_is_refused(words: tuple[str, ...], reason: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert reason in _refusal(capfd, *words)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("name = b1", ":1: not TOML"),
+        ('name = "b1"\nlissten = ":0"', ":2: unknown key 'lissten'; did you mean 'listen'?"),
+        ('name = "b1"\nlisten = 7450', ":2: listen must be a text, not a number"),
+        ('name = "b1"\n\nparent = "a b:1"', ":3: address 'a b:1': the host holds white space"),
+        ('name = "b1"\n[options]\nfaults_tolerated = -1', ":3: option 'faults_tolerated'"),
+        ('name = "b1"\n[links]\nwindow_bytes = "big"', ":3: link option window_bytes must be a whole number"),
+        ('name = "b1"\n[links]\n\nreconnect_us_max = 1', ":4: link option reconnect_us_max is less"),
+        ('name = "b1"\n[delays]\nb0 = 5', ":3: delays: b0 = 5 has no unit"),
+        ('name = "b1"\noptions = 3', ":2: must be a table"),
+        ('stack = "x"\nname = "b1"', ":1: unknown stack 'x'"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_line(
+    text: str, reason: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(text)
+    assert f"{file}{reason}" in _refusal(capfd, "broker", "--config", str(file))
+
+
+def test_a_process_that_refuses_its_input_shows_one_line_and_no_traceback() -> None:
+    assert "parent no.such.host.invalid:1: " in complaint(*LOOPBACK, "--parent", "no.such.host.invalid:1")
+
+
+def test_a_port_in_use_is_refused() -> None:
+    with broker("b1") as (_, address):
+        assert complaint("broker", "--name", "b2", "--listen", address) == (
+            f"cannot listen on {address}: address already in use"
+        )
+        port = address.partition(":")[2]
+        assert "address already in use" in complaint("up", "--port", port)
+
+
+def test_a_parent_of_the_same_name_is_refused() -> None:
+    with broker("b1") as (_, address):
+        assert "the broker there is called b1, too" in complaint(*LOOPBACK, "--parent", address)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the peer does not speak Resprout"),
+        (b"RSPT\x00\x07\x00\x09", "the peer speaks wire versions 7 to 9"),
+    ],
+)
+def test_a_parent_that_speaks_something_else_is_refused(answer: bytes, reason: str) -> None:
+    with _stranger(answer) as address:
+        assert f"parent {address}: {reason}" in complaint(*LOOPBACK, "--parent", address)
+        assert f"{address}: {reason}" in complaint("pub", "t", "x", "--server", address)
+
+
+def test_a_parent_that_is_a_client_is_refused() -> None:
+    here = FrameWriter(make_codec(CLIENT_MESSAGES)).write(Here("c1", "client", 1))
+    with _stranger(here) as address:
+        assert complaint(*LOOPBACK, "--parent", address) == (
+            f"parent {address}: c1 is a client; only a broker can be a parent"
+        )
+
+
+@pytest.mark.parametrize("words", [("pub", "t", "x"), ("sub", "t")])
+def test_an_address_where_nobody_listens_is_a_bad_address(words: tuple[str, ...]) -> None:
+    assert complaint(*words, "--server", "127.0.0.1:1") == "cannot connect to 127.0.0.1:1: connection refused"
+
+
+def test_a_guarantee_that_the_network_does_not_offer_is_refused() -> None:
+    with broker("b1") as (_, address):
+        reason = complaint("pub", "t", "x", "--guarantee", "total", "--server", address)
+    assert reason.startswith("the stack 'resprout' does not offer 'total'")
+
+
+def test_a_line_that_is_too_long_is_refused_with_its_number() -> None:
+    with broker("b1") as (_, address):
+        reason = complaint("pub", "t", "-", "--server", address, stdin=b"short\n" + b"x" * (1 << 21))
+    assert reason == "line 2 is longer than 1048576 bytes"
+
+
+def _refusal(capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    """The same as `complaint` without the price of a process."""
+    assert run(list(words)) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.startswith("resprout: ") and err.count("\n") == 1, (out, err)
+    return err
+
+
+@contextlib.contextmanager
+def _stranger(answer: bytes) -> Iterator[str]:
+    """Somebody who listens and answers whatever is said with the same bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
+        over = threading.Event()
+
+        def serve() -> None:
+            while not over.is_set():
+                with contextlib.suppress(OSError):
+                    guest, _ = server.accept()
+                    with guest:
+                        guest.sendall(answer)
+                        guest.settimeout(5)
+                        guest.recv(4096)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            over.set()
+            thread.join()

@@ -1,0 +1,69 @@
+"""Small parts of the commands, without processes."""
+
+import contextlib
+import io
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resprout.cli.attributes import parse_attributes, parse_value
+from resprout.cli.main import VERBS, run
+from resprout.cli.show import as_text
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.core.message import Message
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("120", 120), ("-7", -7), ("+7", 7), ("0.5", 0.5), (".5", 0.5), ("5.", 5.0), ("1e3", 1000.0), ("-2E-1", -0.2),
+        ("true", True), ("false", False), ("True", "True"), ("Porto", "Porto"), ("", ""), ("nan", "nan"),
+        ("inf", "inf"), ("1_000", "1_000"), ("0x10", "0x10"), ("'120'", "120"), ('"true"', "true"),
+        ("''", ""), ("'", "'"), ("a=b", "a=b"), ("٣", "٣"),
+    ],
+)  # fmt: skip
+def test_values_are_what_they_look_like(text: str, value: object) -> None:
+    found = parse_value(text)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize("text", ["99999999999999999999", "1" * 30])
+def test_whole_numbers_that_fit_nowhere_are_not_silently_changed(text: str) -> None:
+    with pytest.raises(UsageError, match="64 bits"):
+        parse_attributes([f"amount={text}"])
+
+
+def test_an_attribute_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="'a' is given twice"):
+        parse_attributes(["a=1", "a=2"])
+
+
+@given(st.binary(max_size=60))
+@settings(deadline=None, max_examples=200, derandomize=True)
+def test_any_payload_is_one_printable_line(payload: bytes) -> None:
+    message = Message("p", 1, 1, "a/b", (), Guarantee.CAUSAL, {}, payload, 0)
+    line = as_text(message).decode()
+    assert line.endswith("\n") and len(line.splitlines()) == 1
+    assert all(letter.isprintable() or letter == "\t" for letter in line[:-1])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert run([verb, "--help"]) == 0
+    if verb in ("broker", "up", "pub", "sub"):
+        assert f"resprout {verb}" in out.getvalue().partition("\n")[2]
+
+
+def test_commands_that_talk_do_not_load_what_only_traces_need() -> None:
+    program = (
+        "import sys\nfrom resprout.cli.main import run\n"
+        "for verb in ('broker', 'up', 'pub', 'sub'): run([verb, '--help'])\n"
+        "sys.exit('pyarrow' in sys.modules or 'rich' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)

@@ -1,0 +1,70 @@
+"""`resprout up`: a tree that leaves nothing behind."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from tests.cli.processes import Running, eventually_gone, resprout, running, subscriber
+
+SCENARIO = """
+name = "a chain"
+[options]
+faults_tolerated = 0
+[topology]
+kind = "chain"
+brokers = 3
+latency = "40ms"
+"""
+
+
+def _brokers(process: Running) -> dict[str, tuple[str, str, int]]:
+    """Parent, address and pid by broker, from the table."""
+    assert process.line().split() == ["broker", "parent", "address", "pid"]
+    rows = [process.line().split() for _ in range(3)]
+    return {name: (parent, address, int(pid)) for name, parent, address, pid in rows}
+
+
+def test_without_a_scenario_three_brokers_stand_until_interrupted() -> None:
+    with running("up", "--port", "0") as process:
+        brokers = _brokers(process)
+        assert [(name, parent) for name, (parent, _, _) in brokers.items()] == [("b0", "-"), ("b1", "b0"), ("b2", "b0")]
+        with subscriber(brokers["b2"][1], "t", "--count", "1") as client:
+            assert resprout("pub", "t", "x", "--server", brokers["b1"][1]).returncode == 0
+            assert client.rest()[0] == b"t x\n"
+        assert process.end(signal.SIGINT) == 0
+        assert process.rest() == (b"", b"")
+    assert all(eventually_gone(pid) for _, _, pid in brokers.values())
+
+
+def test_a_scenario_gives_the_tree_its_options_and_its_latencies(tmp_path: Path) -> None:
+    file = tmp_path / "chain.toml"
+    file.write_text(SCENARIO)
+    with running("up", str(file), "--port", "0", "--json", "--emulate-latency") as process:
+        rows = json.loads(process.line())
+        assert [(row["broker"], row["parent"]) for row in rows] == [("b0", None), ("b1", "b0"), ("b2", "b1")]
+        for row in rows:
+            words = Path(f"/proc/{row['pid']}/cmdline").read_text().split("\0")
+            assert "options.faults_tolerated=0" in words
+            others = {"b0": {"b1=40000us", "b2=80000us"}, "b1": {"b0=40000us", "b2=40000us"}}
+            assert others.get(row["broker"], {"b1=40000us"}) <= set(words)
+        assert process.end() == 0
+
+
+def test_a_broker_that_dies_is_told_loudly_and_ends_the_others() -> None:
+    with running("up", "--port", "0") as process:
+        brokers = _brokers(process)
+        os.kill(brokers["b1"][2], signal.SIGKILL)
+        _, err = process.rest()
+        assert process.process.returncode == 1
+    last = err.decode().splitlines()[-1]
+    assert last == f"resprout: broker b1 (pid {brokers['b1'][2]}) was killed by SIGKILL; the others are stopped"
+    assert all(eventually_gone(pid) for _, _, pid in brokers.values())
+
+
+def test_brokers_do_not_outlive_a_killed_parent_even_when_frozen() -> None:
+    with running("up", "--port", "0") as process:
+        pids = [pid for _, _, pid in _brokers(process).values()]
+        os.kill(pids[2], signal.SIGSTOP)
+        assert process.end(signal.SIGKILL) == -signal.SIGKILL
+    assert all(eventually_gone(pid) for pid in pids)
