@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH_VENV := .venv-bench
+BENCH_READY := $(BENCH_VENV)/.ready
 WORKERS ?= 2
 
 .PHONY: demo test check bench soak format lock clean
 
 demo: $(READY)
-	@$(BIN)/resprout demo
+	@$(BIN)/resprout run scenarios/bank.toml --trace out/demo
+	@$(BIN)/resprout audit out/demo
 
 test: $(READY)
 	$(BIN)/pytest -n $(WORKERS) -q
@@ -19,8 +22,9 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(READY)
-	$(BIN)/python -m benchmarks
+# What the network is compared with lives in an environment of its own; QUICK=1 is a first look, NAMES="net sim" a choice.
+bench: $(READY) $(BENCH_READY)
+	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
 soak: $(READY)
 	$(BIN)/python -m tests.swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
@@ -37,11 +41,19 @@ $(READY): requirements/dev.lock pyproject.toml Makefile
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# The benchmarks leave out whom they cannot run, so an environment that cannot be made stops nothing.
+$(BENCH_READY): requirements/bench.lock Makefile
+	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.lock \
+	  && touch $@ || { echo "bench: $(BENCH_VENV) could not be set up; others are left out" >&2; rm -rf $(BENCH_VENV); }
+
 # Dependencies are pinned with hashes and without the name of any package host.
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --no-header --upgrade --output-file requirements/dev.lock requirements/dev.in
+	for name in dev bench; do \
+	  $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links \
+	    --no-emit-trusted-host --no-header --upgrade --output-file requirements/$$name.lock requirements/$$name.in || exit 1; \
+	done
 
 clean:
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
