@@ -8,9 +8,11 @@ import pytest
 
 from resprout.client.client import BURST
 from resprout.client.connect import connect
+from resprout.client.receipts import Stream
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import Receipt as Kind
 from tests.net.stage import broker, run
 
 GUARANTEES: tuple[Any, ...] = ("fifo", "causal", Guarantee.CAUSAL, Guarantee.FIFO)
@@ -143,5 +145,21 @@ def test_iterating_may_be_broken_off_and_taken_up_again_in_any_way() -> None:
                         got.extend(int(message.payload) for message in batch)
                         break
             assert got == list(range(300))
+
+    run(story())
+
+
+def test_receipts_are_asked_for_at_once_while_somebody_waits_and_for_the_very_first_publication() -> None:
+    async def story() -> None:
+        stream = Stream("ordered", asyncio.get_running_loop())
+        assert stream.take_awaited(), "nobody can have waited yet, and somebody may be about to"
+        assert not stream.take_awaited()
+        waiting = asyncio.create_task(stream.reach(Kind.SAFE, 1))
+        await asyncio.sleep(0)
+        assert stream.take_awaited()
+        assert stream.take_awaited(), "it still waits"
+        stream.turned(Kind.SAFE, 1)
+        await waiting
+        assert not stream.take_awaited()
 
     run(story())

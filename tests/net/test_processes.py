@@ -13,9 +13,10 @@ from resprout.client.connect import connect
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
 from resprout.net.announce import SaidNote
+from resprout.net.child import ProcessError
 from resprout.net.latencies import delays_of
 from resprout.net.plan import BrokerPlan
-from resprout.net.process import BrokerProcess, ProcessError
+from resprout.net.process import BrokerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, Scenario

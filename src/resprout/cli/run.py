@@ -11,7 +11,7 @@ from rich.console import Console
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.outcome import Outcome, run_info, say
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
-from resprout.net.process import ProcessError
+from resprout.net.child import ProcessError
 from resprout.net.run.coordinator import OnProgress, RunResult, run_processes
 from resprout.net.run.orders import Progress
 from resprout.scenario.describe import describe

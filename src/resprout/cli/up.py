@@ -10,7 +10,8 @@ import msgspec
 
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.net.address import DEFAULT_PORT
-from resprout.net.process import BrokerProcess, ProcessError
+from resprout.net.child import ProcessError
+from resprout.net.process import BrokerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import BrokerSpec, Scenario

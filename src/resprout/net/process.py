@@ -8,28 +8,16 @@ what it writes to standard error is kept, as far as it explains a sudden end.
 import asyncio
 import contextlib
 import signal
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from typing import Final
+from collections.abc import Callable
 
 from resprout.core.errors import PeerError, ResproutError, UsageError
 from resprout.net.address import Address, parse_address
 from resprout.net.announce import Announcement, SaidNote, read_announcement, read_note
-from resprout.net.plan import BrokerPlan, environment
-
-START_SECONDS_MAX: Final = 30.0
-"""From the start of a process to its announcement; a crowded machine takes a while to start many."""
-STOP_SECONDS_MAX: Final = 5.0
-"""From asking a process to stop to killing it."""
-LINE_BYTES_MAX: Final = 1 << 20
-LAST_WORDS_LINES: Final = 20
+from resprout.net.child import START_SECONDS_MAX, STOP_SECONDS_MAX, Child, ProcessError, lines_of
+from resprout.net.plan import BrokerPlan
 
 
-class ProcessError(ResproutError):
-    """A broker process did not start, or ended when nobody asked it to."""
-
-
-class BrokerProcess:
+class BrokerProcess(Child):
     """Start it, wait for it, stop it. Every signal goes to its pid and to nothing else.
 
     `on_note` hears what the broker has for a trace, `on_line` what it writes for people, `on_end` that it is gone.
@@ -43,24 +31,16 @@ class BrokerProcess:
         on_line: Callable[["BrokerProcess", str], None] | None = None,
         on_end: Callable[["BrokerProcess"], None] | None = None,
     ) -> None:
+        super().__init__(f"broker {plan.name}")
         self.plan = plan
         self.name = plan.name
-        self.deliberate = False
-        """Its end was asked for here."""
-        self.frozen = False
         self._on_note = on_note
         self._on_line = on_line
         self._on_end = on_end
-        self._process: asyncio.subprocess.Process | None = None
         self._announcement: Announcement | None = None
-        self._last_words: deque[str] = deque(maxlen=LAST_WORDS_LINES)
         self._life: asyncio.Task[int] | None = None
 
     # -- what it is ----------------------------------------------------------------------------------------------------
-
-    @property
-    def pid(self) -> int:
-        return self._started().pid
 
     @property
     def address(self) -> Address:
@@ -80,32 +60,12 @@ class BrokerProcess:
         """It was started, has announced its address, and runs."""
         return self._announcement is not None and self.running
 
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    @property
-    def status(self) -> int | None:
-        """How it ended: an exit status, or the negative number of a signal; None while it runs."""
-        return self._process.returncode if self._process is not None else None
-
-    @property
-    def epitaph(self) -> str:
-        """How it ended, in words, with the last thing it had to say."""
-        status = self.status
-        if status is None:
-            return f"broker {self.name} is running"
-        how = f"was killed by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
-        words = f": {self._last_words[-1]}" if self._last_words else ""
-        return f"broker {self.name} (pid {self.pid}) {how}{words}"
-
     # -- start and end -------------------------------------------------------------------------------------------------
 
     async def start(self, timeout_s: float = START_SECONDS_MAX) -> Address:
         """Returns when the broker listens. UsageError when it refuses what the plan says, ProcessError when it fails
         otherwise; then no process is left."""
-        assert self._process is None, "a broker process is started once"
-        process = self._process = await self._spawn()
+        process = await self._spawn(self.plan.command())
         announced: asyncio.Future[Announcement] = asyncio.get_running_loop().create_future()
         self._life = asyncio.create_task(self._live(process, announced), name=f"broker {self.name}")
         try:
@@ -138,15 +98,6 @@ class BrokerProcess:
         self.kill()
         await self.wait()
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        pipe = asyncio.subprocess.PIPE
-        try:
-            return await asyncio.create_subprocess_exec(
-                *self.plan.command(), stdin=pipe, stdout=pipe, stderr=pipe, limit=LINE_BYTES_MAX, env=environment()
-            )
-        except OSError as error:
-            raise ProcessError(f"broker {self.name} cannot be started: {error.strerror or error}") from None
-
     # -- signals -------------------------------------------------------------------------------------------------------
 
     def terminate(self) -> None:
@@ -155,31 +106,6 @@ class BrokerProcess:
         self._signal(signal.SIGTERM)
         if self.frozen:
             self.unfreeze()
-
-    def kill(self) -> None:
-        """At once, as a crash."""
-        self.deliberate = True
-        self._signal(signal.SIGKILL)
-
-    def freeze(self) -> None:
-        """It stops without noticing; its connections stay."""
-        self.frozen = True
-        self._signal(signal.SIGSTOP)
-
-    def unfreeze(self) -> None:
-        self.frozen = False
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        process = self._started()
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-
-    def _started(self) -> asyncio.subprocess.Process:
-        if self._process is None:
-            raise ProcessError(f"broker {self.name} has not been started")
-        return self._process
 
     # -- listening to it -----------------------------------------------------------------------------------------------
 
@@ -193,7 +119,7 @@ class BrokerProcess:
         return status
 
     async def _hear_out(self, out: asyncio.StreamReader, announced: "asyncio.Future[Announcement]") -> None:
-        async for line in _lines(out):
+        async for line in lines_of(out):
             try:
                 if not announced.done():
                     announced.set_result(read_announcement(line))
@@ -203,32 +129,11 @@ class BrokerProcess:
                 self._last_words.append(str(error))
                 self._signal(signal.SIGKILL)
 
-    async def _hear_err(self, err: asyncio.StreamReader) -> None:
-        async for line in _lines(err):
-            text = line.decode("utf-8", "replace").strip()
-            self._last_words.append(text)
-            if self._on_line is not None:
-                self._on_line(self, text)
+    def _said(self, text: str) -> None:
+        if self._on_line is not None:
+            self._on_line(self, text)
 
     def _refusal(self) -> ResproutError:
         if self.status == 2 and self._last_words:
             return UsageError(self._last_words[-1].removeprefix("resprout: "))
         return ProcessError(f"{self.epitaph} (before it listened)")
-
-
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while True:
-        try:
-            line = await stream.readline()
-        except ValueError:  # longer than `LINE_BYTES_MAX`: nothing that anybody waits for
-            continue
-        if not line:
-            return
-        yield line
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

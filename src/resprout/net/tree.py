@@ -19,9 +19,10 @@ import msgspec
 
 from resprout.net.address import Address
 from resprout.net.announce import SaidNote
+from resprout.net.child import START_SECONDS_MAX, ProcessError
 from resprout.net.latencies import delays_of
 from resprout.net.plan import BrokerPlan
-from resprout.net.process import START_SECONDS_MAX, BrokerProcess, ProcessError
+from resprout.net.process import BrokerProcess
 from resprout.scenario.model import BrokerSpec, Scenario
 
 STARTING_MAX: Final = 8

@@ -13,8 +13,9 @@ import msgspec
 
 from resprout.links.options import LinkOptions
 from resprout.net.announce import SaidNote
+from resprout.net.child import ProcessError
 from resprout.net.host import now_us
-from resprout.net.process import BrokerProcess, ProcessError
+from resprout.net.process import BrokerProcess
 from resprout.net.run.calm import Calm
 from resprout.net.run.crew import Crew
 from resprout.net.run.faults import Faults
