@@ -12,6 +12,7 @@ from resprout.core.contract import (
     Disconnected,
     Effect,
     Event,
+    Heard,
     LinkDown,
     LinkUp,
     Open,
@@ -19,6 +20,7 @@ from resprout.core.contract import (
     Received,
     Request,
     Send,
+    Silent,
     Transmit,
     Writable,
 )
@@ -46,6 +48,8 @@ class Episode:
         self.received: list[Parcel] = []
         self.down: str | None = None
         """Why it ended; None while it lasts."""
+        self.cause: str | None = None
+        self.silent = False
         self.closed = False
         """The stack itself ended it."""
 
@@ -73,11 +77,19 @@ class Puppet:
             self.episodes.setdefault(event.peer, []).append(episode)
             effects += self._flush(event.peer)
         elif isinstance(event, LinkDown):
-            self.current.pop(event.peer).down = event.reason
+            episode = self.current.pop(event.peer)
+            episode.down, episode.cause = event.reason, event.cause
+        elif isinstance(event, Silent):
+            if event.peer in self.current:
+                self.current[event.peer].silent = True
+        elif isinstance(event, Heard):
+            assert self.current[event.peer].silent, "only who was silent is heard again"
+            self.current[event.peer].silent = False
         elif isinstance(event, Writable):
             self.current[event.peer].room = event.room
             effects += self._flush(event.peer)
         elif isinstance(event, Received):
+            assert not self.current[event.peer].silent, "who speaks is not silent"
             self.current[event.peer].received.append(event.message)
         elif isinstance(event, Request):
             effects += self._wish(event.body)

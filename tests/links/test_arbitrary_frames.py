@@ -44,7 +44,7 @@ FRAMES: st.SearchStrategy[Any] = st.one_of(
     st.builds(Welcome, st.just(1), NAMES, ROLES, st.just(1), LIVES, st.just(0), NUMBERS),
     st.builds(Data, NUMBERS, NUMBERS, NUMBERS, st.lists(PARCELS, max_size=4).map(tuple)),
     st.builds(Data, LIVES, st.just(0), st.just(60), st.lists(PARCELS, max_size=4).map(tuple)),
-    st.builds(Goodbye, st.text(max_size=600)),
+    st.builds(Goodbye, st.text(max_size=600), st.just(0) | LIVES),
     st.none(),
     st.text(max_size=3),
 )
@@ -92,7 +92,7 @@ class Driver:
             self.perform(self.desk.arrive(number, what))
         elif kind == "lose":
             self.connections.discard(number)
-            self.perform(self.desk.step(Disconnected(number, what, "gone")))
+            self.perform(self.desk.step(Disconnected(number, what, "gone", refused=number == 0)))
         elif kind == "wish":
             self.perform(self.desk.ask(what))
         else:

@@ -10,6 +10,7 @@ from resprout.core.contract import (
     Received,
     Recovered,
     Request,
+    Retire,
     Send,
     SetTimer,
     Timer,
@@ -68,6 +69,13 @@ def test_nothing_that_was_sent_after_a_record_leaves_before_it() -> None:
         Transmit(5, Data(2, 0, window, (Parcel(2),))),
         Persist(b"b"),
     ]
+
+
+def test_what_was_sent_before_a_node_retires_leaves_before_it_does() -> None:
+    desk = Desk()
+    desk.accept(5, "c1")
+    effects = desk.ask([("c1", Parcel(1)), Retire("fenced"), ("c1", Parcel(2))])
+    assert effects[:2] == [Transmit(5, Data(1, 0, desk.options.window_bytes, (Parcel(1),))), Retire("fenced")]
 
 
 def test_what_several_messages_of_one_frame_cause_shares_a_frame_too() -> None:

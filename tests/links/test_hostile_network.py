@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from itertools import count
 
-import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +23,7 @@ OPTIONS = st.builds(
     window_bytes=st.sampled_from((1, 7, WINDOW_BYTES)),
     ack_messages_max=st.sampled_from((1, 3, 100)),
     heartbeat_us=st.none() | st.just(30_000),
-    session_linger_us=st.just(10 * PATIENCE_US),
+    broker_linger_us=st.none() | st.just(10 * PATIENCE_US),
 )
 """A linger longer than the runs: what is under way long enough to exceed it has a test of its own."""
 
@@ -152,6 +151,19 @@ def check_nothing_is_lost(world: Hostile) -> None:
             assert other.received == episode.sent
             assert episode.up.incarnation == world.nodes[peer].incarnation
             assert not node.puppet.waiting.get(peer)
+            assert not episode.silent
+
+
+def check_causes(world: Hostile) -> None:
+    """A life that is said to be over is over, and a peer that is said to have ended a session had the chance to."""
+    for node in world.lives:
+        for peer, sessions in node.puppet.episodes.items():
+            for episode in sessions:
+                if episode.cause == "restarted":
+                    assert episode.up.incarnation < world.nodes[peer].incarnation
+                if episode.cause == "closed":
+                    assert episode.down
+                    assert "restarted" not in episode.down
 
 
 def check_links(run: Run) -> None:
@@ -167,6 +179,7 @@ def test_broken_connections_are_invisible(options: LinkOptions, chosen: Moves) -
         run.move(kind, choice)
     run.end()
     check_order(run.world)
+    check_causes(run.world)
     check_nothing_is_lost(run.world)
     check_links(run)
     for node in run.world.lives:
@@ -183,6 +196,7 @@ def test_restarts_and_closes_end_sessions_and_nothing_else_does(options: LinkOpt
         run.move(kind, choice)
     run.end()
     check_order(run.world)
+    check_causes(run.world)
     check_nothing_is_lost(run.world)
     check_links(run)
     ends = sum(kind in ("close", "restart") for kind, _ in chosen)
@@ -196,12 +210,12 @@ def test_restarts_and_closes_end_sessions_and_nothing_else_does(options: LinkOpt
 @given(OPTIONS, moves(*NETWORK, *NETWORK, *TALK, "hold", "release", "close", "reopen", "restart"))
 def test_three_that_all_open_each_other_agree_in_the_end(options: LinkOptions, chosen: Moves) -> None:
     names = ("b0", "b1", "b2")
-    options = msgspec.structs.replace(options, session_linger_us=10_000_000)  # what has crossed may have to be given up
     run = Run(options, names, [(name, other) for name in names for other in names if name != other])
     for kind, choice in chosen:
         run.move(kind, choice)
     run.end()
     check_order(run.world)
+    check_causes(run.world)
     check_nothing_is_lost(run.world)
     check_links(run)
     assert not [reason for reason in run.world.goodbyes if is_fault(reason)]
@@ -212,7 +226,7 @@ def test_three_that_all_open_each_other_agree_in_the_end(options: LinkOptions, c
 def test_small_outboxes_and_short_memories_lose_only_what_is_told(chosen: Moves) -> None:
     options = LinkOptions(
         window_bytes=WINDOW_BYTES,
-        session_linger_us=60_000,
+        broker_linger_us=60_000,
         outbox_messages_max=OUTBOX_MESSAGES_MAX,
         heartbeat_us=20_000,
         silence_us=80_000,
@@ -223,6 +237,7 @@ def test_small_outboxes_and_short_memories_lose_only_what_is_told(chosen: Moves)
         run.move(kind, choice)
     run.end()
     check_order(run.world)
+    check_causes(run.world)
     check_nothing_is_lost(run.world)
     check_links(run)
     assert not [reason for reason in run.world.goodbyes if is_fault(reason)]

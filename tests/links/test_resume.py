@@ -16,8 +16,8 @@ from resprout.core.contract import (
     TimerFired,
     Transmit,
 )
+from resprout.links.dialer import Dial, Dialer
 from resprout.links.frames import Data, Goodbye, Welcome
-from resprout.links.link import Dial
 from resprout.links.options import LinkOptions
 from resprout.links.session import BYTES_PER_FRAME, MESSAGES_PER_FRAME
 from resprout.links.timers import LingerOver, ReconnectDue
@@ -29,12 +29,9 @@ def test_the_opener_connects_again_and_ships_what_was_not_received() -> None:
     desk.reach(5, "b0")
     for number in (1, 2, 3):
         desk.ask(("b0", Parcel(number)))
-    [retry] = desk.lose(5)
-    assert isinstance(retry, SetTimer)
-    assert retry.timer == ReconnectDue("b0")
+    assert desk.lose(5) == [Connect("b0")]
     assert frames(desk.ask(("b0", Parcel(4)))) == []
 
-    assert desk.step(TimerFired(ReconnectDue("b0"))) == [Connect("b0")]
     [hello] = frames(desk.step(Connected(6, "b0")))
     assert (hello.epoch, hello.peer_incarnation, hello.received) == (1, 1, 0)
     assert frames(desk.arrive(6, desk.welcome(received=2))) == [
@@ -88,7 +85,7 @@ def test_an_accepted_session_is_given_up_when_nobody_comes_back() -> None:
     assert desk.step(TimerFired(LingerOver("c1"))) == []
     assert desk.puppet.heard(LinkDown) == [LinkDown("c1", "c1 did not come back")]
     assert desk.links.sessions() == []
-    assert frames(desk.accept(6, "c1", peer_incarnation=1)) == [Goodbye("session 1 of c1 is over")]
+    assert frames(desk.accept(6, "c1", peer_incarnation=1)) == [Goodbye("session 1 of c1 is over", 1)]
 
 
 def test_a_linger_that_fires_late_harms_nobody() -> None:
@@ -136,7 +133,6 @@ def test_an_opener_whose_session_overflows_begins_another() -> None:
     desk.lose(5)
     desk.ask([("b0", Parcel(1)), ("b0", Parcel(2))])
     assert len(desk.puppet.heard(LinkDown)) == 1
-    assert desk.step(TimerFired(ReconnectDue("b0"))) == [Connect("b0")]
     [hello] = frames(desk.step(Connected(6, "b0")))
     assert (hello.epoch, hello.peer_incarnation) == (2, None)
 
@@ -145,7 +141,6 @@ def test_a_session_that_overflows_during_its_greeting_hangs_up() -> None:
     desk = Desk(options=LinkOptions(outbox_messages_max=1))
     desk.reach(5, "b0")
     desk.lose(5)
-    desk.step(TimerFired(ReconnectDue("b0")))
     desk.step(Connected(6, "b0"))
     effects = desk.ask([("b0", Parcel(1)), ("b0", Parcel(2))])
     assert frames(effects, 6) == [Goodbye("b0 acknowledges too little")]
@@ -172,7 +167,7 @@ def test_the_other_side_of_a_close_hears_the_reason() -> None:
     desk = Desk()
     desk.accept(5, "c1")
     assert desk.arrive(5, Goodbye("moving")) == [Disconnect(5, "moving")]
-    assert desk.puppet.heard(LinkDown) == [LinkDown("c1", "moving")]
+    assert desk.puppet.heard(LinkDown) == [LinkDown("c1", "moving", "closed")]
 
 
 def test_a_stack_that_closes_what_has_just_overflowed_does_not_hear_of_it() -> None:
@@ -238,11 +233,12 @@ def test_a_connection_that_comes_while_waiting_for_the_next_attempt_is_used() ->
 
 def test_waiting_doubles_up_to_the_bound_and_is_cut_by_at_most_half() -> None:
     options = LinkOptions(reconnect_us_min=100, reconnect_us_max=1000)
-    dial, rng = Dial("b0"), Random(3)
+    dial, dialer = Dial("b0"), Dialer(options, Random(3))
     for expected in (100, 200, 400, 800, 1000, 1000):
-        assert expected / 2 <= dial.delay_us(options, rng) <= expected
-    dial.failures = 10**6
-    assert dial.delay_us(options, rng) <= 1000
+        dialer.call(dial, [])
+        assert expected / 2 <= dialer.delay_us(dial) <= expected
+    dial.attempts = 10**6
+    assert dialer.delay_us(dial) <= 1000
 
 
 def test_success_forgets_earlier_failures() -> None:
@@ -253,9 +249,7 @@ def test_success_forgets_earlier_failures() -> None:
         desk.step(TimerFired(ReconnectDue("b0")))
     desk.step(Connected(5, "b0"))
     desk.arrive(5, desk.welcome())
-    [retry] = desk.lose(5)
-    assert isinstance(retry, SetTimer)
-    assert retry.at_us <= 100
+    assert desk.lose(5) == [Connect("b0")]
 
 
 def test_what_is_shipped_again_keeps_the_limits_of_a_frame() -> None:
@@ -295,4 +289,4 @@ def test_a_session_that_ends_is_remembered_longer_than_those_that_were_met_befor
     desk.accept(6, "c2")
     desk.accept(7, "c3")
     desk.arrive(5, Goodbye("leaving"))
-    assert frames(desk.accept(8, "c1")) == [Goodbye("session 1 of c1 is over")]
+    assert frames(desk.accept(8, "c1")) == [Goodbye("session 1 of c1 is over", 1)]

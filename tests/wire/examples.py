@@ -1,4 +1,4 @@
-"""Frames to test with: the codec that clients and brokers share, and valid values for any of its types."""
+"""Frames to test with: the codec of the default stack, and valid values for any of its types."""
 
 import enum
 from collections.abc import Sequence
@@ -11,14 +11,15 @@ from msgspec import inspect
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.edge.messages import CLIENT_MESSAGES, Publish
+from resprout.edge.messages import Publish
 from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.stacks.resprout import RESPROUT
 from resprout.wire.codec import Codec
 
 INT64_MAX = 2**63 - 1
 
 FRAMES = (Hello, Welcome, Data, Goodbye)
-CODEC = Codec(FRAMES, CLIENT_MESSAGES)
+CODEC = Codec(FRAMES, RESPROUT.messages)
 
 HELLO = Hello(
     version=1, name="c0", role="client", incarnation=2, peer="b1", peer_incarnation=None, epoch=5, received=0,
@@ -121,6 +122,6 @@ def structs(kind: Any) -> st.SearchStrategy[msgspec.Struct]:
     return st.builds(info.cls, **{field.name: values(field.type, field.name) for field in info.fields})
 
 
-messages: st.SearchStrategy[Any] = st.one_of([structs(kind) for kind in CLIENT_MESSAGES])
+messages: st.SearchStrategy[Any] = st.one_of([structs(kind) for kind in RESPROUT.messages])
 data_frames = st.builds(Data, numbers, numbers, numbers, st.lists(messages, max_size=6).map(tuple))
 frames: st.SearchStrategy[Any] = st.one_of(structs(Hello), structs(Welcome), structs(Goodbye), data_frames)

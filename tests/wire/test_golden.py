@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.marks import Mark
 from resprout.edge.messages import (
-    CLIENT_MESSAGES,
     Advertise,
+    Attend,
+    BrokersForgotten,
     Delivery,
+    ForgetBrokers,
+    GoTo,
+    HeldSubscription,
+    PublicationWaits,
     Publish,
     PublishRefused,
+    Refuge,
+    Refuges,
     Serving,
     Subscribe,
     Subscribed,
@@ -23,13 +31,64 @@ from resprout.edge.messages import (
     Unadvertise,
     Unsubscribe,
     Unsubscribed,
-)  # fmt: skip
+)
 from resprout.links.frames import Goodbye
+from resprout.order.messages import Forward, Levels
+from resprout.order.total_levels import TotalLevel, TotalLevels
+from resprout.order.total_messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
+from resprout.overlay.messages import (
+    Alive,
+    Decided,
+    Enrol,
+    Enrolled,
+    Fenced,
+    Gone,
+    Orphan,
+    Ping,
+    Pong,
+    PreVote,
+    Probe,
+    Probed,
+    Suspect,
+    Tell,
+    Told,
+    Vote,
+)
+from resprout.overlay.places import Life, Place, Registration, Seat, Succession
+from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
+from resprout.stacks.resprout import RESPROUT
+from resprout.stacks.resprout.messages import (
+    Ask,
+    Asks,
+    Attach,
+    AttachRequest,
+    Grant,
+    Item,
+    JoinElsewhere,
+    JoinRequest,
+    JoinWithdrawn,
+    Leaving,
+    MoveAway,
+    NotMember,
+    ParcelEnd,
+    SeenMarks,
+    Served,
+    ServedAsks,
+    Stub,
+    Surroundings,
+    Welcome,
+)
 from resprout.wire.framing import FrameReader, FrameWriter
 
 from .examples import CODEC, HELLO, WELCOME, bundle, data
 
 FILE = Path(__file__).parent / "golden" / "conversation.txt"
+
+MARK = Mark("c1", "ordered", 2, 40)
+DEAD = (Life("b2", 3),)
+LIST = Succession(4, (Seat("b0", 1, "host:7400"), Seat("b1", 1, "")))
+PLACE = Place("b1", 1, 5, "b0", ("b0", "b2"), "host:7401")
+TOTAL = bundle(first=5, keys=("acc-1",), guarantee=Guarantee.TOTAL)
 
 CONVERSATION: dict[str, Any] = {
     "hello": HELLO,
@@ -59,6 +118,53 @@ CONVERSATION: dict[str, Any] = {
         Delivery(bundle("c1", first=9), 3, 6, None),
         Delivery(bundle("c1", first=10, payloads=[b"x", b"y"]), 3, 6, (0, 5)),
     ),
+    "a client that lost its broker": data(
+        Attend(9), Attend(1 << 40, ("b1", "b2"), (MARK,), (HeldSubscription(1, "bank/+", None, (MARK,)),)),
+    ),
+    "where to turn": data(
+        Serving("resprout", tuple(Guarantee), 1, (Refuge("b0", "host:7400"), Refuge("b3", "")), False),
+        GoTo(Refuge("b0", "host:7400")), Refuges((Refuge("b3", ""),)), Subscribed(1, (MARK,)),
+        Delivery(TOTAL, 0, 6, None, True, 1 << 40),
+    ),
+    "what waits, and what never returns": data(
+        PublicationWaits("ordered", 5, "b2 is not heard"), ForgetBrokers(("b2", "b3")),
+        BrokersForgotten(("b2", "b3"), ""),
+    ),
+    "interest between brokers": data(
+        Interested(1, "bank/+", "amount > 100"), InterestConfirmed(1), InterestConfirmed(2, (MARK,)), Uninterested(1),
+        Advertised("bank/pt"), Unadvertised("bank/pt"),
+    ),
+    "the log between brokers": data(
+        Forward(bundle(), 1), Forward(bundle(first=2), 2, True, True), Levels((9, 7), (6, 5), (8,), (4, 3), 2),
+    ),
+    "totals": data(
+        Submit(TOTAL), Lock(0, 1, TOTAL), Closed("c0", 1, 5, 70), TotalLevels((TotalLevel("c0", 1, 5, 1, 2, True),)),
+    ),
+    "totals over a repair": data(
+        LockReport(0, 1, TOTAL), LockReport(0, 1, TOTAL, -1, 7, 300), GrantedLock(0, 1, TOTAL),
+        WelcomeLock(0, 1, TOTAL, True), LastTotals((MARK,)),
+    ),
+    "signs of life and suspicions": data(
+        Ping(1_000_000, 4), Pong(1_000_000, True), Pong(1, False, LIST), Probe(1), Probed(1), Fenced(3),
+        Suspect(Life("b2", 3), (Life("b1", 1),), True), Alive("b2"), Orphan(Life("b2", 3)), Gone(Life("b2", 3)),
+    ),
+    "the root, and waves": data(
+        PreVote(1, DEAD, LIST), Vote(1, True), Enrol(2, 1, DEAD, LIST, LIST, Succession()),
+        Enrolled(2, 1, False, DEAD, LIST, (Succession(),)), Decided(LIST),
+        Tell(3, 2, (PLACE,)), Tell(4, 0, (), Registration(DEAD, LIST)), Told(3),
+    ),
+    "coming and going": data(
+        JoinRequest("host:7403"), JoinElsewhere((Refuge("b1", "host:7401"),)), JoinWithdrawn(), Leaving(),
+        MoveAway(),
+        Welcome(70, 1, LIST),
+    ),
+    "a repair": data(
+        AttachRequest(7, DEAD), NotMember(7), Attach(7, "b2", DEAD, 70, 1),
+        Grant(7, DEAD, ("b3", "b4"), 71, 1, LIST, True),
+        Item(bundle(), -1, 2, False), Stub("c1", "ordered", 2, 40, 41, 69, 1), SeenMarks((MARK,)),
+        Asks((Ask(1, "bank/+", None, True),)), ServedAsks((Served("#", "amount > 100"),)), Surroundings((PLACE,), DEAD),
+        ParcelEnd(),
+    ),
     "goodbye": Goodbye("done"),
 }  # fmt: skip
 
@@ -81,4 +187,4 @@ def test_the_bytes_in_the_file_are_the_conversation() -> None:
 
 def test_the_conversation_leaves_no_message_type_out() -> None:
     said = {type(message) for frame in CONVERSATION.values() for message in getattr(frame, "messages", ())}
-    assert said == set(CLIENT_MESSAGES)
+    assert said == set(RESPROUT.messages)

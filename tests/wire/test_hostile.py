@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from resprout.core import limits, names
 from resprout.core.bundle import Bundle
 from resprout.core.errors import WireError
-from resprout.edge.messages import CLIENT_MESSAGES, Delivery, Publish
+from resprout.edge.messages import Delivery, Publish
 from resprout.links.frames import Data, Goodbye
+from resprout.stacks.resprout import RESPROUT
 from resprout.wire.framing import PREAMBLE, FrameReader, FrameWriter
 
 from .examples import CODEC, FRAMES, HELLO, INT64_MAX, WELCOME, bundle, data, frames, publishing, steady
@@ -25,8 +26,8 @@ def assert_keeps_the_rules(frame: Any) -> None:
     assert type(frame) in FRAMES
     CODEC.check(frame)
     for message in getattr(frame, "messages", ()):
-        assert type(message) in CLIENT_MESSAGES
-        if isinstance(message, Publish | Delivery):
+        assert type(message) in RESPROUT.messages
+        if hasattr(message, "bundle"):
             assert_is_a_bundle(message.bundle)
 
 

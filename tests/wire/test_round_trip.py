@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core.bundle import Bundle
-from resprout.edge.messages import CLIENT_MESSAGES, Publish
+from resprout.edge.messages import Publish
+from resprout.stacks.resprout import RESPROUT
 
 from .examples import CODEC, INT64_MAX, bundle, bundles, data, frames, publishing, steady, structs
 
 
-@pytest.mark.parametrize("kind", CLIENT_MESSAGES)
+@pytest.mark.parametrize("kind", RESPROUT.messages)
 @given(st.data())
 @settings(steady, max_examples=30)
 def test_every_message_type_comes_back_as_it_was(kind: Any, source: st.DataObject) -> None:

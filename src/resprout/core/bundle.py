@@ -19,6 +19,8 @@ from resprout.core.names import Attributes, AttributeValue
 Origin = tuple[str, str]
 """(publisher, stream): one sequence of publications."""
 
+KEY_FRAME_BYTES: Final = limits.KEY_BYTES + 3
+
 _STREAMS: Final = tuple(guarantee.stream for guarantee in Guarantee)
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -67,6 +69,11 @@ class Bundle:
     def topics(self) -> tuple[str, ...]:
         """Every topic it names; more than one only when a key belongs to another topic."""
         return topics_of(self.topic, self.keys) if self.keys else (self.topic,)
+
+    @property
+    def key_bytes(self) -> int:
+        """At most what the keys take in a frame; the cost leaves them out."""
+        return KEY_FRAME_BYTES * len(self.keys)
 
     def stamped(self, stamp: int) -> "Bundle":
         """The same messages with the Lamport clock of the edge broker that accepts them."""

@@ -46,6 +46,16 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Bytes that count against the peer's window. Control messages are free: they must pass when data may not."""
         return 0
 
+    @property
+    def bulk(self) -> int:
+        """Bytes that it takes in a frame without counting against the window, where they may be many."""
+        return 0
+
+    @property
+    def background(self) -> bool:
+        """True for housekeeping that never ends (signs of life): a run may be quiescent while it is on its way."""
+        return False
+
 
 class Machine(Protocol):
     """A protocol. `start` is called once, before any `step`."""
@@ -82,6 +92,24 @@ class LinkDown(Event):
 
     peer: str
     reason: str
+    cause: str = "lost"
+    """"restarted": the peer's life is over, its next one has greeted; "closed": the peer lives and ended the session;
+    "lost": anything else."""
+
+
+class Silent(Event):
+    """A peer that this node has, or wants, a session with is not heard: its connection broke, could not be made, or
+    brought nothing for `silence_us`. Comes again with every further attempt that fails; the session stays."""
+
+    peer: str
+    refused: bool
+    """Its own host says that nobody listens there any more: the process is certainly gone."""
+
+
+class Heard(Event):
+    """After `Silent`: the peer is connected again and the session goes on. A new session says `LinkUp` instead."""
+
+    peer: str
 
 
 class Writable(Event):
@@ -128,6 +156,21 @@ class Close(Effect):
 
     peer: str
     reason: str
+
+
+class Locate(Effect):
+    """Where a peer listens, for drivers that need an address to connect; a later one replaces it."""
+
+    peer: str
+    address: str
+
+
+class Retire(Effect):
+    """This life is over: nothing listed after it is done, connections close, timers are gone. The driver begins the
+    next life, under the next incarnation, unless this node leaves for good."""
+
+    reason: str
+    again: bool = True
 
 
 class Hold(Effect):
@@ -206,6 +249,8 @@ class Disconnected(Event):
     connection: int
     peer: str | None
     reason: str
+    refused: bool = False
+    """The peer's own host answered that nobody listens there: the process is certainly gone."""
 
 
 class Transmit(Effect):

@@ -26,6 +26,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """Links between brokers that it crossed."""
     metadata_bytes: int = 0
     """Bytes that were spent on its order on the last link, its share of the bundle's."""
+    tseq: int = -1
+    """Of a total: its place in the one order of totals, as the network claims it; -1 for others."""
 
     @property
     def stream(self) -> str:

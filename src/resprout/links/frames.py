@@ -59,3 +59,6 @@ class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
     """The session is over, for this reason; last frame on the connection."""
 
     reason: str
+    incarnation: int = 0
+    """Of the sender, in answer to a `Hello` that was meant for it: it tells the opener whether the life it had the
+    session with has ended the session, or has ended itself. 0 elsewhere."""

@@ -8,13 +8,14 @@ Whoever can say `Hello` on a connection is believed: proving a name is the busin
 """
 
 import enum
+from typing import Any
 
 import msgspec
 
 from resprout.core import limits
 from resprout.core.errors import NameRefusedError, PeerError
 from resprout.core.names import check_name
-from resprout.links.frames import PROTOCOL_VERSION, Hello, Welcome
+from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
 from resprout.links.link import Link
 
 ROLES = ("broker", "client")
@@ -97,6 +98,17 @@ def check_welcome(welcome: Welcome, link: Link, latest_incarnation: int, is_up: 
         raise PeerError("incarnations are numbered from 1")
     if welcome.incarnation < latest_incarnation:
         raise PeerError(f"incarnation {welcome.incarnation} of {link.peer} is over: {latest_incarnation} has been here")
+
+
+def cause_of(answer: Any, link: Link) -> str:
+    """Why a session that was to be resumed is over, from the answer that ended it; see `LinkDown.cause`."""
+    if type(answer) is Goodbye and answer.incarnation:
+        if answer.incarnation == link.incarnation:
+            return "closed"
+        return "restarted" if answer.incarnation > link.incarnation else "lost"
+    if type(answer) is Welcome and answer.name == link.peer and answer.incarnation > link.incarnation:
+        return "restarted"
+    return "lost"
 
 
 def _fault_of(hello: Hello, me: Identity) -> str:

@@ -1,6 +1,4 @@
-"""A session with its connection, and what is known of connections that have no session yet."""
-
-from random import Random
+"""A session with its connection."""
 
 import msgspec
 
@@ -13,7 +11,18 @@ from resprout.links.session import Session
 class Link(Session):
     """A session and where it goes out."""
 
-    __slots__ = ("ack_due", "connection", "heard_us", "is_opener", "lingers", "over", "spoke_us", "unsent")
+    __slots__ = (
+        "ack_due",
+        "connection",
+        "heard_us",
+        "is_opener",
+        "lingers",
+        "over",
+        "silent",
+        "spoke_us",
+        "stood_us",
+        "unsent",
+    )
 
     def __init__(self, peer: str, epoch: int, options: LinkOptions, *, is_opener: bool) -> None:
         super().__init__(peer, epoch, options)
@@ -21,8 +30,12 @@ class Link(Session):
         """This side opens the connections, and numbered the epoch."""
         self.connection = 0
         """0 while there is none on which the handshake is complete."""
+        self.stood_us = 0
+        """Since when the connection stands, or stood when it broke."""
         self.heard_us = 0
         self.spoke_us = 0
+        self.silent = False
+        """The stack was told that the peer is not heard."""
         self.unsent = False
         """Stands in the list of links that have something to ship before the step ends."""
         self.ack_due = False
@@ -51,40 +64,6 @@ class Link(Session):
         """Say how far this side has come, without waiting for data to say it with."""
         self.spoke_us = now_us
         out.append(Transmit(self.connection, self.empty_frame()))
-
-
-class Dial:
-    """A peer that the stack wants a session with, until it closes it."""
-
-    __slots__ = ("connecting", "connection", "failures", "link", "peer", "waiting")
-
-    def __init__(self, peer: str) -> None:
-        self.peer = peer
-        self.failures = 0
-        """Attempts in a row that led to no session."""
-        self.link: Link | None = None
-        """The session that is, or will be, opened by this side. It keeps its epoch until it is known to be over: the
-        same `Hello` again never begins a second session where the first answer was lost."""
-        self.connection = 0
-        """On which `Welcome` is awaited; 0 for none."""
-        self.connecting = False
-        """`Connect` is not answered yet."""
-        self.waiting = False
-        """`ReconnectDue` is set."""
-
-    def delay_us(self, options: LinkOptions, rng: Random) -> int:
-        """How long to wait after one more failure."""
-        delay_us = min(options.reconnect_us_max, options.reconnect_us_min << min(self.failures, 32))
-        self.failures += 1
-        return delay_us - int(rng.random() * delay_us / 2)
-
-
-class Greeting(msgspec.Struct, frozen=True):
-    """A connection without a session yet."""
-
-    dial: Dial | None
-    """Whose `Welcome` is awaited; None when the other side has to say `Hello`."""
-    since_us: int
 
 
 class LinkStatus(msgspec.Struct, frozen=True):

@@ -1,17 +1,18 @@
 """The links floor as a machine: it lets a stack that knows peers by name run on connections that may break.
 
-A connection that breaks between two live peers is invisible to the stack: the session stays, what is sent meanwhile
-waits in its outbox, the side that opened it connects again, and both resume. The stack hears `LinkDown` when a session
-is over for good, and never for one that it closed itself. A `Send` to a peer without a session is lost.
+A connection that breaks between two live peers ends nothing: the session stays, what is sent meanwhile waits in its
+outbox, the side that opened it connects again, and both resume. The stack hears `Silent` and `Heard`, which it may
+ignore. It hears `LinkDown` when a session is over for good, and never for one that it closed itself. A `Send` to a peer
+without a session is lost.
 
 Order: effects of the stack keep theirs, except that messages wait for the end of the step or the next `Persist`, so
-that those to the same peer share frames. Nothing listed after a `Persist` is ever transmitted before it.
+that those to the same peer share frames. Nothing listed after a `Persist` is ever transmitted before it, and
+everything listed before a `Retire` is.
 
-Both sides may `Open` each other; one of the two attempts wins, in the worst case (connections break while both are
-under way) only after `session_linger_us`.
+Both sides may `Open` each other; one of the two attempts wins, and either side notices when the other is gone.
 
 Not done here: proving who a peer is, and telling anybody that a peer is dead. Silence only leads to a new connection
-(and to a row `suspect` in the trace); what it means is for the stack to decide.
+(and to a row `suspect` in the trace); what it means is for the stack to decide. Between brokers it ends no session.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ from resprout.core.contract import (
     Persist,
     Received,
     Release,
+    Retire,
     Send,
     SetTimer,
     TimerFired,
@@ -80,9 +82,9 @@ class Links:
         self._options = options
         board = self._board = Switchboard(Identity(check_name(name), role, incarnation), options, rng, first_epoch)
         self._watch = Watch(board, options)
-        self._up = board.up
-        self._live = board.live
-        self._news = board.news
+        self._up = board.sessions.up
+        self._live = board.sessions.live
+        self._news = board.sessions.news
         self._unsent: list[Link] = []
         self._unacknowledged: list[Link] = []
         self._on: dict[type[Event], Handler] = {
@@ -95,7 +97,8 @@ class Links:
             Close: self._do_close,
             Hold: self._do_hold,
             Release: self._do_release,
-            Persist: self._do_persist,
+            Persist: self._do_ship,
+            Retire: self._do_ship,
         }
         self._timers: dict[type[Any], Handler] = {
             AcknowledgeDue: self._acknowledge_all,
@@ -127,8 +130,7 @@ class Links:
 
     def latest_incarnation(self, peer: str) -> int:
         """The latest life of a peer that was met here; 0 for none."""
-        link = self._up.get(peer)
-        return max(self._board.met_incarnation(peer), link.incarnation if link else 0)
+        return self._board.sessions.latest_incarnation(peer)
 
     # -- the stack: what it is told, what it wants ------------------------------------------------------------------
 
@@ -190,7 +192,8 @@ class Links:
             if link.connection and link.acknowledge_now:
                 link.nod(now_us, out)
 
-    def _do_persist(self, effect: Persist, now_us: int, out: Effects) -> None:
+    def _do_ship(self, effect: Persist | Retire, now_us: int, out: Effects) -> None:
+        """What was sent before leaves before; after a `Retire`, nothing leaves at all."""
         self._ship_all(now_us, out)
         out.append(effect)
 
@@ -202,7 +205,7 @@ class Links:
             link.unsent = False
             link.ship(now_us, out)
             if (link.sent > link.full_at or link.sent_bytes > link.full_at_bytes) and not link.over:
-                self._board.end(link, f"{link.peer} acknowledges too little", True, now_us, out)
+                self._board.end(link, f"{link.peer} acknowledges too little", "lost", True, now_us, out)
 
     def _arrived(self, event: Arrived, now_us: int, out: Effects) -> None:
         link = self._live.get(event.connection)
@@ -214,7 +217,7 @@ class Links:
         try:
             messages = link.take(frame)
         except PeerError as error:
-            self._board.end(link, str(error), True, now_us, out)
+            self._board.end(link, str(error), "lost", True, now_us, out)
             return
         for message in messages:
             effects = self._step(Received(link.peer, message), now_us)

@@ -25,10 +25,14 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     reconnect_us_min: int = 50_000
     reconnect_us_max: int = 5_000_000
     """Between attempts to connect: doubled each time from the first to the last, then cut by up to half at random, so
-    that the peers of a broker that returns do not all come in the same instant."""
+    that the peers of a broker that returns do not all come in the same instant. The first attempt after a connection
+    broke comes at once, unless that connection did not last."""
 
     session_linger_us: int = 30_000_000
-    """A session that the peer opened is kept this long without a connection."""
+    """A session that a client opened is kept this long without a connection."""
+    broker_linger_us: int | None = None
+    """The same for a session between two brokers. None: until a stack closes it, because silence alone does not tell
+    whether a broker is dead."""
 
     heartbeat_us: int | None = None
     """A connection never stays quiet longer than this. None: no heartbeats."""
@@ -46,7 +50,7 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            least = 0 if name in ("ack_delay_us", "session_linger_us") else 1
+            least = 0 if name in ("ack_delay_us", "session_linger_us", "broker_linger_us") else 1
             if value is not None and value < least:
                 raise UsageError(f"link option {name} must be at least {least}, not {value}")
         if self.reconnect_us_max < self.reconnect_us_min:

@@ -22,8 +22,8 @@ from resprout.links.options import LinkOptions
 
 MESSAGES_PER_FRAME: Final = limits.FRAME_ITEMS
 BYTES_PER_FRAME: Final = limits.BUNDLE_BYTES
-"""What may share a frame; a larger message travels alone. Far below what the wire refuses, because messages without a
-cost have bytes too."""
+"""What may share a frame, `cost` and `bulk` together; a larger message travels alone. Far below what the wire refuses,
+because every message has a few bytes more."""
 
 
 class Session:
@@ -114,11 +114,14 @@ class Session:
         before = self._ends[skip - 1] if skip else self.confirmed_bytes
         full_at = before + BYTES_PER_FRAME
         for message, end in islice(zip(self.outbox, self._ends, strict=True), skip, None):
+            bulk = message.bulk
+            if bulk:
+                full_at -= bulk
             if messages and (end > full_at or len(messages) == MESSAGES_PER_FRAME):
                 frames.append(Data(first, self.received, self.granted, tuple(messages)))
                 first += len(messages)
                 messages = []
-                full_at = before + BYTES_PER_FRAME
+                full_at = before + BYTES_PER_FRAME - bulk
             messages.append(message)
             before = end
         if messages:

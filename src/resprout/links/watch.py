@@ -1,6 +1,7 @@
 """Signs of life: heartbeats on quiet connections, and suspicion of silent ones.
 
 A suspicion costs a connection, never a session: a peer that is alive connects again or is connected to, and resumes.
+Whoever looks much later than it meant to was asleep itself, and hears first what has come meanwhile.
 """
 
 from typing import Final
@@ -21,24 +22,27 @@ class Watch:
         delays = [delay for delay in (options.heartbeat_us, options.silence_us) if delay is not None]
         self._every_us = max(1, min(delays) // 2) if delays else None
         """Twice in the shorter of the two delays."""
+        self._due_us = 0
 
     def set(self, now_us: int, out: list[Effect]) -> None:
         if self._every_us is not None:
-            out.append(SetTimer(_WATCH, now_us + self._every_us))
+            self._due_us = now_us + self._every_us
+            out.append(SetTimer(_WATCH, self._due_us))
 
     def look(self, timer: WatchDue, now_us: int, out: list[Effect]) -> None:
-        if self._silence_us is not None:
+        every_us = self._every_us or 0
+        if self._silence_us is not None and now_us <= self._due_us + every_us:
             self._suspect(self._silence_us, now_us, out)
-        if self._heartbeat_us is not None and self._every_us is not None:
-            quiet_since_us = now_us + self._every_us - self._heartbeat_us  # at the next look it would be too late
-            for link in self._board.live.values():
+        if self._heartbeat_us is not None:
+            quiet_since_us = now_us + every_us - self._heartbeat_us  # at the next look it would be too late
+            for link in self._board.sessions.live.values():
                 if link.spoke_us < quiet_since_us:
                     link.nod(now_us, out)
         self.set(now_us, out)
 
     def _suspect(self, silence_us: int, now_us: int, out: list[Effect]) -> None:
         board = self._board
-        for link in [link for link in board.live.values() if now_us - link.heard_us >= silence_us]:
+        for link in [link for link in board.sessions.live.values() if now_us - link.heard_us >= silence_us]:
             reason = f"{link.peer} was silent for {now_us - link.heard_us} us"
             out.append(Note("suspect", {"detail": reason}))
             out.append(Disconnect(link.connection, reason))

@@ -1,0 +1,129 @@
+"""The sessions of one node, with or without a connection, and what the stack has yet to hear of them.
+
+What the stack has to hear is put on `news`, and `Links` tells it when the stack is not in the middle of something. A
+session that has begun is `up` only once the stack has heard of it.
+"""
+
+from collections import deque
+
+from resprout.core.contract import (
+    CancelTimer,
+    Disconnect,
+    Effect,
+    Heard,
+    LinkDown,
+    SetTimer,
+    Silent,
+    Transmit,
+    Writable,
+)
+from resprout.links.frames import Goodbye
+from resprout.links.handshake import Acquaintances, Identity
+from resprout.links.link import Link
+from resprout.links.options import LinkOptions
+from resprout.links.timers import LingerOver
+
+Effects = list[Effect]
+News = LinkDown | Silent | Heard | Writable | Link
+"""A link by itself: it has begun."""
+
+
+class Sessions:
+    def __init__(self, me: Identity, options: LinkOptions) -> None:
+        self.up: dict[str, Link] = {}
+        """Those that the stack knows, by peer."""
+        self.live: dict[int, Link] = {}
+        """By connection, as far as they have one."""
+        self.news: deque[News] = deque()
+        self.met = Acquaintances(options.acquaintances_max)
+        self._is_broker = me.role == "broker"
+        self._options = options
+
+    def latest_incarnation(self, peer: str) -> int:
+        """The latest life of a peer that was met; 0 for none."""
+        link = self.up.get(peer)
+        return max(self.met.latest(peer)[0], link.incarnation if link else 0)
+
+    # -- connections ------------------------------------------------------------------------------------------------
+
+    def stand(self, link: Link, connection: int, is_up: bool, now_us: int, out: Effects) -> None:
+        """A session begins, or (`is_up`) goes on, on this connection."""
+        link.connection = connection
+        link.stood_us = link.heard_us = link.spoke_us = now_us
+        self.live[connection] = link
+        self._stop_lingering(link, out)
+        if not is_up:
+            self.news.append(link)
+            return
+        link.ship(now_us, out)
+        if link.silent:
+            link.silent = False
+            self.news.append(Heard(link.peer))
+        room = link.room_to_announce()
+        if room is not None:
+            self.news.append(Writable(link.peer, room))
+
+    def lose(self, link: Link, now_us: int, out: Effects) -> None:
+        """The connection is gone, the session stays."""
+        del self.live[link.connection]
+        link.connection = 0
+        link.silent = True
+        self.news.append(Silent(link.peer, False))
+        options = self._options
+        between_brokers = self._is_broker and link.role == "broker"
+        linger_us = options.broker_linger_us if between_brokers else options.session_linger_us
+        if not link.is_opener and linger_us is not None:
+            link.lingers = True
+            out.append(SetTimer(LingerOver(link.peer), now_us + linger_us))
+
+    # -- the end of sessions ----------------------------------------------------------------------------------------
+
+    def end(self, link: Link, reason: str, cause: str, say: bool, out: Effects) -> None:
+        """It is over, and not because the stack wanted it; `say`: the peer does not know."""
+        del self.up[link.peer]
+        self._let_go(link, reason, say, out)
+        self.news.append(LinkDown(link.peer, reason, cause))
+
+    def replace(self, link: Link, incarnation: int, out: Effects) -> None:
+        """The peer, in this life, begins another one, so this one is over."""
+        if incarnation > link.incarnation:
+            self.end(link, f"{link.peer} restarted", "restarted", True, out)
+        else:
+            self.end(link, f"{link.peer} began anew", "closed", True, out)
+
+    def close(self, peer: str, reason: str, out: Effects) -> None:
+        """The stack wants no session with this peer. What it has not heard of yet, it need not hear; only a session
+        that the peer has opened meanwhile is something new to it, and stays."""
+        for news in [news for news in self.news if news.peer == peer]:
+            if not isinstance(news, Link):
+                self.news.remove(news)
+            elif news.is_opener:
+                self.news.remove(news)
+                self._let_go(news, reason, True, out)
+        link = self.up.pop(peer, None)
+        if link is not None:
+            self._let_go(link, reason, True, out)
+
+    def _let_go(self, link: Link, reason: str, say: bool, out: Effects) -> None:
+        link.over = True
+        if not link.is_opener:
+            self.met.meet(link.peer, link.incarnation, link.epoch)
+        self._stop_lingering(link, out)
+        if link.connection:
+            del self.live[link.connection]
+            if say:
+                refuse(link.connection, reason, out)
+            else:
+                out.append(Disconnect(link.connection, reason))
+            link.connection = 0
+
+    def _stop_lingering(self, link: Link, out: Effects) -> None:
+        if link.lingers:
+            link.lingers = False
+            out.append(CancelTimer(LingerOver(link.peer)))
+
+
+def refuse(connection: int, reason: str, out: Effects, incarnation: int = 0) -> None:
+    """Say why, and hang up; `incarnation` as in `Goodbye`."""
+    out.append(Transmit(connection, Goodbye(reason, incarnation)))
+    out.append(Disconnect(connection, reason))
