@@ -1,0 +1,224 @@
+"""The council of brokers as one of them takes part in it: who is dead, who may say so, and when a repair may end.
+
+Whoever uses this class tells it the time, every word about connections (`silent`, `heard`) and every message of its
+`handlers`, and calls `tick` once per heartbeat. It performs what is `declared`: bury the dead, close their links, tell
+them `Fenced`, lead the repair, and let it end only when `register` allows it. It stops when it is `fenced`.
+
+What this class will not do: repair anything, open or close sessions, decide by time alone (see `pulse`).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from resprout.core.contract import ProtocolMessage
+from resprout.overlay import lineage
+from resprout.overlay.election import Election
+from resprout.overlay.messages import Fenced, Ping, Pong
+from resprout.overlay.probes import Probes
+from resprout.overlay.pulse import Pulse
+from resprout.overlay.registry import Registry
+from resprout.overlay.standing import Standing
+from resprout.overlay.status import CouncilOptions, CouncilStatus
+from resprout.overlay.suspicions import Suspicions
+from resprout.overlay.waves import Waves
+
+Handler = Callable[[str, Any, int], None]
+"""(peer, message, now_us)."""
+
+
+class Council:
+    def __init__(
+        self,
+        standing: Standing,
+        options: CouncilOptions,
+        post: Callable[[str, ProtocolMessage], None],
+        declared: Callable[[tuple[str, ...]], None],
+        registered: Callable[[], None],
+        fenced: Callable[[str], None],
+        waves: Waves,
+    ) -> None:
+        """`post` opens a session on demand; an attempt that fails comes back as `silent`.
+        `declared`: it was decided that these are dead. `registered`: a registration has become done.
+        `fenced`: this life is over, and why."""
+        self._standing = standing
+        self._send = post
+        self._fenced = fenced
+        self._pulse = Pulse(standing, options)
+        self._probes = Probes(standing, self._pulse, self._post)
+        self._election = Election(standing, self._pulse, self._probes, self._post, declared)
+        self._registry = Registry(standing, self._pulse, waves, self._post, registered, fenced)
+        self._suspicions = Suspicions(
+            standing, self._pulse, self._probes, self._election, self._registry, self._post, declared, fenced
+        )
+        handlers: dict[type, Handler] = {
+            Ping: self._on_ping, Pong: self._on_pong, Fenced: self._on_fenced,
+            **self._probes.handlers, **self._election.handlers,
+            **self._registry.handlers, **self._suspicions.handlers,
+        }  # fmt: skip
+        self.handlers: dict[type, Handler] = {kind: self._fencing(handler) for kind, handler in handlers.items()}
+        """By message. Call `heard` first."""
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    @property
+    def leased(self) -> bool:
+        """In contact with the root through living brokers; at the root: with a majority of its list."""
+        return self._pulse.is_leased
+
+    @property
+    def is_root(self) -> bool:
+        return self._standing.parent is None and self._standing.leads_list
+
+    def refuses(self, name: str) -> bool:
+        """The life that stands in the tree under this name is certainly over, by the latest word from its host. If
+        something still comes from that name, a later life says it."""
+        return self._pulse.refuses(name)
+
+    def standby(self) -> tuple[str, ...]:
+        """Brokers to keep a session with although they are no neighbours: those who would lead the repair of the parent
+        (the next f ancestors, or the heirs of the root), and the other seats where this broker has one."""
+        here = self._standing
+        wanted: dict[str, None] = {}
+        top = here.parent
+        for _ in range(here.faults):
+            above = lineage.parent_of(here, top) if top is not None else None
+            if above is None:
+                break
+            wanted[above] = None
+            top = above
+        if top is not None and top in here.places and lineage.parent_of(here, top) is None:
+            wanted.update(dict.fromkeys(lineage.heirs(here, top, here.faults)))
+        if here.succession.holds(here.name, here.incarnation):
+            wanted.update(dict.fromkeys(here.succession.names))
+        return tuple([x for x in wanted if x != here.name and x not in here.neighbours and not here.is_dead(x)])
+
+    def overdue(self, member: str, asked_us: int, now_us: int) -> bool:
+        """May a member of the running repair that was asked then, and has not answered, be declared dead as well?"""
+        if not self._pulse.is_sure(member, now_us, asked_us + self._pulse.patience_us // 2):
+            return False
+        return self._pulse.refuses(member) or len(self._registry.wanted or ()) < self._standing.faults
+
+    def status(self, now_us: int) -> CouncilStatus:
+        """For people."""
+        here = self._standing
+        quiet = tuple([name for name in here.neighbours if name in self._pulse.quiet])
+        return CouncilStatus(here.parent, self.leased, quiet, self._probes.cut_off(now_us))
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def silent(self, peer: str, refused: bool, now_us: int) -> None:
+        """A peer's connection broke or could not be made; `refused`: its own host says that the process is gone."""
+        self._follow(now_us)
+        self._pulse.silent(peer, refused)
+        if refused:
+            self._suspicions.ended(peer, now_us)
+            self._election.look_again(now_us)
+            self._registry.look_again()
+
+    def heard(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
+        """Something came from a peer; `incarnation` when its session begins."""
+        if incarnation is None:
+            self._pulse.heard(peer, now_us)
+            return
+        self._follow(now_us)
+        self._pulse.met(peer, incarnation, now_us)
+        if self._pulse.refuses(peer):
+            self._suspicions.ended(peer, now_us)
+
+    def tick(self, now_us: int) -> None:
+        """Once per heartbeat: give signs of life, look for those of others, repeat what was not answered."""
+        here, pulse = self._standing, self._pulse
+        self._follow(now_us)
+        here.sweep()
+        root = here.succession.root
+        children = [name for name, is_open in here.neighbours.items() if is_open and name != here.parent]
+        pulse.watch([*children, *(here.succession.names if here.leads_list else ())], now_us)
+        if here.parent is not None:
+            self._look_up(here.parent, now_us)
+        elif root is not None:
+            pulse.check_root_lease(now_us)
+            self._registry.refresh_list(now_us)
+        is_seat = here.succession.holds(here.name, here.incarnation)
+        if is_seat and root is not None and root not in (here.name, here.parent):
+            self._ping(root, now_us)
+        for name in children:
+            if pulse.silence_us(name, now_us) > pulse.patience_us or pulse.refuses(name):
+                self.suspect(name, now_us)
+        self._suspicions.watch_leaders(now_us)
+        self._registry.tick(now_us)
+        pulse.forget_strangers()
+
+    def _look_up(self, parent: str, now_us: int) -> None:
+        pulse = self._pulse
+        if self._standing.neighbours.get(parent):
+            self._ping(parent, now_us)
+        hears = pulse.hears_parent(now_us)
+        pulse.leased = pulse.leased and hears
+        if not hears or pulse.refuses(parent):
+            self.suspect(parent, now_us)
+        self._suspicions.seek_help(parent, now_us)
+
+    def _follow(self, now_us: int) -> None:
+        if self._pulse.follow_parent(now_us):
+            self._suspicions.clear()
+
+    def suspect(self, name: str, now_us: int, force: bool = False) -> None:
+        """This broker is not heard: the authority acts, everybody else reports. The link stays as it is.
+        `force`: as if everybody were sure."""
+        self._suspicions.accuse(name, now_us, force)
+
+    def forget(self, names: Iterable[str], now_us: int) -> None:
+        """The operator says that these never return: they are declared dead whatever the probes say, and votes are
+        held without them. To be said at the root, or where the root's repair is stuck."""
+        self._suspicions.forget(names, now_us)
+
+    def register(self, dead: frozenset[str], now_us: int) -> bool:
+        """May the repair of these end? False: `registered` is called when it may. To be asked again when more die."""
+        return self._registry.register(dead, now_us)
+
+    def drop_registration(self) -> None:
+        """The repair has ended, or somebody else leads it."""
+        self._registry.drop()
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _fencing(self, handler: Handler) -> Handler:
+        """Whoever was declared dead is told so, and has no say any more."""
+
+        def handle(peer: str, message: Any, now_us: int) -> None:
+            if self._standing.is_dead_speaker(peer) and type(message) is not Fenced:
+                self._post(peer, Fenced(self._standing.graves[peer]))
+            else:
+                handler(peer, message, now_us)
+
+        return handle
+
+    def _post(self, peer: str, message: ProtocolMessage) -> None:
+        if self._pulse.may_post(peer):
+            self._send(peer, message)
+
+    def _ping(self, peer: str, now_us: int) -> None:
+        if peer not in self._pulse.quiet:
+            self._send(peer, Ping(now_us, self._standing.decided.version))
+
+    def _on_ping(self, peer: str, message: Ping, now_us: int) -> None:
+        here = self._standing
+        is_seat = here.succession.holds(peer, here.sessions.get(peer, here.incarnation_of(peer)))
+        if here.is_linked(peer) or (is_seat and here.leads_list):
+            self._pulse.pinged(peer, now_us)
+            later = here.decided if here.decided.version > message.decided else None
+            self._post(peer, Pong(message.sent_us, self.leased, later))
+
+    def _on_pong(self, peer: str, message: Pong, now_us: int) -> None:
+        here = self._standing
+        if self._pulse.refuses(peer):
+            return  # a later life
+        self._suspicions.answered(peer)
+        if peer in (here.parent, here.succession.root):
+            if message.succession is not None:
+                here.follow_decided(message.succession)
+            self._pulse.ponged(peer, message.sent_us, message.leased, now_us)
+
+    def _on_fenced(self, peer: str, message: Fenced, now_us: int) -> None:
+        if message.incarnation >= self._standing.incarnation:
+            self._fenced(f"{peer} says that this broker was declared dead")

@@ -1,0 +1,117 @@
+"""Before the root is declared dead: a vote of its succession (second half of rule R2 of the design).
+
+The first living broker next to the dead root asks every seat whether it hears the root. Only with the consent of a
+majority does it declare the root dead and begin the repair, in which it registers itself as the next root (`registry`).
+The vote grants nothing by itself: it keeps a broker that merely lost its own link from disturbing the others.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from resprout.core.contract import ProtocolMessage
+from resprout.overlay.messages import Alive, PreVote, Vote
+from resprout.overlay.places import Life, check_lives, is_among
+from resprout.overlay.probes import Probes
+from resprout.overlay.pulse import Pulse
+from resprout.overlay.standing import Standing
+
+
+class _Ballot:
+    __slots__ = ("begun_us", "dead", "number", "yes")
+
+    def __init__(self, number: int, dead: frozenset[str], now_us: int) -> None:
+        self.number = number
+        self.dead = dead
+        self.begun_us = now_us
+        self.yes: set[str] = set()
+
+
+class Election:
+    def __init__(
+        self,
+        standing: Standing,
+        pulse: Pulse,
+        probes: Probes,
+        post: Callable[[str, ProtocolMessage], None],
+        declared: Callable[[tuple[str, ...]], None],
+    ) -> None:
+        self._standing = standing
+        self._pulse = pulse
+        self._probes = probes
+        self._post = post
+        self._declared = declared
+        self._ballot: _Ballot | None = None
+        self._number = 0
+        self._denied: dict[str, tuple[PreVote, int]] = {}
+        """Who was told that an accused is heard, and when: if its host says otherwise soon, so does this seat."""
+        self.handlers: dict[type, Callable[[str, Any, int], None]] = {PreVote: self._on_pre_vote, Vote: self._on_vote}
+
+    def call(self, dead: frozenset[str], now_us: int, force: bool) -> None:
+        """Ask the list whether these, the root among them, may be declared dead; not more often than once a lease."""
+        here = self._standing
+        if self._ballot is not None and now_us - self._ballot.begun_us < self._pulse.lease_us:
+            return
+        if not here.succession.seats:
+            return
+        self._number += 1
+        ballot = self._ballot = _Ballot(self._number, dead, now_us)
+        if here.succession.holds(here.name, here.incarnation) and (force or not self._hears(here.lives(dead), now_us)):
+            ballot.yes.add(here.name)
+        question = PreVote(ballot.number, here.lives(dead), here.succession, force)
+        for name in here.succession.names:
+            if name != here.name and name not in dead:
+                self._post(name, question)
+        self._count()
+
+    def _hears(self, dead: tuple[Life, ...], now_us: int) -> bool:
+        """One of these lives, as far as this broker can tell, and none is certainly gone."""
+        known = [life for life in dead if self._standing.incarnation_of(life.name) <= life.incarnation]
+        if any(self._pulse.refuses(life.name) for life in known):
+            return False
+        return any(self._pulse.hears(life.name, now_us) for life in known)
+
+    def _count(self) -> None:
+        ballot, succession = self._ballot, self._standing.succession
+        if ballot is None:
+            return
+        yes = [seat.life for seat in succession.seats if seat.name in ballot.yes]
+        if self._standing.is_majority(succession, yes, self._pulse.is_over):
+            self._ballot = None
+            self._declared(tuple(sorted(ballot.dead)))
+
+    def _on_pre_vote(self, peer: str, message: PreVote, now_us: int) -> None:
+        here = self._standing
+        check_lives(message.dead)
+        if not message.succession.holds(here.name, here.incarnation):
+            return
+        root = here.succession.seats[0] if here.succession.seats else None
+        if self._pulse.leased and root is not None and not is_among(root.name, root.incarnation, message.dead):
+            self._post(peer, Alive(root.name))  # the root lives: this is no matter of succession
+            return
+        accused = is_among(here.name, here.incarnation, message.dead)
+        if accused:
+            self._post(peer, Alive(here.name))
+        for life in message.dead:
+            if life.name in here.places:
+                self._probes.knock(life.name, now_us)
+        is_heard = accused or self._hears(message.dead, now_us)
+        self._denied.pop(peer, None)
+        if is_heard and not accused and not message.force:
+            self._denied[peer] = (message, now_us)
+        self._post(peer, Vote(message.number, message.force or not is_heard))
+
+    def look_again(self, now_us: int) -> None:
+        """A host has said that a process is gone: a vote against that may have been wrong, or superfluous."""
+        self._count()
+        for peer, (message, asked_us) in list(self._denied.items()):
+            if now_us - asked_us > self._pulse.lease_us:
+                del self._denied[peer]
+            elif not self._hears(message.dead, now_us):
+                del self._denied[peer]
+                self._post(peer, Vote(message.number, True))
+
+    def _on_vote(self, peer: str, message: Vote, now_us: int) -> None:
+        ballot = self._ballot
+        if ballot is not None and ballot.number == message.number and message.yes:
+            ballot.yes.add(peer)
+            self._count()

@@ -1,0 +1,163 @@
+"""What brokers say to each other about who lives and who stands where. Tags 80..99 of the wire belong to this file."""
+
+from resprout.core.contract import ProtocolMessage
+from resprout.overlay.places import Life, Place, Registration, Succession
+
+# signs of life
+
+
+class Ping(ProtocolMessage, frozen=True, tag=80):
+    """To the parent, and from a seat of the succession to the root: I live; may I go on?"""
+
+    sent_us: int
+    """By the clock of the one who asks; it comes back in the answer."""
+    decided: int
+    """Version of the latest list that the one who asks knows to be decided."""
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class Pong(ProtocolMessage, frozen=True, tag=81):
+    """Answer to a `Ping`."""
+
+    sent_us: int
+    leased: bool
+    """The one who answers is itself in contact with the root, or is the root in contact with its majority."""
+    succession: Succession | None = None
+    """A later list that was decided."""
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class Probe(ProtocolMessage, frozen=True, tag=82):
+    """Are you there? Asked around a broker that is silent, to tell a crash from a partition."""
+
+    number: int
+
+
+class Probed(ProtocolMessage, frozen=True, tag=83):
+    """Answer to a `Probe`."""
+
+    number: int
+
+
+# suspicions
+
+
+class Suspect(ProtocolMessage, frozen=True, tag=84):
+    """To the authority over a broker: I do not hear it. Answered by `Alive` or `Gone`."""
+
+    suspect: Life
+    passed_over: tuple[Life, ...]
+    """Nearer authorities that did not answer."""
+    force: bool = False
+    """Declare it whatever you hear from it."""
+    forgotten: tuple[Life, ...] = ()
+    """The operator has said that these never return."""
+
+
+class Alive(ProtocolMessage, frozen=True, tag=85):
+    """This broker can be reached: do not look for somebody above it."""
+
+    name: str
+
+
+class Orphan(ProtocolMessage, frozen=True, tag=86):
+    """To the succession: my parent is gone, and for a long time nobody has come to replace it."""
+
+    parent: Life
+
+
+class Gone(ProtocolMessage, frozen=True, tag=87):
+    """This life was replaced in the tree long ago. Who still waits for it was left out: it must join again."""
+
+    life: Life
+
+
+class Fenced(ProtocolMessage, frozen=True, tag=88):
+    """You were declared dead up to this incarnation: your place is taken."""
+
+    incarnation: int
+
+
+# the root
+
+
+class PreVote(ProtocolMessage, frozen=True, tag=89):
+    """To every seat, before the root is declared dead: do you hear any of these?"""
+
+    number: int
+    dead: tuple[Life, ...]
+    succession: Succession
+    """On which list this vote is held."""
+    force: bool = False
+
+
+class Vote(ProtocolMessage, frozen=True, tag=90):
+    """Answer to a `PreVote`."""
+
+    number: int
+    yes: bool
+
+
+class Enrol(ProtocolMessage, frozen=True, tag=91):
+    """From the root or a candidate, to every seat of the lists that matter: these are dead, the next list is this."""
+
+    number: int
+    incarnation: int
+    """Of the seat that is asked."""
+    dead: tuple[Life, ...]
+    new: Succession
+    latest: Succession
+    """The list that the sender has followed so far."""
+    decided: Succession
+    """The latest that it knows to be decided."""
+
+
+class Enrolled(ProtocolMessage, frozen=True, tag=92):
+    """Answer to an `Enrol`, with what the seat knew before."""
+
+    number: int
+    incarnation: int
+    yes: bool
+    graves: tuple[Life, ...]
+    """The latest deaths."""
+    decided: Succession
+    undecided: tuple[Succession, ...]
+    """Lists after that which it has heard of or agreed to: any of them may have been decided without its knowledge."""
+
+
+class Decided(ProtocolMessage, frozen=True, tag=93):
+    """Majorities have agreed to this list."""
+
+    succession: Succession
+
+
+# waves
+
+
+class Tell(ProtocolMessage, frozen=True, tag=94):
+    """Record this, pass it on while `ttl` lasts, and answer `Told` when everybody behind you has."""
+
+    number: int
+    """Of the wave, as the sender counts."""
+    ttl: int
+    """Hops that it goes on from the receiver."""
+    places: tuple[Place, ...] = ()
+    registration: Registration | None = None
+
+
+class Told(ProtocolMessage, frozen=True, tag=95):
+    """Answer to a `Tell`."""
+
+    number: int
+
+
+OVERLAY_MESSAGES = (
+    Ping, Pong, Probe, Probed, Suspect, Alive, Orphan, Gone, Fenced,
+    PreVote, Vote, Enrol, Enrolled, Decided, Tell, Told,
+)  # fmt: skip

@@ -1,0 +1,177 @@
+"""Signs of life of others, and the own lease.
+
+Time only ever decides when to suspect (rule R4 of the design): a broker counts as dead when its host says that the
+process is gone, or when it was silent for longer than a lease *and* our own lease was renewed after that. A broker
+that is itself cut off, or that slept, has no renewed lease and therefore no right to call others dead.
+
+A lease is renewed by the parent's answer to a ping and counts from the moment that ping was sent. The root's lease is a
+majority of the succession that was heard.
+"""
+
+from typing import Final
+
+from resprout.overlay.places import Life
+from resprout.overlay.standing import Standing
+from resprout.overlay.status import CouncilOptions
+
+UNHEARD_POSTS_MAX: Final = 16
+"""Words that are kept for a peer that is not heard. All of them are repeated as long as they matter, so more would only
+pile up during a long partition."""
+
+
+class Pulse:
+    def __init__(self, standing: Standing, options: CouncilOptions) -> None:
+        self._standing = standing
+        self.heartbeat_us: Final = options.heartbeat_us
+        self.lease_us: Final = options.lease_us
+        self.patience_us: Final = options.lease_us * 103 // 100
+        """A lease by the slowest clock that is allowed, for those who wait until another's lease is over."""
+        self.leased = True
+        self.renewed_us = 0
+        """When the latest ping was sent that the parent answered."""
+        self.quiet: dict[str, int] = {}
+        """Peers with a broken connection -> what was posted to them since."""
+        self._over: dict[str, int] = {}
+        """Name -> highest incarnation that is certainly over."""
+        self._received: dict[str, int] = {}
+        self._pinged: dict[str, int] = {}
+        self._ponged: dict[str, int] = {}
+        """Parent and root -> when the latest ping was sent that it answered."""
+        self._watched: dict[str, int] = {}
+        """Children and seats -> since when they are expected to give signs of life."""
+        self._parent: str | None = None
+        self._started = False
+
+    def follow_parent(self, now_us: int) -> bool:
+        """A new parent (or none: we became the root) begins with a fresh lease. True when it changed."""
+        if self._started and self._parent == self._standing.parent:
+            return False
+        self._started = True
+        self._parent = self._standing.parent
+        self.renewed_us = now_us
+        self.leased = True
+        return True
+
+    # -- signs of life -------------------------------------------------------------------------------------------------
+
+    def heard(self, peer: str, now_us: int) -> None:
+        self._received[peer] = now_us
+        if peer in self.quiet:
+            del self.quiet[peer]
+            self._began(peer, self._standing.sessions.get(peer, self._standing.incarnation_of(peer)))
+
+    def met(self, peer: str, incarnation: int, now_us: int) -> None:
+        """A session with this life begins: it lives, and all before it are over."""
+        self.heard(peer, now_us)
+        self._standing.sessions[peer] = incarnation
+        self._began(peer, incarnation)
+
+    def _began(self, peer: str, incarnation: int) -> None:
+        self._over[peer] = incarnation - 1
+
+    def silent(self, peer: str, refused: bool) -> None:
+        self.quiet.setdefault(peer, 0)
+        if refused:
+            known = self._standing.incarnation_of(peer)
+            self._over[peer] = max(known, self._standing.sessions.get(peer, known), self._over.get(peer, 0))
+
+    def refuses(self, name: str) -> bool:
+        """The life that stands in the tree under this name is certainly over."""
+        return self._over.get(name, -1) >= self._standing.incarnation_of(name)
+
+    def is_over(self, life: Life) -> bool:
+        """This life is certainly over, by the word of its host."""
+        return self._over.get(life.name, -1) >= life.incarnation
+
+    def may_post(self, peer: str) -> bool:
+        posted = self.quiet.get(peer)
+        if posted is None:
+            return True
+        self.quiet[peer] = posted + 1
+        return posted < UNHEARD_POSTS_MAX
+
+    def pinged(self, peer: str, now_us: int) -> None:
+        self._pinged[peer] = now_us
+
+    def watch(self, names: list[str], now_us: int) -> None:
+        """From these, and no others, pings are expected from now on."""
+        self._watched = {name: self._watched.get(name, now_us) for name in names}
+
+    def silence_us(self, name: str, now_us: int) -> int:
+        """How long nothing has come from one that is watched."""
+        return now_us - self._last_sign(name, now_us)
+
+    def _last_sign(self, name: str, now_us: int) -> int:
+        return max(self._received.get(name, 0), self._pinged.get(name, 0), self._watched.get(name, now_us))
+
+    # -- the own lease -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leased(self) -> bool:
+        """The lease, of a broker that has a place in the tree."""
+        return self.leased and (self._standing.parent is not None or self._standing.leads_list)
+
+    def ponged(self, peer: str, sent_us: int, leased: bool, now_us: int) -> None:
+        """It answered the ping that was sent then."""
+        self._ponged[peer] = max(self._ponged.get(peer, 0), min(sent_us, now_us))
+        if peer != self._standing.parent:
+            return
+        self.renewed_us = max(self.renewed_us, min(sent_us, now_us))
+        if not leased:
+            self.leased = False
+        elif self.hears_parent(now_us):
+            self.leased = True
+
+    def hears_parent(self, now_us: int) -> bool:
+        return now_us - self.renewed_us <= self.lease_us
+
+    def hears(self, name: str, now_us: int) -> bool:
+        """The parent, or the root from one of its seats: it has answered within a lease."""
+        if self.refuses(name):
+            return False
+        is_fresh = now_us - self._ponged.get(name, -self.lease_us - 1) <= self.lease_us
+        return is_fresh or (name == self._standing.parent and self.hears_parent(now_us))
+
+    def check_root_lease(self, now_us: int) -> None:
+        """At the root: leased while a majority of the list is heard."""
+        here = self._standing
+        heard = {seat.life for seat in here.succession.seats if self._is_seat_heard(seat.name, now_us)}
+        self.leased = here.is_majority(here.succession, heard, self.is_over)
+
+    def _is_seat_heard(self, name: str, now_us: int) -> bool:
+        return name == self._standing.name or now_us - self._pinged.get(name, -self.lease_us - 1) <= self.lease_us
+
+    def held_since_us(self, now_us: int) -> int:
+        """When the own lease was renewed last: the latest ping that the parent answered; at the root, the time since
+        which a majority of the list was heard."""
+        here = self._standing
+        if here.parent is not None and not here.is_dead(here.parent):
+            return self.renewed_us
+        if here.succession.root != here.name:
+            return 0  # a candidate has no lease before the list follows it
+        signs = sorted(
+            [now_us if x == here.name else self._pinged.get(x, 0) for x in here.succession.names], reverse=True
+        )
+        return signs[len(signs) // 2]
+
+    def is_sure(self, name: str, now_us: int, since_us: int | None = None) -> bool:
+        """It is certainly gone, or was silent (or owed an answer, since then) for longer than its lease while our own
+        was renewed after that moment."""
+        if self.refuses(name):
+            return True
+        here = self._standing
+        lapsed_us = (self._last_sign(name, now_us) if since_us is None else since_us) + self.patience_us
+        held = self.leased or (here.parent is not None and here.is_dead(here.parent))
+        return now_us > lapsed_us and held and self.held_since_us(now_us) > lapsed_us
+
+    # -- bounds --------------------------------------------------------------------------------------------------------
+
+    def forget_strangers(self) -> None:
+        """Keep nothing about peers that are neither in view nor seats."""
+        here = self._standing
+        if len(self._received) + len(self._over) + len(here.sessions) <= 4 * (len(here.places) + 64):
+            return
+        known = {*here.places, *here.neighbours, *here.succession.names}
+        for table in (self.quiet, self._over, self._received, self._pinged, self._ponged, here.sessions):
+            for name in [name for name in table if name not in known]:
+                del table[name]

@@ -1,0 +1,242 @@
+"""What must be known elsewhere before a repair may end (rule R3 of the design).
+
+A coordinator registers the dead with its parent, from f = 2 on with everybody within f hops. A root, or a candidate
+for the root, registers them together with the next succession list, at majorities of the lists (`lists`). Any two
+coordinators that could replace overlapping parts of the tree meet in one broker that way, and whoever has registered a
+broker as dead answers it `Fenced`: of two that suspect each other, one cannot finish.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from resprout.core.contract import ProtocolMessage
+from resprout.overlay.lists import UNDECIDED_MAX, Lists
+from resprout.overlay.messages import Decided, Enrol, Enrolled
+from resprout.overlay.places import Life, Registration, Succession, check_lives, is_among
+from resprout.overlay.pulse import Pulse
+from resprout.overlay.standing import Standing
+from resprout.overlay.waves import Waves
+
+GRAVES_TOLD_MAX: Final = 256
+"""Deaths that a seat tells a candidate: the latest. Older ones have long been repaired everywhere."""
+
+
+class _Entry:
+    """One registration on its way."""
+
+    __slots__ = (
+        "asked_us",
+        "dead",
+        "done",
+        "is_new",
+        "lives",
+        "needed",
+        "new",
+        "number",
+        "parent",
+        "spread",
+        "toward",
+        "yes",
+    )
+
+    def __init__(self, number: int, dead: frozenset[str], standing: Standing, now_us: int) -> None:
+        self.number = number
+        self.dead = dead
+        self.lives = standing.dead_lives(dead)
+        self.parent = standing.parent
+        self.asked_us = now_us
+        self.new: Succession | None = None
+        self.needed: dict[tuple[int, str], Succession] = {}
+        """Lists of which majorities must agree to the new one, itself included."""
+        self.yes: set[Life] = {Life(standing.name, standing.incarnation)}
+        self.toward: tuple[str, ...] = ()
+        self.spread = False
+        self.done = False
+        self.is_new = True
+        """While this is so, whoever registers learns from the call itself that it is done."""
+
+
+class Registry:
+    def __init__(
+        self,
+        standing: Standing,
+        pulse: Pulse,
+        waves: Waves,
+        post: Callable[[str, ProtocolMessage], None],
+        registered: Callable[[], None],
+        fenced: Callable[[str], None],
+    ) -> None:
+        self._standing = standing
+        self._pulse = pulse
+        self._waves = waves
+        self._post = post
+        self._registered = registered
+        self._fenced = fenced
+        self._lists = Lists(standing, pulse)
+        self._entry: _Entry | None = None
+        self._number = 0
+        self.wanted: frozenset[str] | None = None
+        """The dead that the running repair wants registered."""
+        self.handlers: dict[type, Callable[[str, Any, int], None]] = {
+            Enrol: self._on_enrol, Enrolled: self._on_enrolled, Decided: self._on_decided,
+        }  # fmt: skip
+
+    def register(self, dead: frozenset[str], now_us: int) -> bool:
+        """True when it is done; otherwise `registered` is called when it is."""
+        self.wanted = dead
+        entry = self._begin(dead, now_us)
+        return entry is not None and entry.done
+
+    def drop(self) -> None:
+        """The repair is over, or somebody else leads it."""
+        self.wanted = None
+        self._entry = None
+
+    def tick(self, now_us: int) -> None:
+        entry = self._entry
+        if entry is None:
+            if self.wanted is not None and self.register(self.wanted, now_us):
+                self._registered()
+        elif not entry.done and now_us - entry.asked_us > self._pulse.patience_us:
+            entry.asked_us = now_us
+            self._ask(entry)
+
+    def look_again(self) -> None:
+        """A host has said that a process is gone: perhaps nobody is waited for any more."""
+        entry = self._entry
+        if entry is not None and self._check(entry):
+            self._registered()
+
+    def refresh_list(self, now_us: int) -> None:
+        """At the root, while nothing is repaired: replace seats that are lost, and fill the list."""
+        here, lists = self._standing, self._lists
+        if self.wanted is not None or (self._entry is not None and not self._entry.done):
+            return
+        seats = here.succession.seats
+        is_lost = any(lists.has_lost(seat, now_us) for seat in seats if seat.name != here.name)
+        is_short = len(seats) < 2 * here.faults + 1 and len(lists.propose(frozenset(), now_us).seats) > len(seats)
+        if is_lost or is_short:
+            self._entry = None
+            self._begin(frozenset(), now_us)
+
+    # -- on its way ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, dead: frozenset[str], now_us: int) -> _Entry | None:
+        here = self._standing
+        entry = self._entry
+        if entry is not None and entry.dead == dead and entry.parent == here.parent:
+            return entry
+        self._entry = None
+        if here.parent is not None and here.parent not in dead and not here.neighbours.get(here.parent):
+            return None  # first the own parent must be replaced
+        self._number += 1
+        entry = self._entry = _Entry(self._number, dead, here, now_us)
+        if here.parent is None or here.parent in dead:
+            self._propose(entry, now_us)
+        else:
+            open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in dead]
+            entry.toward = tuple([name for name in open_links if here.faults >= 2 or name == here.parent])
+            registration = Registration(entry.lives, here.succession)
+            self._waves.start(registration, max(1, here.faults), lambda: self._spread(entry), entry.toward)
+        entry.is_new = False
+        return self._entry
+
+    def _propose(self, entry: _Entry, now_us: int) -> None:
+        here, lists = self._standing, self._lists
+        entry.new = lists.propose(entry.dead, now_us)
+        self._need(entry, (here.decided, *lists.undecided(), entry.new))
+        lists.agree(entry.new)
+        self._ask(entry)
+        self._spread(entry)
+
+    def _need(self, entry: _Entry, lists: tuple[Succession, ...]) -> bool:
+        """True when there are more lists than before."""
+        before = len(entry.needed)
+        for succession in lists:
+            if succession.seats and succession.is_sound():
+                entry.needed[succession.label] = succession
+        decided = self._standing.decided.version
+        entry.needed = {label: x for label, x in entry.needed.items() if x.version >= decided}
+        return len(entry.needed) > before
+
+    def _ask(self, entry: _Entry) -> None:
+        """Every seat that has not agreed."""
+        here = self._standing
+        if entry.new is None:
+            return
+        seats = {seat.life for succession in entry.needed.values() for seat in succession.seats}
+        for name, incarnation in sorted((life.name, life.incarnation) for life in seats - entry.yes):
+            if incarnation > here.graves.get(name, -1):
+                question = Enrol(entry.number, incarnation, entry.lives, entry.new, here.succession, here.decided)
+                self._post(name, question)
+
+    def _spread(self, entry: _Entry) -> None:
+        entry.spread = True
+        if self._check(entry) and not entry.is_new:
+            self._registered()
+
+    def _check(self, entry: _Entry) -> bool:
+        """True when it became done just now, and somebody waits for it."""
+        here = self._standing
+        if self._entry is not entry or entry.done or not entry.spread:
+            return False
+        if entry.new is not None:
+            lists, is_over = entry.needed.values(), self._pulse.is_over
+            if not all(here.is_majority(succession, entry.yes, is_over) for succession in lists):
+                return False
+            here.follow_decided(entry.new)
+            for name in entry.new.names:
+                if name != here.name:
+                    self._post(name, Decided(entry.new))
+        elif entry.parent != here.parent or entry.parent not in entry.toward or not here.neighbours.get(entry.parent):
+            self._entry = None  # the one who had to know it is gone; begin again with the next
+            return False
+        entry.done = True
+        return self.wanted is not None
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _on_enrol(self, peer: str, message: Enrol, now_us: int) -> None:
+        here, lists = self._standing, self._lists
+        check_lives(message.dead)
+        if is_among(here.name, here.incarnation, message.dead):
+            self._fenced(f"{peer} registers this broker as dead")
+            return
+        if message.incarnation != here.incarnation:
+            return
+        graves = here.recent_graves(GRAVES_TOLD_MAX)
+        decided, undecided = here.decided, lists.undecided()
+        yes = lists.answer(peer, message)
+        entry = self._entry
+        if yes and entry is not None and entry.new is not None and not entry.done and entry.new != message.new:
+            self._entry = None  # overtaken
+        self._post(peer, Enrolled(message.number, here.incarnation, yes, graves, decided, undecided))
+
+    def _on_enrolled(self, peer: str, message: Enrolled, now_us: int) -> None:
+        here = self._standing
+        entry = self._entry
+        if entry is None or entry.new is None or entry.number != message.number or entry.done:
+            return
+        if Life(here.name, here.incarnation) in message.graves:
+            self._fenced(f"{peer} has registered this broker as dead")
+            return
+        here.follow_decided(message.decided)
+        lists = message.undecided[: UNDECIDED_MAX + 1]
+        if message.yes:
+            entry.yes.add(Life(peer, message.incarnation))
+            self._pulse.pinged(peer, now_us)
+            for life in message.graves[:GRAVES_TOLD_MAX]:
+                here.bury(life.name, life.incarnation)
+            if self._need(entry, (message.decided, *lists)):
+                self._ask(entry)
+        elif any(x.version >= entry.new.version and x != entry.new for x in (message.decided, *lists)):
+            for succession in lists:
+                here.follow(succession)
+            self._entry = None  # begin again after the newer list
+            return
+        if self._check(entry):
+            self._registered()
+
+    def _on_decided(self, peer: str, message: Decided, now_us: int) -> None:
+        if message.succession.root == peer:
+            self._standing.follow_decided(message.succession)

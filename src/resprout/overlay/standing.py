@@ -1,0 +1,285 @@
+"""What one broker knows about the tree around it: who stands where, who died, who follows the root.
+
+Views reach `reach` hops. That is far enough to see every broker that may have to be repaired from here together with
+all its neighbours, and for the root to find 2f+1 seats even in a chain.
+
+A name may return under a higher incarnation while its earlier life is dead but not yet repaired. The place of the
+earlier life is then still needed to repair it, so the new one waits in line (`learn`), and a broker that is asked for
+a place by the newcomer should wait as well (`admits`).
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from resprout.overlay import lineage
+from resprout.overlay.places import LEAP_MAX, NUMBER_MAX, Life, Place, Registration, Seat, Succession, is_among
+
+__all__ = ["Life", "Place", "Registration", "Seat", "Standing", "Succession"]
+
+PLACES_MAX: Final = 16_384
+"""Places known at a time; further brokers are not noticed until others are forgotten."""
+GRAVES_MAX: Final = 16_384
+"""Names of the dead; the ones buried longest ago are forgotten first."""
+REPAIRED_MAX: Final = 4096
+
+
+class Standing:
+    def __init__(self, name: str, incarnation: int, address: str, faults: int) -> None:
+        self.name: Final = name
+        self.incarnation: Final = incarnation
+        self.address: Final = address
+        self.faults: Final = faults
+        self.reach: Final = max(faults + 1, 2 * faults)
+        """Hops that a new place must travel (`Waves.start`). For the repair f + 1 would do."""
+        self.parent: str | None = None
+        self.neighbours: dict[str, bool] = {}
+        """Name -> open. False: dead and in repair; what is owed to it waits for its replacement."""
+        self.places: dict[str, Place] = {}
+        """The own place included, once it was published."""
+        self.graves: dict[str, int] = {}
+        """Name -> highest dead incarnation, latest burial last."""
+        self.gone: dict[str, int] = {}
+        """Name -> highest incarnation whose repair is finished."""
+        self.sessions: dict[str, int] = {}
+        """Name -> incarnation of the latest session with it."""
+        self.attached: dict[str, str] = {}
+        """Dead neighbour -> the coordinator that this broker follows in its repair. Kept by whoever runs repairs."""
+        self.epoch = 0
+        self.succession = Succession()
+        """The latest list that this broker has heard of."""
+        self.decided = Succession()
+        """The latest of which it is known that majorities have agreed to it."""
+        self.forgotten: dict[Life, None] = {}
+        """Lives that never return, as the operator says: majorities do without them."""
+        self.version = 0
+        self._bonds: dict[str, int] = {}
+        """Neighbours with their incarnations, as published last."""
+        self._in_line: dict[str, Place] = {}
+        self._is_swept = True
+
+    def found(self) -> None:
+        """Begin a network of which this broker is the root."""
+        self.parent = None
+        self.succession = self.decided = Succession(1, (Seat(self.name, self.incarnation, self.address),))
+        self.publish_place()
+
+    # -- lives and deaths ----------------------------------------------------------------------------------------------
+
+    def incarnation_of(self, name: str) -> int:
+        """Of the life that stands in the tree; 0 when unknown."""
+        if name == self.name:
+            return self.incarnation
+        place = self.places.get(name)
+        return place.incarnation if place is not None else self.sessions.get(name, 0)
+
+    def life(self, name: str) -> Life:
+        return Life(name, self.incarnation_of(name))
+
+    def lives(self, names: Iterable[str]) -> tuple[Life, ...]:
+        return tuple([self.life(name) for name in sorted(names)])
+
+    def dead_lives(self, names: Iterable[str]) -> tuple[Life, ...]:
+        """Of brokers that were declared dead: the lives that were, even where a later one of the name has its place."""
+        return tuple([Life(name, self.graves.get(name, self.incarnation_of(name))) for name in sorted(names)])
+
+    def is_dead(self, name: str) -> bool:
+        """The life that stands in the tree under this name was declared dead."""
+        return self.incarnation_of(name) <= self.graves.get(name, -1)
+
+    def is_dead_speaker(self, name: str) -> bool:
+        """The life that we have a session with was declared dead. It may be a later one than stands in the tree."""
+        return self.sessions.get(name, self.incarnation_of(name)) <= self.graves.get(name, -1)
+
+    def is_gone(self, name: str) -> bool:
+        """The repair of the life that stands in the tree is finished."""
+        return self.incarnation_of(name) <= self.gone.get(name, -1)
+
+    def bury(self, name: str, incarnation: int) -> None:
+        """This life and all before it are dead."""
+        if name == self.name or not 0 <= incarnation <= NUMBER_MAX or incarnation <= self.graves.get(name, -1):
+            return
+        self.graves.pop(name, None)
+        self.graves[name] = incarnation
+        if len(self.graves) > GRAVES_MAX:
+            del self.graves[next(iter(self.graves))]
+
+    def mark_gone(self, names: Iterable[str]) -> None:
+        """The repair of these is finished here."""
+        for life in self.dead_lives(names):
+            self.gone[life.name] = max(life.incarnation, self.gone.pop(life.name, -1))
+        while len(self.gone) > REPAIRED_MAX:
+            del self.gone[next(iter(self.gone))]
+        self._let_in()
+
+    def record(self, registration: Registration) -> bool:
+        """Bury what somebody registers as dead. False when that is this broker itself."""
+        if is_among(self.name, self.incarnation, registration.dead):
+            return False
+        for life in registration.dead:
+            self.bury(life.name, life.incarnation)
+        self.follow(registration.succession)
+        return True
+
+    def follow(self, succession: Succession) -> None:
+        """Somebody follows this list: take it over when it is newer."""
+        known = self.succession.version
+        is_newer = known < succession.version and (not known or succession.version <= known + LEAP_MAX)
+        if is_newer and succession.is_sound():
+            self.succession = succession
+
+    def follow_decided(self, succession: Succession) -> None:
+        """Somebody knows that this list was decided. A rival of the same version then never was."""
+        known = self.decided.version
+        is_newer = known < succession.version and (not known or succession.version <= known + LEAP_MAX)
+        if is_newer and succession.is_sound():
+            self.decided = succession
+            if succession.version >= self.succession.version:
+                self.succession = succession
+
+    def is_majority(
+        self, succession: Succession, lives: Collection[Life], is_over: Callable[[Life], bool] = lambda life: False
+    ) -> bool:
+        """More than half of the seats, those aside that the operator has forgotten; or all that are not certainly gone
+        (`is_over`). Whoever else could have decided would be among the gone: all of a majority, and more than f."""
+        seats = [seat.life for seat in succession.seats if seat.life not in self.forgotten]
+        if 2 * sum(life in lives for life in seats) > len(seats):
+            return True
+        return bool(lives) and all(life in lives or is_over(life) for life in seats)
+
+    @property
+    def leads_list(self) -> bool:
+        """This life is the first of the list that it follows."""
+        return self.succession.root == self.name and self.succession.holds(self.name, self.incarnation)
+
+    def recent_graves(self, count: int) -> tuple[Life, ...]:
+        """The latest burials, oldest first."""
+        return tuple([Life(name, number) for name, number in list(self.graves.items())[-count:]])
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def learn(self, *places: Place) -> bool:
+        """The newer (incarnation, version) wins. True when any is news."""
+        news = [place for place in places if self._learn(place, self.places.get(place.name))]
+        self._is_swept = self._is_swept and not news
+        return bool(news)
+
+    def _learn(self, place: Place, known: Place | None) -> bool:
+        if not place.is_sound():
+            return False
+        if place.name == self.name:
+            # A coordinator may have spoken in our name: what we publish next must be newer than that.
+            if place.incarnation == self.incarnation and place.version <= self.version + LEAP_MAX:
+                self.version = max(self.version, place.version)
+            return False
+        if known is None:
+            if len(self.places) >= PLACES_MAX:
+                return False
+        elif not place.is_newer(known):
+            return False
+        elif place.incarnation > known.incarnation and self._awaits_repair(place.name):
+            waiting = self._in_line.get(place.name)
+            if waiting is None or place.is_newer(waiting):
+                self._in_line[place.name] = place
+            return False
+        self.places[place.name] = place
+        for name, incarnation in place.bonds():
+            if name != place.parent:
+                self._expect(name, incarnation, place.name)
+        return True
+
+    def publish_place(self, joining: str | None = None) -> Place:
+        """The own place as it is now, under the next version; `joining` is a newcomer that will become a child once
+        everybody knows. The place still has to be told (`Waves.start`)."""
+        bonds = self.bonds()
+        self._bonds = dict(bonds)
+        if joining is not None:
+            bonds[joining] = self._met(joining)
+        self.version += 1
+        here = Place(
+            self.name, self.incarnation, self.version, self.parent, tuple(bonds), self.address, tuple(bonds.values())
+        )
+        self.places[self.name] = here
+        for name, incarnation in bonds.items():
+            if name != self.parent:
+                self._expect(name, incarnation, self.name)
+        self._is_swept = False
+        return here
+
+    def sweep(self) -> None:
+        """Once per heartbeat: forget what is more than a hop beyond reach. What is dead but not repaired is still
+        listed by its neighbours, so it stays; what was repaired is listed by nobody and goes."""
+        if self._is_swept:
+            return
+        # Across the dead brokers of a repair, others are nearer than they look.
+        margin = 0 if all(self.neighbours.values()) else self.faults
+        near = lineage.branches(self, self.reach + 1 + margin)
+        if any(name not in near for name in self.places):
+            self.places = {name: place for name, place in self.places.items() if name in near}
+        self._let_in()
+        self._is_swept = not self._in_line and not margin
+
+    def admits(self, name: str, incarnation: int) -> bool:
+        """May this life be given a place here? Not while an earlier life of the name still stands in our view."""
+        self.sweep()
+        if incarnation <= max(self.graves.get(name, -1), self.gone.get(name, -1)) or name in self.neighbours:
+            return False
+        known = self.places.get(name)
+        return known is None or known.incarnation == incarnation or self.is_gone(name)
+
+    def bonds(self) -> dict[str, int]:
+        """Neighbours with their incarnations."""
+        return {name: self._bonds.get(name, self._met(name)) for name in self.neighbours}
+
+    def is_linked(self, name: str) -> bool:
+        """What this peer says, it says as our neighbour: the link is open, and it is not a later life of that name."""
+        met = self._met(name)
+        return self.neighbours.get(name, False) and self._bonds.get(name, met) == met
+
+    def _met(self, name: str) -> int:
+        return self.sessions.get(name, self.incarnation_of(name))
+
+    def _expect(self, name: str, incarnation: int, parent: str) -> None:
+        """Its parent knows this child, but it has not spoken yet. It may die before it does, and then somebody must be
+        responsible for it all the same."""
+        known = self.places.get(name)
+        is_ours = name in self.neighbours and parent != self.name
+        if name == self.name or is_ours or (known is None and len(self.places) >= PLACES_MAX):
+            return
+        place = Place(name, incarnation, 0, parent, (parent,), "", (self.incarnation_of(parent),))
+        if known is None or (known.version == 0 and known.incarnation == incarnation):
+            self.places[name] = place  # the last host that took it in
+        elif known.incarnation < incarnation:
+            if self._awaits_repair(name):
+                self._in_line.setdefault(name, place)
+            else:
+                self.places[name] = place
+
+    def _awaits_repair(self, name: str) -> bool:
+        """The known life, dead or not, still has its place: somebody near lists it."""
+        if self.is_gone(name):
+            return False
+        return name in self.neighbours or name in lineage.branches(self, self.reach + 1)
+
+    def _let_in(self) -> None:
+        for name, place in list(self._in_line.items()):
+            known = self.places.get(name)
+            is_newer = known is None or place.is_newer(known)
+            if not is_newer or known is None or not self._awaits_repair(name):
+                del self._in_line[name]
+                if is_newer:
+                    self.places[name] = place
+
+    # -- the tree ------------------------------------------------------------------------------------------------------
+
+    def component(self, name: str) -> tuple[str, ...]:
+        """The dead around a dead broker, itself included, that are not yet repaired."""
+        return lineage.component(self, name)
+
+    def coordinator(self, dead: Iterable[str]) -> str | None:
+        """Who leads the repair of a component: the parent of its topmost broker; when it holds the root, the living
+        broker nearest to it, by the order of its links."""
+        return lineage.coordinator(self, frozenset(dead))
+
+    def members(self, dead: Iterable[str]) -> tuple[str, ...]:
+        """The living neighbours of a component in this view, this broker excluded."""
+        return lineage.members(self, frozenset(dead))

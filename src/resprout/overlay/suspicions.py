@@ -1,0 +1,180 @@
+"""From "I do not hear it" to "it is dead": reports, authorities, judgements (rules R1, R2 and R6 of the design).
+
+The authority over a broker is its parent, or the next ancestor that is left; over the root, the nearest broker that is
+left, after a vote. Only the authority judges. Everybody else reports to it, and goes one further up when it does not
+answer. A suspicion changes nothing by itself: the link stays open, and all is well when the broker is heard again.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from resprout.core.contract import ProtocolMessage
+from resprout.overlay import lineage
+from resprout.overlay.election import Election
+from resprout.overlay.messages import Alive, Gone, Orphan, Suspect
+from resprout.overlay.places import check_lives
+from resprout.overlay.probes import Probes
+from resprout.overlay.pulse import Pulse
+from resprout.overlay.registry import Registry
+from resprout.overlay.standing import Standing
+
+ORPHAN_LEASES: Final = 6
+"""So many leases without a parent, and without anybody who repairs it, mean that this broker was left out."""
+FORGOTTEN_MAX: Final = 4096
+TOLD_MAX: Final = 256
+"""Lives that the operator said never return: known at a time, and passed on in one message."""
+MUTE_LEASES: Final = 2
+"""An authority that has not answered for so long is passed over."""
+
+
+class Suspicions:
+    def __init__(
+        self,
+        standing: Standing,
+        pulse: Pulse,
+        probes: Probes,
+        election: Election,
+        registry: Registry,
+        post: Callable[[str, ProtocolMessage], None],
+        declared: Callable[[tuple[str, ...]], None],
+        fenced: Callable[[str], None],
+    ) -> None:
+        self._standing = standing
+        self._pulse = pulse
+        self._probes = probes
+        self._election = election
+        self._registry = registry
+        self._post = post
+        self._declared = declared
+        self._fenced = fenced
+        self._asked: dict[str, int] = {}
+        """Authorities that have not answered a report -> since when."""
+        self._mute: dict[str, None] = {}
+        self.handlers: dict[type, Callable[[str, Any, int], None]] = {
+            Suspect: self._on_suspect, Alive: self._on_alive, Orphan: self._on_orphan, Gone: self._on_gone,
+        }  # fmt: skip
+
+    def clear(self) -> None:
+        """This broker has a new place: what was asked before no longer matters."""
+        self._asked.clear()
+        self._mute.clear()
+
+    def answered(self, name: str) -> None:
+        """This broker can be asked (again)."""
+        self._asked.pop(name, None)
+        self._mute.pop(name, None)
+
+    def accuse(self, name: str, now_us: int, force: bool = False, lost: tuple[str, ...] = ()) -> None:
+        """Judge or report a broker. `force`: as if everybody were sure. `lost`: others that cannot be asked either."""
+        here = self._standing
+        if name == here.name or here.is_dead(name):
+            return
+        authority, piece = lineage.authority(here, name, lambda other: self._is_mute(other) or other in lost)
+        if authority == here.name:
+            self._judge(name, piece, now_us, force)
+        elif authority is not None:
+            asked_us = self._asked.setdefault(authority, now_us)
+            if now_us - asked_us > MUTE_LEASES * self._pulse.lease_us:
+                del self._asked[authority]
+                self._mute[authority] = None
+            forgotten = tuple(here.forgotten)[-TOLD_MAX:] if lost else ()
+            self._post(authority, Suspect(here.life(name), here.lives(piece - {name}), force, forgotten))
+
+    def forget(self, names: Iterable[str], now_us: int) -> None:
+        """The operator says that these never return. They are declared dead whatever the probes say, and majorities
+        of the succession do without them: if he is wrong, there may be two roots."""
+        here = self._standing
+        lost = tuple(sorted(names))
+        seats = [seat.life for seat in (*here.succession.seats, *here.decided.seats) if seat.name in lost]
+        here.forgotten.update(dict.fromkeys([*seats, *here.lives(lost)]))
+        for name in lost:
+            self.accuse(name, now_us, force=True, lost=lost)
+
+    def ended(self, peer: str, now_us: int) -> None:
+        """A life is certainly over: act at once, and look again at what waited for its answer."""
+        here = self._standing
+        if here.neighbours.get(peer):
+            self.accuse(peer, now_us)
+        if peer in self._asked:
+            for name in [name for name, is_open in here.neighbours.items() if is_open and self._pulse.refuses(name)]:
+                self.accuse(name, now_us)
+
+    def watch_leaders(self, now_us: int) -> None:
+        """A member of a repair may be the only one left to miss its coordinator."""
+        for leader in sorted(set(self._standing.attached.values())):
+            if self._pulse.refuses(leader) or leader in self._pulse.quiet:
+                self.accuse(leader, now_us)
+
+    def seek_help(self, parent: str, now_us: int) -> None:
+        """The parent is gone for long and nobody has come: ask the succession whether this broker was left out."""
+        here, pulse = self._standing, self._pulse
+        is_long = now_us - pulse.renewed_us > ORPHAN_LEASES * pulse.lease_us
+        if is_long and pulse.refuses(parent) and self._is_alone(parent):
+            for name in here.succession.names:
+                if name != here.name:
+                    self._post(name, Orphan(here.life(parent)))
+
+    def _is_alone(self, parent: str) -> bool:
+        """Nobody who lives has asked this broker to join the repair of its parent."""
+        leader = self._standing.attached.get(parent)
+        return leader is None or self._pulse.refuses(leader)
+
+    def _is_mute(self, name: str) -> bool:
+        return name in self._mute or self._pulse.refuses(name)
+
+    def _judge(self, name: str, piece: frozenset[str], now_us: int, force: bool) -> None:
+        if len(piece) == 1 and lineage.parent_of(self._standing, name) == self._standing.name:
+            if force or (self._pulse.is_sure(name, now_us) and self._probes.is_crash(piece, now_us)):
+                self._declared((name,))
+        elif force and any(lineage.parent_of(self._standing, other) == self._standing.name for other in piece):
+            self._declared(tuple(sorted(piece)))  # a part below this broker: no matter of succession
+        elif force or self._probes.is_crash(piece, now_us):
+            self._election.call(piece, now_us, force)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _on_suspect(self, peer: str, message: Suspect, now_us: int) -> None:
+        here = self._standing
+        check_lives(message.passed_over)
+        check_lives(message.forgotten)
+        name, incarnation = message.suspect.name, message.suspect.incarnation
+        self._post(peer, Alive(here.name))
+        if message.forgotten and len(here.forgotten) < FORGOTTEN_MAX:
+            here.forgotten.update(dict.fromkeys(message.forgotten))
+            self._registry.look_again()
+        if name == here.name:
+            return
+        passed = [life.name for life in message.passed_over if life.name in here.places and life.name != here.name]
+        for other in passed:
+            self._probes.knock(other, now_us)
+            if self._pulse.refuses(other):
+                self.accuse(other, now_us)
+        if incarnation <= here.graves.get(name, -1):
+            if self._registry.wanted is None and incarnation <= here.gone.get(name, -1):
+                self._post(peer, Gone(message.suspect))
+        elif name in here.places and here.incarnation_of(name) == incarnation:
+            self._take_up(name, tuple(passed) if message.force else (), now_us, message.force)
+
+    def _take_up(self, name: str, lost: tuple[str, ...], now_us: int, force: bool) -> None:
+        """Somebody else suspects this broker: judge it if it is ours to judge."""
+        here = self._standing
+        authority, _ = lineage.authority(here, name, lambda other: self._is_mute(other) or other in lost)
+        is_child = lineage.parent_of(here, name) == here.name
+        if authority == here.name and (force or not is_child or self._pulse.is_sure(name, now_us)):
+            self.accuse(name, now_us, force, lost)
+
+    def _on_alive(self, peer: str, message: Alive, now_us: int) -> None:
+        if not self._pulse.refuses(message.name):  # else a later life speaks, which knows nothing of the tree
+            self.answered(message.name)
+
+    def _on_orphan(self, peer: str, message: Orphan, now_us: int) -> None:
+        if self._pulse.is_leased and peer not in self._standing.neighbours:
+            self._post(peer, Gone(message.parent))
+
+    def _on_gone(self, peer: str, message: Gone, now_us: int) -> None:
+        here = self._standing
+        parent = here.parent
+        if parent is None or message.life != here.life(parent) or self._pulse.leased:
+            return
+        if self._is_alone(parent):
+            self._fenced(f"{parent} was replaced without this broker")

@@ -1,0 +1,126 @@
+"""Waves: something is recorded by everybody within some hops, and whoever started it hears when all have.
+
+A wave runs over open links only. A neighbour that dies is no longer waited for (`unwait`): what is behind it hears the
+news with the repair. Each hop counts its own waves, so an answer can only ever end the wave that it belongs to.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.overlay import lineage
+from resprout.overlay.messages import Tell, Told
+from resprout.overlay.places import Place, Registration, check_lives
+from resprout.overlay.standing import Standing
+
+WAVES_MAX: Final = 16_384
+"""Waves that run through one broker at a time on behalf of others."""
+
+PLACES_TOLD_MAX: Final = 256
+"""In one message."""
+
+Payload = Place | tuple[Place, ...] | Registration | None
+"""None: nothing to record; the answer alone is wanted."""
+
+
+class _Wave:
+    __slots__ = ("done", "waiting")
+
+    def __init__(self, waiting: dict[str, None], done: Callable[[], None]) -> None:
+        self.waiting = waiting
+        self.done = done
+
+
+class Waves:
+    def __init__(
+        self, standing: Standing, post: Callable[[str, ProtocolMessage], None], fenced: Callable[[str], None]
+    ) -> None:
+        self._standing = standing
+        self._post = post
+        self._fenced = fenced
+        self._running: dict[int, _Wave] = {}
+        self._started = 0
+        self.handlers: dict[type, Callable[[str, Any, int], None]] = {Tell: self._on_tell, Told: self._on_told}
+        """By message: (peer, message, now_us). Only for messages from neighbours whose link is open."""
+
+    def start(self, payload: Payload, ttl: int, done: Callable[[], None], toward: Iterable[str] | None = None) -> None:
+        """Tell everybody within `ttl` hops (`toward`: only behind these neighbours); `done` may be called at once."""
+        names = self._standing.neighbours if toward is None else toward
+        self._run(payload, ttl, names, done)
+
+    def share(self, behind: Collection[str]) -> None:
+        """A repair brings brokers nearer to each other. Tell the neighbours on our own side what stands `behind` the
+        others and is now within their reach; or views would shrink with every repair."""
+        here = self._standing
+        onward = [name for name in here.neighbours if name not in behind]
+        rings: dict[int, list[Place]] = {}
+        for name, (distance, way) in lineage.branches(here, here.reach - 1).items():
+            place = here.places.get(name)
+            if way in behind and place is not None and place.version > 0:
+                rings.setdefault(distance, []).append(place)
+        for distance, ring in rings.items():
+            for start in range(0, len(ring), PLACES_TOLD_MAX):
+                part = tuple(ring[start : start + PLACES_TOLD_MAX])
+                self._run(part, here.reach - distance, onward, lambda: None)
+
+    def exchange(self, centre: str) -> None:
+        """As a member of a finished repair, once the own place is told: both sides of the new link to its centre tell
+        each other what the other may have missed while there was no link."""
+        self.share((centre,))
+        self.share([name for name in self._standing.neighbours if name != centre])
+
+    def unwait(self, name: str) -> None:
+        """This neighbour will never answer."""
+        for number, wave in list(self._running.items()):
+            if wave.waiting.pop(name, self) is None:
+                self._check(number)
+
+    def _run(self, payload: Payload, ttl: int, names: Iterable[str], done: Callable[[], None]) -> None:
+        open_links = self._standing.neighbours
+        waiting = dict.fromkeys([name for name in names if open_links.get(name)]) if ttl > 0 else {}
+        if not waiting:
+            done()
+            return
+        self._started += 1
+        number = self._started
+        self._running[number] = _Wave(waiting, done)
+        places = (payload,) if isinstance(payload, Place) else payload if isinstance(payload, tuple) else ()
+        registration = payload if isinstance(payload, Registration) else None
+        for name in list(waiting):
+            self._post(name, Tell(number, ttl - 1, places, registration))
+
+    def _check(self, number: int) -> None:
+        wave = self._running.get(number)
+        if wave is not None and not wave.waiting:
+            del self._running[number]
+            wave.done()
+
+    def _on_tell(self, peer: str, message: Tell, now_us: int) -> None:
+        if len(self._running) >= WAVES_MAX:
+            raise PeerError(f"more than {WAVES_MAX} waves at a time")
+        spared = {peer}
+        if len(message.places) > PLACES_TOLD_MAX:
+            raise PeerError(f"{len(message.places)} places at once; at most {PLACES_TOLD_MAX}")
+        self._standing.learn(*message.places)
+        if len(message.places) == 1:
+            spared.add(message.places[0].name)
+        if message.registration is not None:
+            check_lives(message.registration.dead)
+            spared.update(life.name for life in message.registration.dead)
+            if not self._standing.record(message.registration):
+                self._fenced(f"{peer} says that this broker was declared dead")
+                return
+
+        def answer() -> None:
+            if self._standing.neighbours.get(peer):
+                self._post(peer, Told(message.number))
+
+        onward = [name for name in self._standing.neighbours if name not in spared]
+        ttl = min(message.ttl, self._standing.reach)
+        self._run(message.registration or message.places, ttl, onward, answer)
+
+    def _on_told(self, peer: str, message: Told, now_us: int) -> None:
+        wave = self._running.get(message.number)
+        if wave is not None and wave.waiting.pop(peer, self) is None:
+            self._check(message.number)

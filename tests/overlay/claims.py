@@ -1,0 +1,133 @@
+"""What must hold in every world: always, and some time after the last fault."""
+
+import random
+
+from resprout.overlay.places import Life, Succession
+from tests.overlay.repair import Broker
+from tests.overlay.world import HEARTBEAT_US, LEASE_US, World, draw_tree
+
+
+def draw_world(seed: int, faults: int) -> tuple[World, random.Random, dict[str, str | None]]:
+    """A tree that has run for a while and is watched, the chance of its faults, and every broker's parent."""
+    chance = random.Random(seed)
+    parents = draw_tree(chance, chance.randint(4 * faults, 4 + 5 * faults))
+    world = World(seed, parents, faults)
+    world.watch = Watch(world)
+    world.run(0.6)
+    return world, chance, parents
+
+
+def run_until_settled(world: World, least: float, most: float = 40) -> None:
+    """At least and at most so many leases."""
+    world.run(least)
+    end_us = world.now_us + int((most - least) * LEASE_US)
+    while not is_settled(world) and world.now_us < end_us:
+        world.run(0.5)
+    world.run(4 * HEARTBEAT_US / LEASE_US)
+
+
+class Watch:
+    """Looks at a world again and again: there is never more than one root with a majority, and never more than one
+    decided list of a version. Neither would pass quickly, so every tenth event is enough."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.events = 0
+        self.decided: dict[int, Succession] = {}
+
+    def __call__(self) -> None:
+        self.events += 1
+        if self.events % 10:
+            return
+        roots = 0
+        for broker in self.world.brokers.values():
+            known = broker.standing.decided
+            if self.decided.setdefault(known.version, known) is not known:
+                assert self.decided[known.version] == known
+            if broker.council.is_root and self.world.lives(broker.name):
+                roots += self._has_majority(broker)
+        assert roots <= 1
+
+    def _has_majority(self, broker: Broker) -> bool:
+        mine = broker.standing.succession
+        seats = [seat for seat in mine.seats if self.world.lives(seat.name)]
+        followers = [
+            seat.life
+            for seat in seats
+            if self.world.brokers[seat.name].incarnation == seat.incarnation
+            and self.world.brokers[seat.name].standing.succession == mine
+        ]
+        return broker.standing.is_majority(mine, followers)
+
+
+def is_settled(world: World) -> bool:
+    """No repair is running, everybody has a place and hears the root, both ends agree on every link, and the list is
+    whole again."""
+    living = world.living()
+    for broker in living:
+        here = broker.standing
+        if not broker.is_joined or broker.repair is not None or not all(here.neighbours.values()):
+            return False
+        if not broker.council.leased:
+            return False
+        for name in here.neighbours:
+            if not world.lives(name) or broker.name not in world.brokers[name].standing.neighbours:
+                return False
+    roots = [broker for broker in living if broker.standing.parent is None]
+    return len(roots) == 1 and len(_under(world, roots[0].name)) == len(living) and _is_list_whole(world, roots[0])
+
+
+def _is_list_whole(world: World, root: Broker) -> bool:
+    seats = root.standing.succession.seats
+    if len(seats) != min(2 * world.faults + 1, len(world.living())):
+        return False
+    return all(world.lives(seat.name) and world.brokers[seat.name].incarnation == seat.incarnation for seat in seats)
+
+
+def _under(world: World, root: str) -> set[str]:
+    found = {root}
+    ends = [root]
+    while ends:
+        here = ends.pop()
+        for name, broker in world.brokers.items():
+            if name not in found and world.lives(name) and broker.standing.parent == here:
+                found.add(name)
+                ends.append(name)
+    return found
+
+
+def check_peace(world: World) -> None:
+    """What must be true some time after the last fault."""
+    assert is_settled(world)
+    living = world.living()
+    for broker in living:
+        here = broker.standing
+        for name, incarnation in here.graves.items():
+            assert world.brokers[name].incarnation > incarnation or not world.lives(name), "a living broker was buried"
+        for name, distance in _distances(world, broker.name).items():
+            if distance <= world.faults + 1:
+                there = world.brokers[name].standing
+                place = here.places[name]
+                assert (place.incarnation, place.parent) == (there.incarnation, there.parent)
+                assert set(place.neighbours) == set(there.neighbours)
+    for life in {life for _, _, what, lives in world.history if what == "repaired" for life in lives}:
+        assert len(leaders_of(world, life)) <= 1
+
+
+def leaders_of(world: World, life: Life) -> set[str]:
+    """The brokers that repaired it and still live that life."""
+    return {
+        who
+        for _, who, what, lives in world.history
+        if what == "repaired" and life in lives and world.lives(who) and not world.was_fenced(who)
+    }
+
+
+def _distances(world: World, start: str) -> dict[str, int]:
+    found = {start: 0}
+    for here in (queue := [start]):
+        for name in world.brokers[here].standing.neighbours:
+            if name not in found:
+                found[name] = found[here] + 1
+                queue.append(name)
+    return found

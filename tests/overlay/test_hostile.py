@@ -1,0 +1,308 @@
+"""Anything from the network, in any order: nothing is raised but PeerError, nothing grows without bound."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.links.frames import Data
+from resprout.overlay.council import Council
+from resprout.overlay.messages import OVERLAY_MESSAGES, Enrol, Fenced, Gone, Orphan, Ping, Pong, PreVote, Probe, Suspect
+from resprout.overlay.places import Life, Place, Registration, Seat, Succession
+from resprout.overlay.pulse import UNHEARD_POSTS_MAX
+from resprout.overlay.standing import Standing
+from resprout.overlay.status import CouncilOptions
+from resprout.overlay.waves import Waves
+from resprout.wire.codec import Codec
+from tests.overlay.test_standing import place
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "stranger", "", "x" * 70])
+NUMBERS = st.one_of(st.integers(0, 3), st.sampled_from([1 << 20, 1 << 53, (1 << 63) - 1]))
+LIVES = st.builds(Life, NAMES, NUMBERS)
+PLACES = st.builds(
+    Place, NAMES, NUMBERS, NUMBERS, st.none() | NAMES, st.lists(NAMES, max_size=4).map(tuple), st.just(""),
+    st.lists(NUMBERS, max_size=4).map(tuple),
+)  # fmt: skip
+SEATS = st.builds(Seat, NAMES, NUMBERS, st.just(""))
+LISTS = st.builds(Succession, NUMBERS, st.lists(SEATS, max_size=4).map(tuple))
+for made, strategy in ((Life, LIVES), (Place, PLACES), (Seat, SEATS), (Succession, LISTS)):
+    st.register_type_strategy(made, strategy)
+st.register_type_strategy(
+    Registration, st.builds(Registration, st.lists(LIVES, max_size=3).map(tuple), LISTS)
+)  # fmt: skip
+
+
+def _values(kind: Any) -> st.SearchStrategy[Any]:
+    if kind is int:
+        return NUMBERS
+    if kind is str:
+        return NAMES
+    if kind in (Life, Succession, bool):
+        return st.from_type(kind)
+    if getattr(kind, "__origin__", None) is tuple:
+        return st.lists(st.from_type(kind.__args__[0]), max_size=3).map(tuple)
+    return st.none() | st.one_of([st.from_type(part) for part in kind.__args__ if part is not type(None)])
+
+
+def _any_message(kind: type[ProtocolMessage]) -> st.SearchStrategy[Any]:
+    return st.builds(kind, *[_values(field.type) for field in msgspec.structs.fields(kind)])
+
+
+MESSAGES = st.one_of([_any_message(kind) for kind in OVERLAY_MESSAGES])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("message"), NAMES, MESSAGES),
+        st.tuples(st.just("silent"), NAMES, st.booleans()),
+        st.tuples(st.just("heard"), NAMES, st.none() | NUMBERS),
+        st.tuples(st.just("tick"), st.just(""), st.integers(0, 30_000)),
+        st.tuples(st.just("register"), NAMES, st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+class Alone:
+    """One broker (c of the chain a - b - c - d - e) with nobody behind its neighbours' names."""
+
+    def __init__(self, faults: int = 1) -> None:
+        self.standing = Standing("c", 2, "", faults)
+        self.standing.parent = "b"
+        self.standing.neighbours.update(b=True, d=True)
+        self.standing.sessions.update(b=1, d=1)
+        self.standing.publish_place()
+        self.standing.learn(place("a", None, "b"), place("b", "a", "a", "c"), place("d", "c", "c", "e"))
+        self.standing.follow_decided(Succession(3, (Seat("a", 1, ""), Seat("b", 1, ""), Seat("c", 2, ""))))
+        self.posted: list[tuple[str, ProtocolMessage]] = []
+        self.declared: list[str] = []
+        self.fenced: list[str] = []
+        self.waves = Waves(self.standing, self._post, self._fence)
+        self.council = Council(
+            self.standing, CouncilOptions(heartbeat_us=1500, lease_us=9000), self._post, self._declare, lambda: None,
+            self._fence, self.waves,
+        )  # fmt: skip
+        self.now_us = 100_000
+        self.council.tick(self.now_us)
+
+    def _post(self, peer: str, message: ProtocolMessage) -> None:
+        self.posted.append((peer, message))
+
+    def _declare(self, names: tuple[str, ...]) -> None:
+        assert self.standing.name not in names
+        self.declared += names
+        for name in names:
+            self.standing.bury(name, self.standing.incarnation_of(name))
+
+    def _fence(self, reason: str) -> None:
+        self.fenced.append(reason)
+
+    def receive(self, peer: str, message: ProtocolMessage) -> None:
+        self.council.heard(peer, self.now_us)
+        handlers = {**self.council.handlers, **self.waves.handlers}
+        handlers[type(message)](peer, message, self.now_us)
+
+
+@given(STEPS)
+@settings(
+    max_examples=250, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+def test_nothing_that_peers_say_breaks_a_council(steps: list[tuple[str, str, Any]]) -> None:
+    alone = Alone()
+    for what, name, detail in steps:
+        if what == "message":
+            try:
+                alone.receive(name, detail)
+            except PeerError:
+                continue
+        elif what == "silent":
+            alone.council.silent(name, detail, alone.now_us)
+        elif what == "heard":
+            alone.council.heard(name, alone.now_us, detail)
+        elif what == "register":
+            alone.council.register(frozenset((name,)) - {"c"}, alone.now_us)
+        else:
+            alone.now_us += detail
+            alone.council.tick(alone.now_us)
+        assert alone.standing.places["c"].parent == "b"
+        assert "c" not in alone.standing.graves
+        alone.council.standby()
+        alone.council.status(alone.now_us)
+
+
+@given(MESSAGES)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_every_message_travels_on_the_wire(message: ProtocolMessage) -> None:
+    codec = Codec((Data,), OVERLAY_MESSAGES)
+    frame = Data(1, 0, 0, (message,))
+    try:
+        codec.check(frame)
+    except PeerError:
+        return  # a name that the wire refuses
+    body = codec.encoder().encode(frame)
+    assert codec.decoder().decode(body) == frame
+    assert codec.frame_bytes(frame) >= len(body)
+
+
+def test_signs_of_life_are_background_and_nothing_else_is() -> None:
+    assert Ping(1, 0).background
+    assert Pong(1, True).background
+    quiet = [kind for kind in OVERLAY_MESSAGES if "background" in vars(kind)]
+    assert quiet == [Ping, Pong]
+
+
+def test_tags_stay_in_their_range() -> None:
+    tags = [kind.__struct_config__.tag for kind in OVERLAY_MESSAGES]
+    assert set(tags) <= set(range(80, 100))
+    assert len(set(tags)) == len(tags)
+
+
+def test_what_is_said_to_a_silent_peer_does_not_pile_up() -> None:
+    alone = Alone()
+    for peer in "abd":
+        alone.council.silent(peer, False, alone.now_us)
+    alone.posted.clear()
+    for _ in range(1000):
+        alone.now_us += 1500
+        alone.council.tick(alone.now_us)
+    by_peer = [sum(peer == name for peer, _ in alone.posted) for name in "abd"]
+    assert max(by_peer) <= UNHEARD_POSTS_MAX
+    assert not any(isinstance(message, Ping) for _, message in alone.posted)
+    assert alone.declared == [], "who hears nobody has no say about the others"
+    assert not alone.council.leased
+
+
+def test_strangers_are_forgotten() -> None:
+    alone = Alone()
+    for number in range(3000):
+        alone.council.heard(f"s{number}", alone.now_us, 1)
+        alone.council.silent(f"s{number}", True, alone.now_us)
+    alone.council.tick(alone.now_us + 1)
+    assert len(alone.standing.sessions) < 10
+
+
+def test_only_a_word_about_this_life_fences() -> None:
+    alone = Alone()
+    alone.receive("b", Fenced(1))
+    assert not alone.fenced
+    alone.receive("b", Fenced(2))
+    assert len(alone.fenced) == 1
+
+
+def test_a_pong_from_the_future_or_from_a_stranger_does_not_renew_the_lease() -> None:
+    alone = Alone()
+    alone.receive("d", Pong(alone.now_us, True))
+    alone.receive("b", Pong(1 << 62, True))
+    alone.now_us += 9001
+    alone.council.tick(alone.now_us)
+    assert not alone.council.leased
+    alone.receive("d", Pong(alone.now_us, True))
+    assert not alone.council.leased
+    alone.receive("b", Pong(alone.now_us, True))
+    assert alone.council.leased
+
+
+def test_a_later_life_of_the_parent_does_not_speak_for_it() -> None:
+    alone = Alone()
+    alone.council.heard("b", alone.now_us, 2)
+    assert alone.council.refuses("b")
+    assert alone.posted[-1] == ("a", Suspect(Life("b", 1), (), False))
+    alone.now_us += 9001
+    alone.receive("b", Pong(alone.now_us, True))
+    alone.council.tick(alone.now_us)
+    assert not alone.council.leased
+
+
+def test_a_child_that_refuses_is_declared_at_once_and_a_silent_one_is_not() -> None:
+    alone = Alone()
+    alone.council.silent("d", False, alone.now_us)
+    assert alone.declared == []
+    alone.council.silent("d", True, alone.now_us)
+    assert alone.declared == ["d"]
+
+
+def test_a_broker_that_was_declared_dead_is_told_so_whatever_it_asks() -> None:
+    alone = Alone()
+    alone.standing.bury("d", 1)
+    for message in (Ping(1, 0), Probe(1), Suspect(Life("b", 1), ())):
+        alone.posted.clear()
+        alone.receive("d", message)
+        assert alone.posted == [("d", Fenced(1))]
+
+
+def test_a_leased_broker_is_not_frightened_by_the_word_that_its_parent_is_gone() -> None:
+    alone = Alone()
+    alone.receive("e", Gone(Life("b", 1)))
+    assert not alone.fenced
+
+
+def test_who_waits_for_its_parent_joins_again_only_if_nobody_repairs_it() -> None:
+    alone = Alone()
+    alone.now_us += 9001
+    alone.council.tick(alone.now_us)
+    alone.standing.attached["b"] = "a"
+    alone.receive("e", Gone(Life("b", 7)))
+    alone.receive("e", Gone(Life("b", 1)))
+    assert not alone.fenced
+    alone.council.silent("a", True, alone.now_us)
+    alone.receive("e", Gone(Life("b", 1)))
+    assert len(alone.fenced) == 1
+
+
+def test_an_orphan_asks_the_succession_after_long() -> None:
+    alone = Alone()
+    alone.council.silent("b", True, alone.now_us)
+    alone.standing.bury("b", 1)
+    alone.standing.neighbours["b"] = False
+    for _ in range(5):
+        alone.now_us += 9000
+        alone.council.tick(alone.now_us)
+    assert not any(isinstance(message, Orphan) for _, message in alone.posted)
+    alone.now_us += 18_000
+    alone.council.tick(alone.now_us)
+    assert [peer for peer, message in alone.posted if isinstance(message, Orphan)] == ["a", "b"]
+
+
+def test_a_seat_agrees_to_one_list_per_version_and_deserts_no_living_root() -> None:
+    alone = Alone()
+    decided = alone.standing.decided
+    mine = Seat("c", 2, "")
+
+    def agrees(root: str, version: int, *dead: Life) -> bool:
+        alone.posted.clear()
+        new = Succession(version, (Seat(root, 1, ""), mine))
+        alone.receive(root, Enrol(1, 2, dead, new, decided, decided))
+        return alone.posted[-1][1].yes  # type: ignore[attr-defined,no-any-return]
+
+    assert not agrees("b", 4), "nobody has given up a"
+    assert agrees("b", 4, Life("a", 1))
+    assert agrees("b", 4, Life("a", 1)), "asked again, answered again"
+    assert not agrees("d", 4, Life("a", 1), Life("b", 1)), "another list of that version"
+    assert agrees("d", 5, Life("a", 1), Life("b", 1))
+    assert alone.standing.graves == {"a": 1, "b": 1}
+
+
+def test_a_later_life_does_not_answer_for_the_seat_of_an_earlier_one() -> None:
+    alone = Alone()
+    new = Succession(4, (Seat("b", 1, ""), Seat("c", 1, "")))
+    alone.posted.clear()
+    alone.receive("b", Enrol(1, 1, (Life("a", 1),), new, alone.standing.decided, alone.standing.decided))
+    assert alone.posted == []
+
+
+def test_a_member_of_a_repair_misses_its_coordinator() -> None:
+    alone = Alone(faults=2)
+    alone.standing.follow_decided(Succession(4, (Seat("a", 1, ""), Seat("c", 2, ""), Seat("e", 1, ""))))
+    alone.council.silent("b", True, alone.now_us)
+    alone.standing.bury("b", 1)
+    alone.standing.neighbours["b"] = False
+    alone.standing.attached["b"] = "a"
+    alone.posted.clear()
+    alone.council.tick(alone.now_us + 1)
+    assert alone.posted == [("a", Ping(alone.now_us + 1, 4))], "all is well: a seat's sign of life to its root"
+    alone.council.silent("a", True, alone.now_us + 2)
+    alone.posted.clear()
+    alone.council.tick(alone.now_us + 3)
+    assert [(peer, type(message)) for peer, message in alone.posted] == [("e", PreVote)]
