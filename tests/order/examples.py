@@ -12,6 +12,7 @@ def bundle(
     incarnation: int = 1,
     guarantee: Guarantee = Guarantee.CAUSAL,
     size: int = 10,
+    stamp: int = 1,
 ) -> Bundle:
     payloads = pack_payloads([bytes(size)] * count)
-    return Bundle(publisher, incarnation, first, count, 1, "t", (), guarantee, b"", payloads)
+    return Bundle(publisher, incarnation, first, count, stamp, "t", (), guarantee, b"", payloads)

@@ -1,4 +1,4 @@
-"""What the log must say, computed from scratch out of everything that ever happened to an entry.
+"""What the log must say, computed from scratch out of everything that ever happened to its entries and links.
 
 The log keeps counters that are raised and lowered; this keeps the facts and counts them when asked.
 """
@@ -7,17 +7,70 @@ import dataclasses
 
 
 @dataclasses.dataclass
-class Neighbour:
-    """One neighbour that an entry goes to."""
+class Crossing:
+    """An entry on a link: to be sent there, sent, or come from there."""
 
-    behind: bool
-    """It must catch up before it gets the entry."""
-    levels: int = 0
-    """It has reported levels 0 .. levels - 1."""
-    done: bool = False
-    """It and everyone behind it have the entry."""
-    released: bool = False
-    """It turned out not to want the entry."""
+    link: "LinkFacts"
+    sent: bool
+    """To the link; otherwise it came from there."""
+    number: int = 0
+    """Its place among those that were sent or came; 0 while the link has to catch up with it."""
+    over: bool = False
+    """The link was replaced when nothing was left to be said about the entry: all that it had to report stands."""
+
+    def has_reach(self, reach: int) -> bool:
+        if self.over:
+            return True
+        if self.sent:
+            return 0 < self.number <= self.link.have[reach]
+        return reach == 0 or self.number <= self.link.back_have[reach - 1]
+
+    def has_level(self, level: int) -> bool:
+        """From 1 on: level 0 is that it has the entry."""
+        if self.over:
+            return True
+        counts = self.link.firm if self.sent else self.link.back_firm
+        return 0 < self.number <= counts[level - 1]
+
+    @property
+    def is_done(self) -> bool:
+        return self.over or not self.sent or 0 < self.number <= self.link.done
+
+
+class LinkFacts:
+    """What the neighbour at the other end has reported, as in `Levels`; and what crossed."""
+
+    def __init__(self, faults: int) -> None:
+        reaches = max(1, faults)
+        self.have = [0] * reaches
+        self.firm = [0] * faults
+        self.back_have = [0] * (reaches - 1)
+        self.back_firm = [0] * faults
+        self.done = 0
+        self.sent: list[Facts] = []
+        self.arrived: list[Facts] = []
+        self.told: tuple[int, ...] = ()
+        """What it was told last."""
+        self.pending: list[Facts] = []
+        """What it has to catch up with, in log order."""
+
+    def said(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(self.have), tuple(self.firm), tuple(self.back_have), tuple(self.back_firm)
+
+    def tell(self, faults: int) -> tuple[int, ...]:
+        """What this side may report by now, field by field: each count goes on from what was told, and stops before the
+        first that is not so far."""
+        reaches, levels = range(max(1, faults)), range(1, faults + 1)
+        holds = (
+            *[[facts.reach >= reach for facts in self.arrived] for reach in reaches],
+            *[[facts.level >= level for facts in self.arrived] for level in levels],
+            *[[facts.reach >= reach for facts in self.sent] for reach in reaches if reach],
+            *[[facts.level >= level for facts in self.sent] for level in levels],
+            [facts.undone == 0 for facts in self.arrived],
+        )
+        before = self.told or (0,) * len(holds)
+        self.told = tuple([_count(column, count) for column, count in zip(holds, before, strict=True)])
+        return self.told
 
 
 @dataclasses.dataclass
@@ -27,39 +80,49 @@ class Facts:
     cost: int
     hops: int
     source: str | None
-    neighbours: list[Neighbour]
+    crossings: list[Crossing]
     readers: int
-    source_levels: int = 0
-    """The source has reported levels 1 .. source_levels of it."""
+    faults: int
     shown: bool = False
     taken: int = 0
     """Readers that have it."""
+    reach: int = 0
+    level: int = 0
+    dropped: bool = False
 
-    def level(self, faults: int) -> int:
-        """The least level that somebody concerned has not reported."""
-        level = 0
-        while level <= faults and self._all_reported(level):
-            level += 1
-        return level
+    def rise(self) -> None:
+        """As far as everybody concerned has reported. What was reached stays reached when a link is replaced."""
+        while self.reach < self.faults and all(crossing.has_reach(self.reach) for crossing in self.crossings):
+            self.reach += 1
+        while self.level <= self.faults and self._all_at(self.level):
+            self.level += 1
+        self.dropped = self.dropped or self.level > self.faults
 
-    def _all_reported(self, level: int) -> bool:
-        neighbours = all(n.released or n.levels > level for n in self.neighbours)
-        return neighbours and (self.source is None or level <= self.source_levels)
+    def _all_at(self, level: int) -> bool:
+        if level:
+            return all(crossing.has_level(level) for crossing in self.crossings)
+        return self.pins == 0 and all(crossing.has_reach(0) for crossing in self.crossings)
 
-    def safe(self, faults: int) -> bool:
-        copies = 1 + self.hops + sum(n.levels > 0 for n in self.neighbours)
-        return self.hops >= faults or copies > faults or self.level(faults) >= faults
+    @property
+    def pins(self) -> int:
+        return (not self.shown) + self.readers - self.taken
 
-    def dropped(self, faults: int) -> bool:
-        return self.shown and self.taken == self.readers and self.level(faults) > faults
+    @property
+    def copies(self) -> int:
+        return 1 + self.hops + sum(crossing.sent and crossing.has_reach(0) for crossing in self.crossings)
+
+    @property
+    def safe(self) -> bool:
+        return self.hops >= self.faults or self.copies > self.faults or self.reach >= self.faults
 
     @property
     def undone(self) -> int:
-        return sum(not n.done and not n.released for n in self.neighbours) + self.readers - self.taken
+        return sum(not crossing.is_done for crossing in self.crossings) + self.readers - self.taken
 
     @property
     def waits(self) -> int:
-        return sum(n.behind for n in self.neighbours) + (self.readers - self.taken if self.shown else 0)
+        pending = sum(crossing.sent and crossing.number == 0 for crossing in self.crossings if not crossing.over)
+        return pending + (self.readers - self.taken if self.shown else 0)
 
 
 class Reference:
@@ -68,14 +131,19 @@ class Reference:
         self.entries: list[Facts] = []
 
     def bytes_held(self) -> int:
-        return sum(e.cost for e in self.entries if not e.dropped(self.faults))
+        return sum(e.cost for e in self.entries if not e.dropped)
 
     def local_bytes(self) -> int:
         """Of local clients: what is not yet both delivered everywhere and stable here."""
-        return sum(e.cost for e in self.entries if e.source is None and not (e.undone == 0 and e.dropped(self.faults)))
+        return sum(e.cost for e in self.entries if e.source is None and not (e.undone == 0 and e.dropped))
 
     def held_bytes(self, source: str) -> int:
         return sum(e.cost for e in self.entries if e.source == source and e.waits)
 
     def first_unshown(self) -> int | None:
         return next((no for no, e in enumerate(self.entries) if not e.shown), None)
+
+
+def _count(holds: list[bool], start: int) -> int:
+    """From `start` to the first that does not hold."""
+    return holds.index(False, start) if False in holds[start:] else len(holds)

@@ -1,106 +1,224 @@
-"""The log against a reference that forgets nothing and counts everything anew."""
+"""The log against a reference that forgets nothing and counts everything anew, links that are replaced included."""
 
+import random
 from collections.abc import Callable
 from functools import partial
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
+from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
+from resprout.order.messages import Levels
 from tests.order.examples import bundle
-from tests.order.reference import Facts, Neighbour, Reference
+from tests.order.reference import Crossing, Facts, LinkFacts, Reference
 
-SOURCES = ("n1", "n2")
+NEIGHBOURS = ("n1", "n2", "n3")
 Action = Callable[[], None]
 
 
 class Bench:
-    """The log and its reference, told the same."""
+    """The log of one broker with its links, and their reference, told the same."""
 
-    def __init__(self, faults: int) -> None:
+    def __init__(self, faults: int, rng: random.Random) -> None:
         self.faults = faults
-        self.log = Log(faults)
+        self.rng = rng
+        self.risen: list[Entry] = []
+        self.log = Log(faults, self.risen.append)
         self.reference = Reference(faults)
-        self.links = {name: Link(name, faults, None) for name in SOURCES}
+        self.links = {name: Link(name, 1, faults, None) for name in NEIGHBOURS}
+        self.facts = {name: LinkFacts(faults) for name in NEIGHBOURS}
         self.entries: list[Entry] = []
 
-    def append(self, source: str | None, awaited: int, behind: int, readers: int, hops: int, size: int) -> None:
-        made = bundle(len(self.entries) + 1, size=size)
+    def append(self) -> None:
+        """A bundle from somewhere, for some links and readers. A link that is behind is so for everything after."""
+        rng = self.rng
+        source = rng.choice((None, *NEIGHBOURS))
+        made = bundle(len(self.entries) + 1, size=rng.randint(0, 50))
+        hops = rng.randint(0, 3) if source is not None else 0
+        wanting = [name for name in NEIGHBOURS if name != source and rng.random() < 0.6]
+        behind = [name for name in NEIGHBOURS if name != source and self.facts[name].pending]
+        behind += [name for name in wanting if name not in behind and rng.random() < 0.2]
+        now = [name for name in wanting if name not in behind]
+        readers = tuple([f"r{n}" for n in range(rng.randint(0, 2))])
         link = self.links[source] if source is not None else None
-        names = tuple(f"r{n}" for n in range(readers))
-        self.entries.append(self.log.append(made, link, None, hops, awaited + behind, behind, names))
-        neighbours = [Neighbour(behind=False) for _ in range(awaited)] + [Neighbour(behind=True) for _ in range(behind)]
-        self.reference.entries.append(Facts(made.cost, hops, source, neighbours, readers))
+        entry = self.log.append(made, link, None, hops, len(now) + len(behind), len(behind), readers)
+        facts = Facts(made.cost, hops, source, [], len(readers), self.faults)
+        self.entries.append(entry)
+        self.reference.entries.append(facts)
+        if source is not None:
+            self.facts[source].arrived.append(facts)
+            facts.crossings.append(Crossing(self.facts[source], False, len(self.facts[source].arrived)))
+        for name in now:
+            self._send(name, entry, facts)
+        for name in behind:
+            facts.crossings.append(Crossing(self.facts[name], True))
+            self.facts[name].pending.append(facts)
+        facts.rise()
+
+    def _send(self, name: str, entry: Entry, facts: Facts) -> None:
+        self.links[name].sent.add(entry)
+        self.facts[name].sent.append(facts)
+        facts.crossings.append(Crossing(self.facts[name], True, len(self.facts[name].sent)))
 
     # -- what may happen next ------------------------------------------------------------------------------------------
 
     def possible(self) -> list[Action]:
         actions: list[Action] = []
-        for no, facts in enumerate(self.reference.entries):
-            for neighbour in facts.neighbours:
-                actions += self._of_neighbour(no, neighbour)
-            if facts.source is not None and facts.source_levels < self.faults:
-                actions.append(partial(self._source_reports, no))
-            if facts.shown and facts.taken < facts.readers:
+        for name in NEIGHBOURS:
+            facts = self.facts[name]
+            if facts.pending:
+                actions += [partial(self._catches_up, name, wants=True), partial(self._catches_up, name, wants=False)]
+            actions.append(partial(self._is_told, name))
+        for no, entry_facts in enumerate(self.reference.entries):
+            if entry_facts.shown and entry_facts.taken < entry_facts.readers:
                 actions.append(partial(self._reader_takes, no))
         first = self.reference.first_unshown()
-        if first is not None and self.reference.entries[first].safe(self.faults):
+        if first is not None and self.reference.entries[first].safe:
             actions.append(partial(self._show, first))
         return actions
 
-    def _of_neighbour(self, no: int, neighbour: Neighbour) -> list[Action]:
-        if neighbour.released:
-            return []
-        if neighbour.behind:
-            return [partial(self._catches_up, no, neighbour), partial(self._does_not_want, no, neighbour)]
-        actions: list[Action] = []
-        if neighbour.levels <= self.faults:
-            actions.append(partial(self._reports, no, neighbour))
-        if neighbour.levels and not neighbour.done:
-            actions.append(partial(self._is_done, no, neighbour))
-        return actions
+    def _catches_up(self, name: str, wants: bool) -> None:
+        facts = self.facts[name].pending.pop(0)
+        entry = self._entry(facts)
+        crossing = next(c for c in facts.crossings if c.link is self.facts[name])
+        self.log.waited(entry)
+        facts.crossings.remove(crossing)
+        if wants:
+            self._send(name, entry, facts)
+        else:
+            facts.rise()
+            self.log.release(entry)
 
-    def _catches_up(self, no: int, neighbour: Neighbour) -> None:
-        neighbour.behind = False
-        self.log.waited(self.entries[no])
+    def _is_told(self, name: str, everything: bool = False) -> None:
+        """The neighbour says how far it is: some of its counts rise, none beyond what is possible."""
+        facts, chance = self.facts[name], 1.0 if everything else 0.6
+        have, firm, back_have, back_firm = (list(counts) for counts in facts.said())
+        done = [facts.done]
+        self._raise(have, len(facts.sent), chance)
+        self._raise(firm, have[0], chance)
+        self._raise(back_have, len(facts.arrived), chance)
+        self._raise(back_firm, len(facts.arrived), chance)
+        self._raise(done, have[0], chance)
+        report = Levels(tuple(have), tuple(firm), tuple(back_have), tuple(back_firm), done[0])
+        facts = self.facts[name]
+        facts.have, facts.firm = list(report.have), list(report.firm)
+        facts.back_have, facts.back_firm = list(report.back_have), list(report.back_firm)
+        facts.done = report.done
+        news = self.links[name].take_report(report)
+        for entry_facts in self.reference.entries:
+            entry_facts.rise()
+        for reach, entry in news.reached:
+            self.log.reached(entry, reach)
+        for level, entry in news.firmer:
+            self.log.firmer(entry, level)
+        for entry in news.delivered:
+            self.log.deliver_one(entry)
 
-    def _does_not_want(self, no: int, neighbour: Neighbour) -> None:
-        before = self.reference.entries[no].level(self.faults)
-        neighbour.behind = False
-        neighbour.released = True
-        self.log.waited(self.entries[no])
-        rose = self.log.release(self.entries[no])
-        assert rose == (self.reference.entries[no].level(self.faults) > before)
+    def _raise(self, counts: list[int], most: int, chance: float) -> None:
+        """Some of the counts; whatever has reached a level has reached the one below."""
+        for index, count in enumerate(counts):
+            if count < most and self.rng.random() < chance:
+                counts[index] = most if chance == 1 else self.rng.randint(count + 1, most)
+            most = counts[index]
 
-    def _reports(self, no: int, neighbour: Neighbour) -> None:
-        entry, facts = self.entries[no], self.reference.entries[no]
-        before = facts.level(self.faults)
-        if neighbour.levels == 0:
-            entry.copies += 1
-        rose = self.log.raise_level(entry, neighbour.levels)
-        neighbour.levels += 1
-        assert rose == (facts.level(self.faults) > before)
+    def reports(self) -> None:
+        """This side tells every neighbour what it may. A reader who came later takes back nothing that was told."""
+        for name, link in self.links.items():
+            before, told = self.facts[name].told, self.facts[name].tell(self.faults)
+            news, counts = link.report(), link.told
+            assert (*counts.have, *counts.firm, *counts.back_have, *counts.back_firm, counts.done) == told
+            assert (news is None) == (told == before or not any(told))
+            if news is not None:
+                assert (*news.have, *news.firm, *news.back_have, *news.back_firm, news.done) == told
+            assert link.report() is None, "the same is not told twice"
 
-    def _source_reports(self, no: int) -> None:
-        facts = self.reference.entries[no]
-        facts.source_levels += 1
-        self.log.raise_level(self.entries[no], facts.source_levels)
-
-    def _is_done(self, no: int, neighbour: Neighbour) -> None:
-        neighbour.done = True
-        assert self.log.deliver_one(self.entries[no]) == (self.reference.entries[no].undone == 0)
+    def finish(self) -> None:
+        """Everybody says and takes everything."""
+        while (first := self.reference.first_unshown()) is not None or any(f.pending for f in self.facts.values()):
+            for name in NEIGHBOURS:
+                while self.facts[name].pending:
+                    self._catches_up(name, wants=True)
+                self._is_told(name, everything=True)
+            if first is not None:
+                assert self.reference.entries[first].safe
+                self._show(first)
+        for no, facts in enumerate(self.reference.entries):
+            while facts.taken < facts.readers:
+                self._reader_takes(no)
+        for name in NEIGHBOURS:
+            self._is_told(name, everything=True)
 
     def _reader_takes(self, no: int) -> None:
         facts = self.reference.entries[no]
         facts.taken += 1
+        facts.rise()
         assert self.log.took(self.entries[no]) == (facts.undone == 0)
 
     def _show(self, no: int) -> None:
         assert self.log.unshown.popleft() is self.entries[no], "in log order"
-        self.reference.entries[no].shown = True
+        facts = self.reference.entries[no]
+        facts.shown = True
+        facts.rise()
         self.log.show(self.entries[no])
+
+    def add_reader(self) -> None:
+        """A client that returned reads what is still in the log."""
+        kept = [no for no, facts in enumerate(self.reference.entries) if not facts.dropped]
+        if kept:
+            no = self.rng.choice(kept)
+            facts = self.reference.entries[no]
+            if facts.pins == 0:
+                facts.level = 0
+            facts.readers += 1
+            self.log.add_reader(self.entries[no], "late")
+
+    def replace(self, name: str) -> None:
+        """A repair: a new link takes the place of an old one, with everything that is still to be said about."""
+        old, link = self.links[name], Link(name, 2, self.faults, None)
+        before, after = self.facts[name], LinkFacts(self.faults)
+        self.links[name], self.facts[name] = link, after
+        on_link = [(number, entry, True) for number, entry in old.sent.entries.items()]
+        on_link += [(number, entry, False) for number, entry in old.arrived.entries.items()]
+        late = [self._entry(facts) for facts in before.pending]
+        touched: list[Entry] = []
+        for entry in late:
+            self.log.waited(entry)
+            self.log.unawait(entry)
+        for number, entry, sent in on_link:
+            self.log.leave_link(old, entry, number, sent)
+        for facts in self.reference.entries:
+            for crossing in facts.crossings:
+                crossing.over = crossing.over or crossing.link is before
+        for entry in [*[entry for _, entry, sent in on_link if sent], *late]:
+            self._enter(link, after, entry, sent=True)
+            touched.append(entry)
+        for _, entry, sent in on_link:
+            if not sent:
+                self._enter(link, after, entry, sent=False)
+                touched.append(entry)
+        for facts in self.reference.entries:
+            if facts.source == name:
+                self.log.change_source(self._entry(facts), link)
+            facts.rise()
+        for entry in touched:
+            self.log.settle(entry)
+
+    def _enter(self, link: Link, after: LinkFacts, entry: Entry, sent: bool) -> None:
+        facts = self.reference.entries[entry.no]
+        facts.crossings = [c for c in facts.crossings if not c.over or c.link is self._kept(c)]
+        track = after.sent if sent else after.arrived
+        track.append(facts)
+        facts.crossings.append(Crossing(after, sent, len(track)))
+        self.log.enter_link(link, entry, sent)
+
+    def _kept(self, crossing: Crossing) -> LinkFacts | None:
+        """A link whose say about the entry still stands, because nothing replaced it."""
+        return crossing.link if crossing.link in self.facts.values() else None
+
+    def _entry(self, facts: Facts) -> Entry:
+        return next(e for e, f in zip(self.entries, self.reference.entries, strict=True) if f is facts)
 
     # -- what must agree -----------------------------------------------------------------------------------------------
 
@@ -112,66 +230,97 @@ class Bench:
         for name, link in self.links.items():
             assert link.held_bytes == reference.held_bytes(name)
         for no, (entry, facts) in enumerate(zip(self.entries, reference.entries, strict=True)):
-            dropped = facts.dropped(self.faults)
-            assert (no in log.entries, entry.bundle is None) == (not dropped, dropped), entry
-            assert (entry.level, entry.undone, entry.waits) == (facts.level(self.faults), facts.undone, facts.waits)
+            assert (no in log.entries, entry.bundle is None) == (not facts.dropped, facts.dropped), entry
+            assert (entry.reach, entry.level) == (facts.reach, facts.level), entry
+            assert (entry.undone, entry.waits) == (facts.undone, facts.waits), entry
             assert entry.delivered == (facts.undone == 0)
-            assert log.is_safe(entry) == facts.safe(self.faults)
+            assert log.is_safe(entry) == facts.safe
+        kept = {facts.cost for facts in reference.entries if not facts.dropped}
+        assert bool(log.entries) == bool(kept)
 
 
-APPENDS = st.tuples(
-    st.sampled_from((None, *SOURCES)), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 3),
-    st.integers(0, 50),
-)  # fmt: skip
-
-
-@settings(max_examples=250, deadline=None, derandomize=True)
-@given(
-    faults=st.integers(0, 3),
-    script=st.lists(st.one_of(APPENDS, st.integers(0, 1000)), max_size=60),
-    order=st.integers(0, 1000),
-)
-def test_the_log_agrees_with_the_reference_and_ends_empty(
-    faults: int, script: list[tuple[str | None, int, int, int, int, int] | int], order: int
-) -> None:
-    bench = Bench(faults)
-    for line in script:
-        if isinstance(line, tuple):
-            source, awaited, behind, readers, hops, size = line
-            bench.append(source, awaited, behind, readers, hops if source is not None else 0, size)
+def play(seed: int, faults: int, with_repairs: bool) -> Bench:
+    rng = random.Random(f"log {seed} {faults}")
+    bench = Bench(faults, rng)
+    for _ in range(60):
+        roll = rng.random()
+        if roll < 0.3:
+            bench.append()
+        elif roll < 0.35:
+            bench.reports()
+        elif roll < 0.4:
+            bench.add_reader()
+        elif roll < 0.45 and with_repairs:
+            bench.replace(rng.choice(NEIGHBOURS))
         elif actions := bench.possible():
-            actions[line % len(actions)]()
+            rng.choice(actions)()
         bench.check()
-    while actions := bench.possible():
-        actions[order % len(actions)]()
+    return bench
+
+
+@pytest.mark.parametrize("faults", [0, 1, 2, 3])
+@pytest.mark.parametrize("with_repairs", [False, True], ids=["steady", "repairs"])
+def test_the_log_agrees_with_the_reference_and_ends_empty(faults: int, with_repairs: bool) -> None:
+    for seed in range(60):
+        bench = play(seed, faults, with_repairs)
+        bench.finish()
+        bench.reports()
         bench.check()
-    assert bench.log.entries == {} and not bench.log.unshown
-    assert bench.log.bytes_held == bench.log.local_bytes == 0
-    assert all(link.held_bytes == 0 for link in bench.links.values())
+        assert bench.log.entries == {} and not bench.log.unshown
+        assert bench.log.bytes_held == bench.log.local_bytes == 0
+        for link in bench.links.values():
+            assert link.held_bytes == 0
+            assert link.sent.entries == {} and link.arrived.entries == {}, "nothing is left to be said"
+        assert all(entry.delivered for entry in bench.entries)
 
 
 def test_an_entry_that_is_not_safe_keeps_later_ones_from_being_shown() -> None:
     log = Log(1)
     first = log.append(bundle(1), None, None, 0, 1, 0, ())
-    second = log.append(bundle(2), Link("n", 1, None), None, 1, 0, 0, ())
+    second = log.append(bundle(2), Link("n", 1, 1, None), None, 1, 0, 0, ())
     assert not log.is_safe(first) and log.is_safe(second)
     assert log.unshown[0] is first
-    first.copies += 1
-    log.raise_level(first, 0)
+    log.reached(first, 0)
     assert log.is_safe(first)
 
 
 def test_the_only_broker_of_a_tree_makes_everything_safe_and_stable_at_once() -> None:
     log = Log(2)
     entry = log.append(bundle(1), None, None, 0, 0, 0, ())
-    assert log.is_safe(entry) and entry.level == 3 and entry.delivered
+    assert log.is_safe(entry) and entry.delivered and log.entries
     log.show(log.unshown.popleft())
-    assert log.entries == {} and log.local_bytes == 0
+    assert entry.level == 3 and log.entries == {} and log.local_bytes == 0
+
+
+def test_an_entry_is_not_stable_before_its_readers_have_taken_it_here_and_next_door() -> None:
+    """Otherwise the crash of a neighbour would leave nobody who could show it to that neighbour's clients."""
+    log = Log(1)
+    entry = log.append(bundle(1), None, None, 0, 1, 0, ("reader",))
+    log.reached(entry, 0)
+    log.show(log.unshown.popleft())
+    assert entry.level == 0, "the reader here has not taken it"
+    log.took(entry)
+    assert entry.level == 1 and log.entries, "those of the neighbour may not have"
+    log.firmer(entry, 1)
+    assert entry.level == 2 and log.entries == {}
+
+
+def test_a_reader_who_comes_later_makes_the_level_count_from_the_beginning() -> None:
+    log = Log(1)
+    entry = log.append(bundle(1), None, None, 0, 1, 0, ())
+    log.reached(entry, 0)
+    log.show(log.unshown.popleft())
+    assert entry.level == 1
+    log.add_reader(entry, "late")
+    log.firmer(entry, 1)
+    assert entry.level == 0 and log.entries and not entry.delivered
+    log.took(entry)
+    assert entry.level == 2 and log.entries == {}
 
 
 def test_copies_kept_for_others_do_not_count_against_their_source() -> None:
     """Two brokers that each held the other back for such copies would wait for ever."""
-    log, source = Log(1), Link("n", 1, None)
+    log, source = Log(1), Link("n", 1, 1, None)
     entry = log.append(bundle(1), source, None, 1, 1, 0, ())
     log.show(log.unshown.popleft())
     assert log.entries == {0: entry} and source.held_bytes == 0
@@ -181,3 +330,16 @@ def test_copies_kept_for_others_do_not_count_against_their_source() -> None:
     assert source.held_bytes == slow.cost
     log.took(slow)
     assert source.held_bytes == 0
+
+
+def test_what_is_retained_says_how_far_each_origin_has_come() -> None:
+    log, source = Log(1), Link("n", 1, 1, None)
+    log.append(bundle(1, 3), None, None, 0, 1, 0, ())
+    log.append(bundle(4, 2), None, None, 0, 1, 0, ())
+    log.append(bundle(7, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
+    log.append(bundle(1, guarantee=Guarantee.EVENTUAL), None, None, 0, 1, 0, ())
+    everything = {("p", "ordered"): (1, 5), ("q", "ordered"): (2, 7), ("p", "eventual"): (1, 1)}
+    assert log.retained() == everything
+    assert log.retained() is log.retained(), "asked for often, counted once"
+    log.append(bundle(8, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
+    assert log.retained() == {**everything, ("q", "ordered"): (2, 8)}

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
+from resprout.core.marks import NOTHING, Mark
 from resprout.order import seen as seen_module
-from resprout.order.seen import NOTHING, Seen
+from resprout.order.seen import Seen
 from tests.order.examples import bundle
 
 
@@ -89,3 +90,30 @@ def test_what_has_been_quiet_for_long_is_forgotten_and_memory_stays_bounded(monk
     assert len(seen) <= 21
     assert seen.mark(("busy", "ordered")) == (1, 100)
     assert seen.mark(("c0", "ordered")) == (0, 0)
+
+
+def test_what_others_have_come_to_is_seen_here_too_and_never_taken_back() -> None:
+    seen = Seen()
+    seen.raise_to(("p", "ordered"), (1, 4))
+    assert not seen.is_new(bundle(4))
+    assert seen.is_new(bundle(5))
+    seen.raise_to(("p", "ordered"), (1, 2))
+    assert seen.mark(("p", "ordered")) == (1, 5)
+    seen.raise_to(("p", "ordered"), (2, 0))
+    assert not seen.is_new(bundle(6)), "its next life has begun elsewhere"
+    assert seen.is_new(bundle(1, incarnation=2))
+
+
+def test_marks_tell_everything_that_is_remembered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen_module, "ORIGINS_KEPT", 3)
+    seen = Seen()
+    for number in range(1, 6):
+        seen.is_new(bundle(publisher=f"c{number}"))
+    seen.is_new(bundle(2, publisher="c2"))
+    marks = list(seen.marks())
+    assert sorted(mark.publisher for mark in marks) == ["c1", "c2", "c3", "c4", "c5"]
+    assert Mark("c2", "ordered", 1, 2) in marks
+    other = Seen()
+    for mark in marks:
+        other.raise_to((mark.publisher, mark.stream), (mark.incarnation, mark.seq))
+    assert not any(other.is_new(bundle(publisher=f"c{number}")) for number in (4, 5, 2))

@@ -244,7 +244,7 @@ def test_wishes_that_come_and_go_while_nobody_answers_leave_nothing_behind() -> 
     for _ in range(50):
         want(interest, "d", AB)
         drop(interest, "d", AB)
-    waiting = interest._asked["n"].confirm(1)
+    waiting = interest._asked["n"].confirm(1, {})
     assert [wish.direction for wish in waiting] == ["c", "c"]
 
 

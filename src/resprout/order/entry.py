@@ -1,4 +1,11 @@
-"""One bundle in one broker's log, and who still needs it."""
+"""One bundle in one broker's log, and who still needs it.
+
+Two ladders say how far it has come, each from reports of the neighbours concerned, and each up to k hops away:
+
+- `reach` k: every broker within k hops that the bundle was sent to *has* it. It makes a publication safe.
+- `level` k: moreover, the readers at every broker within k - 1 hops have *taken* it. Above f the entry is *stable*: no
+  set of f crashes can bring a demand for this copy, and the log may forget it.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,40 +15,48 @@ if TYPE_CHECKING:
     from resprout.order.link import Link
 
 
+Id = tuple[int, str, str, int, int]
+"""(stamp, publisher, stream, incarnation, first)."""
+
+
 class Entry:
-    """`level` k means: every broker within k hops that the bundle was sent to has it.
-
-    It starts at 0 (this broker has it) and rises to k + 1 when every neighbour concerned has reported level k. Above f
-    it is *stable*: no set of f crashes can bring a demand for this copy, and the log may forget it.
-    """
-
     __slots__ = (
-        "bundle", "client", "copies", "cost", "hops", "lacking", "last", "level", "no", "picks", "pins", "prompt",
-        "readers", "shown", "source", "stream", "undone", "waits",
+        "bundle", "client", "copies", "cost", "first", "hops", "incarnation", "is_backup", "lacking", "last", "level",
+        "no", "picks", "pins", "prompt", "publisher", "reach", "reach_lacking", "readers", "shown", "source", "stamp",
+        "stream", "tseq", "undone", "waits",
     )  # fmt: skip
 
     def __init__(self, no: int, bundle: Bundle, source: "Link | None", client: Any, hops: int) -> None:
         self.no = no
         """Its place in the log."""
         self.bundle: Bundle | None = bundle
-        """None once it is stable and taken by every local reader."""
+        """None once it is stable."""
         self.cost = bundle.cost
         self.source = source
-        """The neighbour it came from; None when a local client published it."""
+        """The neighbour it came from; None when a local client published it, and for a total."""
         self.client = client
         """The local client that published it, if any; the log does not look inside."""
         self.prompt = False
         """Its publisher waits for the receipts."""
-        self.last = bundle.last
+        self.publisher = bundle.publisher
         self.stream = bundle.stream
+        self.incarnation = bundle.incarnation
+        self.first = bundle.first
+        self.last = bundle.last
+        self.stamp = bundle.stamp
+        self.tseq = -1
+        """Of a total: its place in the one order of totals."""
         self.hops = hops
+        self.reach = 0
+        self.reach_lacking: list[int] = []
+        """reach_lacking[k]: how many neighbours concerned have not yet reported reach k."""
         self.level = 0
         self.lacking: list[int] = []
-        """lacking[k]: how many neighbours concerned have not yet reported level k."""
+        """lacking[k]: the same for level k; lacking[0] counts this broker too, until its readers have taken it."""
         self.copies = 1 + hops
         """Brokers that certainly have it: the path it took, and neighbours that said so."""
         self.pins = 1
-        """Reasons to keep the bundle here: not yet shown, and local readers that have not taken it."""
+        """Not yet shown, and local readers that have not taken it."""
         self.undone = 0
         """Neighbours behind which, and local readers to whom, it is not yet delivered."""
         self.waits = 0
@@ -51,6 +66,13 @@ class Entry:
         self.picks: dict[str, tuple[int, ...]] | None = None
         """Where a content filter picked only some of its messages for a reader: their offsets, by the reader's name."""
         self.shown = False
+        self.is_backup = False
+        """Kept for others only: nobody on this side was owed it when it came in a repair."""
+
+    @property
+    def id(self) -> "Id":
+        """The same at every broker, and in the order of causes before effects."""
+        return (self.stamp, self.publisher, self.stream, self.incarnation, self.first)
 
     @property
     def delivered(self) -> bool:

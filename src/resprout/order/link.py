@@ -2,11 +2,16 @@
 
 Bundles that cross a link are numbered from 1 in each direction by both ends, so every acknowledgement is a count: "the
 first 17 that you sent me have reached level 1 here". Counts are cumulative, so a lost or late one is made good by the
-next, and a link costs a few numbers however much is in flight.
+next, and a link costs a few numbers however much is in flight. What a repair hands over is numbered like what was sent:
+both ends of a new link begin with the same lists.
 """
 
+from collections import deque
+
+from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
+from resprout.order.messages import Levels
 
 
 class Track:
@@ -30,102 +35,137 @@ class Track:
         self.forgotten = max(upto, self.forgotten)
 
 
+class Counts:
+    """How far one side has reported the bundles of both directions, in the terms of `Levels`."""
+
+    __slots__ = ("back_firm", "back_have", "done", "firm", "have")
+
+    def __init__(self, faults_tolerated: int) -> None:
+        reaches = max(1, faults_tolerated)
+        self.have = [0] * reaches
+        self.firm = [0] * faults_tolerated
+        self.back_have = [0] * (reaches - 1)
+        self.back_firm = [0] * faults_tolerated
+        self.done = 0
+
+
+class News:
+    """What a report says for the first time."""
+
+    __slots__ = ("delivered", "firmer", "reached")
+
+    def __init__(self) -> None:
+        self.reached: list[tuple[int, Entry]] = []
+        self.firmer: list[tuple[int, Entry]] = []
+        self.delivered: list[Entry] = []
+
+
 class Link:
-    """One neighbour. `open` when both sides have told each other what they want; until then everything is retained."""
+    """One neighbour. `open` while bundles may cross; otherwise everything for it is retained."""
 
     __slots__ = (
-        "arrived", "cursor", "heard_done", "heard_spread", "heard_taken", "held_bytes", "lost", "name", "open",
-        "ready_sent", "room", "sent", "told_done", "told_spread", "told_taken", "up",
+        "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "quiet", "room", "sent",
+        "told",
     )  # fmt: skip
 
-    def __init__(self, name: str, faults_tolerated: int, cursor: int | None) -> None:
+    def __init__(self, name: str, incarnation: int, faults_tolerated: int, cursor: int | None) -> None:
         self.name = name
-        self.up = False
-        """A session stands."""
-        self.lost = False
-        """A session stood and is over for good: what crosses no more is owed until the tree is repaired."""
+        self.incarnation = incarnation
         self.open = False
-        self.ready_sent = False
+        self.quiet = False
+        """It is not heard at the moment: reports can wait, and would only pile up."""
         self.room = 0
         """Bytes that may be sent before the next `Writable`."""
         self.cursor = cursor
         """The next place in the log to look at; None when the link has kept up, so that new entries go out at once."""
+        self.after: deque[tuple[int, ProtocolMessage]] = deque()
+        """What must not overtake the log: said once everything before this place has crossed."""
         self.held_bytes = 0
         """Of this neighbour's bundles, what waits for links behind and local readers."""
         self.sent = Track()
-        self.heard_taken = [0] * (faults_tolerated + 1)
-        """heard_taken[k]: the neighbour reported level k for the first so many that were sent to it."""
-        self.heard_done = 0
-        self.told_spread = [0] * faults_tolerated
-        """told_spread[k - 1]: the neighbour was told level k of the first so many that were sent to it."""
         self.arrived = Track()
-        self.heard_spread = [0] * faults_tolerated
-        self.told_taken = [0] * (faults_tolerated + 1)
-        self.told_done = 0
+        self.heard = Counts(faults_tolerated)
+        """What the neighbour has reported."""
+        self.told = Counts(faults_tolerated)
+        """What it was told."""
 
-    def take_report(
-        self, taken: tuple[int, ...], spread: tuple[int, ...], done: int
-    ) -> tuple[list[tuple[int, Entry]], list[Entry]]:
-        """What a neighbour's report newly says: (level, entry) pairs, and entries delivered behind it.
-
-        Raises PeerError when it speaks of what was never sent or takes something back.
-        """
-        if len(taken) != len(self.heard_taken) or len(spread) != len(self.heard_spread):
-            raise PeerError(f"{len(taken)} levels reported where {len(self.heard_taken)} are used")
-        raised: list[tuple[int, Entry]] = []
-        most = self.sent.count
-        for level, count in enumerate(taken):
-            _hear(level, self.heard_taken, level, count, most, self.sent, raised)
-            most = count  # whatever has reached a level has reached the one below
-        most = self.arrived.count
-        for index, count in enumerate(spread):
-            _hear(index + 1, self.heard_spread, index, count, most, self.arrived, raised)
-            most = count
-        if not self.heard_done <= done <= self.heard_taken[0]:
-            raise PeerError(f"{done} reported as delivered of {self.heard_taken[0]} taken, {self.heard_done} before")
-        delivered = [self.sent.entries[number] for number in range(self.heard_done + 1, done + 1)]
-        self.heard_done = done
+    def take_report(self, report: Levels) -> News:
+        """Raises PeerError when it speaks of what was never sent or takes something back."""
+        heard, news = self.heard, News()
+        if (len(report.have), len(report.firm)) != (len(heard.have), len(heard.firm)) or (
+            len(report.back_have), len(report.back_firm)
+        ) != (len(heard.back_have), len(heard.back_firm)):  # fmt: skip
+            raise PeerError("it reports other levels than this side: both must tolerate the same number of faults")
+        sent, arrived = self.sent, self.arrived
+        _hear(heard.have, report.have, 0, sent.count, sent, news.reached)
+        _hear(heard.firm, report.firm, 1, heard.have[0], sent, news.firmer)
+        _hear(heard.back_have, report.back_have, 1, arrived.count, arrived, news.reached)
+        _hear(heard.back_firm, report.back_firm, 1, arrived.count, arrived, news.firmer)
+        done = report.done
+        if not heard.done <= done <= heard.have[0]:
+            raise PeerError(f"{done} reported as delivered of {heard.have[0]} taken, {heard.done} before")
+        news.delivered = [sent.entries[number] for number in range(heard.done + 1, done + 1)]
+        heard.done = done
         self._forget()
-        return raised, delivered
+        return news
 
-    def report(self) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-        """What may be told now and was not yet told: (taken, spread, done); None when there is no news."""
-        news = False
+    def report(self) -> Levels | None:
+        """What may be told now, if it is more than was told before."""
+        told = self.told
         arrived, sent = self.arrived.entries, self.sent.entries
-        for level in range(len(self.told_taken)):
-            news |= _tell(self.told_taken, level, level, arrived)
-        for index in range(len(self.told_spread)):
-            news |= _tell(self.told_spread, index, index + 1, sent)
-        done = self.told_done
+        news = _tell_reach(told.have, 0, arrived)
+        news |= _tell_level(told.firm, arrived)
+        news |= _tell_reach(told.back_have, 1, sent)
+        news |= _tell_level(told.back_firm, sent)
+        done = told.done
         while (entry := arrived.get(done + 1)) is not None and entry.undone == 0:
             done += 1
-        if done > self.told_done:
+        if done > told.done:
             news = True
-            self.told_done = done
+            told.done = done
         self._forget()
-        return (tuple(self.told_taken), tuple(self.told_spread), done) if news else None
+        if not news:
+            return None
+        return Levels(tuple(told.have), tuple(told.firm), tuple(told.back_have), tuple(told.back_firm), done)
 
     def _forget(self) -> None:
         """What both sides are through with."""
-        self.arrived.forget(min(self.told_done, self.told_taken[-1], *self.heard_spread[-1:]))
-        self.sent.forget(min(self.heard_done, self.heard_taken[-1], *self.told_spread[-1:]))
+        told, heard = self.told, self.heard
+        self.arrived.forget(
+            min(told.done, told.have[-1], *told.firm[-1:], *heard.back_have[-1:], *heard.back_firm[-1:])
+        )
+        self.sent.forget(min(heard.done, heard.have[-1], *heard.firm[-1:], *told.back_have[-1:], *told.back_firm[-1:]))
 
 
 def _hear(
-    level: int, heard: list[int], index: int, count: int, most: int, track: Track, raised: list[tuple[int, Entry]]
+    heard: list[int], counts: tuple[int, ...], level: int, most: int, track: Track, raised: list[tuple[int, Entry]]
 ) -> None:
-    if not heard[index] <= count <= most:
-        raise PeerError(f"level {level} reported for {count} of {most}, {heard[index]} before")
     entries = track.entries
-    raised.extend((level, entries[number]) for number in range(heard[index] + 1, count + 1))
-    heard[index] = count
+    for index, count in enumerate(counts):
+        before = heard[index]
+        if not before <= count <= most:
+            raise PeerError(f"level {level + index} reported for {count} of {most}, {before} before")
+        raised.extend([(level + index, entries[number]) for number in range(before + 1, count + 1)])
+        heard[index] = most = count  # whatever has reached a level has reached the one below
 
 
-def _tell(told: list[int], index: int, level: int, entries: dict[int, Entry]) -> bool:
-    count = told[index]
-    while (entry := entries.get(count + 1)) is not None and entry.level >= level:
-        count += 1
-    if count == told[index]:
-        return False
-    told[index] = count
-    return True
+def _tell_reach(told: list[int], first: int, entries: dict[int, Entry]) -> bool:
+    news = False
+    for index, count in enumerate(told):
+        while (entry := entries.get(count + 1)) is not None and entry.reach >= first + index:
+            count += 1
+        if count != told[index]:
+            told[index] = count
+            news = True
+    return news
+
+
+def _tell_level(told: list[int], entries: dict[int, Entry]) -> bool:
+    news = False
+    for index, count in enumerate(told):
+        while (entry := entries.get(count + 1)) is not None and entry.level > index:
+            count += 1
+        if count != told[index]:
+            told[index] = count
+            news = True
+    return news

@@ -1,8 +1,8 @@
 """The one log of a broker: what it accepted, in the order it accepted it.
 
 Entries are *shown* to local readers in log order, each only when it is safe: known to be at f + 1 brokers (or at every
-broker of a smaller tree), so that nothing a subscriber has seen can vanish. An entry leaves the log when it is stable,
-shown and taken by its local readers. The log never evicts; it pushes back, in two ways that must not be mixed:
+broker of a smaller tree), so that nothing a subscriber has seen can vanish. An entry leaves the log when it is stable
+(`order.entry`). The log never evicts; it pushes back, in two ways that must not be mixed:
 
 - A neighbour is held back for what waits *downstream* of it: for links that have fallen behind and for local readers.
   In a tree, and never back to where it came from, such waiting cannot go in a circle.
@@ -13,9 +13,11 @@ and never for the first: two brokers that each refuse to take more until the oth
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, Origin
+from resprout.core.marks import NOTHING, Reached
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 
@@ -23,10 +25,13 @@ from resprout.order.link import Link
 class Log:
     """Entries by their place. Who wants what is decided elsewhere; this keeps the counts that decide when."""
 
-    __slots__ = ("_faults", "bytes_held", "entries", "local_bytes", "next_no", "unshown")
+    __slots__ = ("_faults", "_retained", "_rose", "bytes_held", "entries", "local_bytes", "next_no", "unshown")
 
-    def __init__(self, faults_tolerated: int) -> None:
+    def __init__(self, faults_tolerated: int, rose: Callable[[Entry], None] = lambda entry: None) -> None:
         self._faults = faults_tolerated
+        self._rose = rose
+        """Called when the reach or the level of an entry has risen: neighbours may be told."""
+        self._retained: tuple[int, dict[Origin, Reached]] = (-1, {})
         self.entries: dict[int, Entry] = {}
         self.next_no = 0
         self.unshown: deque[Entry] = deque()
@@ -54,46 +59,132 @@ class Log:
         self.bytes_held += entry.cost
         self.entries[entry.no] = entry
         self.unshown.append(entry)
+        entry.reach_lacking = [awaited] * faults
+        entry.lacking = [awaited] * (faults + 1)
+        entry.lacking[0] += 1
         if source is None:
-            entry.lacking = [awaited] * (faults + 1)
             self.local_bytes += entry.cost
         else:
-            # The source has it, which is level 0; it will report the higher ones.
-            entry.lacking = [awaited] + [awaited + 1] * faults
+            self._await_source(entry)
             source.arrived.add(entry)
         if behind:
             self.wait(entry, behind)
         if awaited == 0:
-            self._rise(entry)
+            self.settle(entry)
         return entry
 
-    def raise_level(self, entry: Entry, level: int) -> bool:
-        """A neighbour reported `level` for the entry. True when the entry's own level rose."""
+    # -- the ladders ---------------------------------------------------------------------------------------------------
+
+    def reached(self, entry: Entry, reach: int) -> None:
+        """A neighbour reported this reach for the entry."""
+        if reach == 0:
+            entry.copies += 1
+            entry.lacking[0] -= 1
+        if reach < self._faults:
+            entry.reach_lacking[reach] -= 1
+        self.settle(entry)
+
+    def firmer(self, entry: Entry, level: int) -> None:
+        """A neighbour reported this level for the entry."""
         entry.lacking[level] -= 1
-        return entry.lacking[level] == 0 and entry.level == level and self._rise(entry)
+        if entry.lacking[level] == 0 and entry.level == level:
+            self.settle(entry)
 
-    def release(self, entry: Entry) -> bool:
-        """A neighbour that was awaited does not want the entry after all. True when its level rose."""
-        lacking = entry.lacking
-        for level in range(len(lacking)):
-            lacking[level] -= 1
+    def await_one(self, entry: Entry) -> None:
+        """It goes to one more neighbour than was known."""
+        for lacking in (entry.reach_lacking, entry.lacking):
+            for level in range(len(lacking)):
+                lacking[level] += 1
+        if entry.undone == 0 and entry.source is None and entry.bundle is None:
+            self.local_bytes += entry.cost
+        entry.undone += 1
+
+    def release(self, entry: Entry) -> None:
+        """A neighbour that was awaited does not want the entry after all."""
+        self.unawait(entry)
+        self.settle(entry)
+
+    def unawait(self, entry: Entry) -> None:
+        for lacking in (entry.reach_lacking, entry.lacking):
+            for level in range(len(lacking)):
+                lacking[level] -= 1
         self.deliver_one(entry)
-        return self._rise(entry)
 
-    def _rise(self, entry: Entry) -> bool:
-        before = entry.level
+    def _await_source(self, entry: Entry) -> None:
+        """The source has it, which is level 0; it will report the higher ones."""
+        for lacking in (entry.reach_lacking, entry.lacking):
+            for level in range(1, len(lacking)):
+                lacking[level] += 1
+
+    def settle(self, entry: Entry) -> None:
+        """Let it rise as far as the counts allow; and go, when it is stable."""
+        before = entry.level + entry.reach
+        faults = self._faults
+        lacking = entry.reach_lacking
+        while entry.reach < faults and lacking[entry.reach] == 0:
+            entry.reach += 1
         lacking = entry.lacking
-        while entry.level <= self._faults and lacking[entry.level] == 0:
+        while entry.level <= faults and lacking[entry.level] == 0:
             entry.level += 1
-        if entry.level > self._faults and entry.pins == 0:
-            self._drop(entry)
-        return entry.level > before
+        if entry.level + entry.reach > before:
+            self._rose(entry)
+            if entry.level > faults:
+                self._drop(entry)
 
     def is_safe(self, entry: Entry) -> bool:
-        """At f + 1 brokers for certain, or at every broker of a smaller tree (then its level is at least f: everything
-        within f hops has it, and that is all there is)."""
+        """At f + 1 brokers for certain, or at every broker of a smaller tree (then its reach is f: everything within f
+        hops has it, and that is all there is)."""
         faults = self._faults
-        return entry.hops >= faults or entry.copies > faults or entry.level >= faults
+        return entry.hops >= faults or entry.copies > faults or entry.reach >= faults
+
+    def retained(self) -> dict[Origin, Reached]:
+        """How far the origins have come of which something is still here, or was a moment ago."""
+        if self._retained[0] != self.next_no:
+            reached: dict[Origin, Reached] = {}
+            for entry in self.entries.values():
+                bundle = entry.bundle
+                assert bundle is not None, "what is in the log has its bundle"
+                at = (bundle.incarnation, bundle.last)
+                if at > reached.get(bundle.origin, NOTHING):
+                    reached[bundle.origin] = at
+            self._retained = (self.next_no, reached)
+        return self._retained[1]
+
+    # -- a link is replaced by another ---------------------------------------------------------------------------------
+
+    def leave_link(self, link: Link, entry: Entry, number: int, sent: bool) -> None:
+        """What this link still had to report about the entry will not come; `number` is its place in the track."""
+        heard = link.heard
+        if sent:
+            for level, count in enumerate(heard.have):
+                if count < number and level < self._faults:
+                    entry.reach_lacking[level] -= 1
+            if heard.have[0] < number:
+                entry.lacking[0] -= 1
+            else:
+                entry.copies -= 1
+            firm = heard.firm
+            if heard.done < number:
+                self.deliver_one(entry)
+        else:
+            firm = heard.back_firm
+            for index, count in enumerate(heard.back_have):
+                if count < number:
+                    entry.reach_lacking[index + 1] -= 1
+        for index, count in enumerate(firm):
+            if count < number:
+                entry.lacking[index + 1] -= 1
+
+    def enter_link(self, link: Link, entry: Entry, sent: bool) -> None:
+        """A repair puts the entry on a new link: as if it had been sent there, or had come from there."""
+        if sent:
+            self.await_one(entry)
+            link.sent.add(entry)
+        else:
+            self._await_source(entry)
+            link.arrived.add(entry)
+
+    # -- readers -------------------------------------------------------------------------------------------------------
 
     def show(self, entry: Entry) -> None:
         """From now on its readers have it, or it waits for them."""
@@ -101,6 +192,20 @@ class Log:
         if entry.readers:
             self.wait(entry, len(entry.readers))
         self._unpin(entry)
+
+    def add_reader(self, entry: Entry, reader: Any) -> None:
+        """One more than was known when it was accepted. Its level counts again from where nobody has taken it."""
+        if entry.pins == 0:
+            entry.lacking[0] += 1
+            entry.level = 0
+        entry.pins += 1
+        if entry.undone == 0 and entry.source is None and entry.bundle is None:
+            self.local_bytes += entry.cost
+        entry.undone += 1
+        if entry.shown:
+            self.wait(entry, 1)
+        else:
+            entry.readers = (*entry.readers, reader)
 
     def took(self, entry: Entry) -> bool:
         """A reader has it, or is gone. True when nobody is owed it any more."""
@@ -111,6 +216,8 @@ class Log:
     def deliver_one(self, entry: Entry) -> bool:
         """One that awaited it has it, with everything behind. True when it was the last."""
         entry.undone -= 1
+        if entry.tseq >= 0:
+            self._rose(entry)  # each neighbour of a total is told when all the others have it
         if entry.undone:
             return False
         if entry.source is None and entry.bundle is None:
@@ -128,10 +235,25 @@ class Log:
         if entry.source is not None and entry.waits == 0:
             entry.source.held_bytes -= entry.cost
 
+    def change_source(self, entry: Entry, source: Link | None) -> None:
+        """Another link stands for the side that it came from."""
+        if entry.source is source:
+            return
+        if entry.waits and entry.source is not None:
+            entry.source.held_bytes -= entry.cost
+        if entry.waits and source is not None:
+            source.held_bytes += entry.cost
+        in_use = entry.bundle is not None or entry.undone > 0
+        if in_use:
+            self.local_bytes += entry.cost * ((source is None) - (entry.source is None))
+        entry.source = source
+
     def _unpin(self, entry: Entry) -> None:
         entry.pins -= 1
-        if entry.pins == 0 and entry.level > self._faults:
-            self._drop(entry)
+        if entry.pins == 0:
+            entry.lacking[0] -= 1
+            if entry.lacking[0] == 0 and entry.level == 0:
+                self.settle(entry)
 
     def _drop(self, entry: Entry) -> None:
         if entry.bundle is None:

@@ -1,4 +1,4 @@
-"""What brokers with a log each say to each other about it. Tags 64..79 of the wire belong to this file."""
+"""What brokers with a log each say to each other about it. Tags 64..67 of the wire belong to this file."""
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
@@ -12,25 +12,32 @@ class Forward(ProtocolMessage, frozen=True, tag=64):
     """Links between brokers that it has crossed, this one included."""
     prompt: bool = False
     """Its publisher waits: report its delivery at once."""
+    is_backup: bool = False
+    """Only to be kept: nobody on your side is owed it, but too few brokers have it."""
 
     @property
     def cost(self) -> int:
         return self.bundle.cost
 
+    @property
+    def bulk(self) -> int:
+        return self.bundle.key_bytes
+
 
 class Levels(ProtocolMessage, frozen=True, tag=65):
-    """Cumulative acknowledgement, in bundles counted from 1 per direction of this link; see `order.link`."""
+    """Cumulative acknowledgement, in bundles counted from 1 per direction of this link; see `order.entry` for what the
+    levels mean and `order.link` for the counting."""
 
-    taken: tuple[int, ...]
-    """taken[k]: so many of yours have reached level k here."""
-    spread: tuple[int, ...]
-    """spread[k - 1]: so many of mine, of those you were sent, have reached level k here."""
+    have: tuple[int, ...]
+    """have[k]: so many of yours have reach k here."""
+    firm: tuple[int, ...]
+    """firm[k - 1]: so many of yours have level k here."""
+    back_have: tuple[int, ...]
+    """back_have[k - 1]: so many of mine, of those you were sent, have reach k here."""
+    back_firm: tuple[int, ...]
+    """back_firm[k - 1]: so many of mine, of those you were sent, have level k here."""
     done: int
     """So many of yours are delivered to everyone behind me."""
 
 
-class Ready(ProtocolMessage, frozen=True, tag=66):
-    """You have heard everything that is wanted on my side: start sending."""
-
-
-BROKER_MESSAGES = (Forward, Levels, Ready)
+BROKER_MESSAGES = (Forward, Levels)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from resprout.core.contract import Effect, Send, SetTimer, Timer
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.messages import Levels
 
 SPREAD_PATIENCE = 16
 """How many times longer a report that only lets a neighbour forget may wait."""
@@ -45,7 +44,9 @@ class Reports:
             self._urgent[source.name] = source  # somebody near the publisher may be waiting for it to be safe
 
     def rose(self, entry: Entry) -> None:
-        """The entry's level has risen."""
+        """The entry's reach or level has risen."""
+        if not self._links:
+            return
         self.taken_soon = self._spread_soon = True
         if entry.hops < self._faults and self._faults > 1:
             self._urgent.update(self._links)  # deeper copies make it safe for those nearer to the publisher
@@ -56,6 +57,10 @@ class Reports:
             self._urgent[source.name] = source
         else:
             self.taken_soon = True
+
+    def all_soon(self) -> None:
+        """Some were held back, and may be told now."""
+        self.taken_soon = self._spread_soon = True
 
     def flush(self, now_us: int, out: list[Effect]) -> None:
         """At the end of a step."""
@@ -73,7 +78,7 @@ class Reports:
     def fired(self, timer: Timer, out: list[Effect]) -> None:
         if isinstance(timer, ReportTaken):
             self._taken_set = self.taken_soon = False
-            concerned = [link for link in self._links.values() if link.told_done < link.arrived.count]
+            concerned = [link for link in self._links.values() if link.told.done < link.arrived.count]
         else:
             self._spread_set = self._spread_soon = False
             concerned = list(self._links.values())
@@ -82,5 +87,5 @@ class Reports:
 
 
 def _report(link: Link, out: list[Effect]) -> None:
-    if link.up and (news := link.report()) is not None:
-        out.append(Send(link.name, Levels(*news)))
+    if link.open and not link.quiet and (news := link.report()) is not None:
+        out.append(Send(link.name, news))

@@ -5,14 +5,11 @@ origin is an exact test, also where interest lets only some of them through. A r
 under a higher incarnation; whatever an older incarnation still sends is then old.
 """
 
+from collections.abc import Iterator
+
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
-
-Mark = tuple[int, int]
-"""(incarnation, last sequence number)."""
-
-NOTHING: Mark = (0, 0)
-
+from resprout.core.marks import NOTHING, Mark, Reached
 
 ORIGINS_KEPT = 100_000
 """Origins that are remembered for certain, the latest ones; up to twice as many are. Clients come and go under ever new
@@ -26,10 +23,10 @@ class Seen:
     __slots__ = ("_marks", "_old")
 
     def __init__(self) -> None:
-        self._marks: dict[Origin, Mark] = {}
-        self._old: dict[Origin, Mark] = {}
+        self._marks: dict[Origin, Reached] = {}
+        self._old: dict[Origin, Reached] = {}
 
-    def mark(self, origin: Origin) -> Mark:
+    def mark(self, origin: Origin) -> Reached:
         return self._marks.get(origin) or self._old.get(origin, NOTHING)
 
     def __len__(self) -> int:
@@ -49,7 +46,20 @@ class Seen:
         self._remember(bundle.origin, (mine, bundle.last))
         return True
 
-    def _remember(self, origin: Origin, mark: Mark) -> None:
+    def raise_to(self, origin: Origin, reached: Reached) -> None:
+        """Others have come so far."""
+        if reached > self.mark(origin):
+            self._remember(origin, reached)
+
+    def marks(self) -> Iterator[Mark]:
+        """Everything that is remembered."""
+        for origin, reached in self._old.items():
+            if origin not in self._marks:
+                yield Mark(*origin, *reached)
+        for origin, reached in self._marks.items():
+            yield Mark(*origin, *reached)
+
+    def _remember(self, origin: Origin, mark: Reached) -> None:
         self._marks[origin] = mark
         if len(self._marks) > ORIGINS_KEPT:
             self._old, self._marks = self._marks, {}

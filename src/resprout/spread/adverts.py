@@ -21,6 +21,11 @@ class Adverts:
         for topic in self._topics:
             self._told[name][topic] = None
 
+    def remove_neighbour(self, name: str, says: Says) -> None:
+        """It is dead: nobody publishes behind it any more, and nobody there is told."""
+        del self._told[name]
+        self.withdraw_all(name, says)
+
     def told(self, name: str) -> Says:
         """Everything a neighbour must know, for the beginning of its session."""
         return [(name, Advertised(topic)) for topic in self._told[name]]

@@ -8,13 +8,16 @@ moves, and when that is spent, things are asked instead of moved.
 The new is always asked before the old is withdrawn.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from resprout.core.bundle import Bundle, Origin, unpack_attributes
+from resprout.core.marks import Reached, is_beyond
+from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.spread.covers import Covers, levels_of
 from resprout.spread.messages import Interested, Uninterested
-from resprout.spread.needs import Need, Wish
+from resprout.spread.needs import Need, Wish, join_bases
 from resprout.spread.says import Says
 
 MOVES_PER_NEED: Final = 2
@@ -36,6 +39,11 @@ class Asked:
         """Over what is asked."""
         self._last_id = 0
         self._moves = 0
+        self._unconfirmed = 0
+        """How many of those that are asked."""
+        self._residue: dict[Predicate, dict[Origin, Reached]] = {}
+        """What was confirmed and is not asked any more, with its base, while something asked is not confirmed yet: the
+        wide wish that replaced a narrow one may still need what the narrow one was owed."""
 
     @property
     def predicates(self) -> list[Predicate]:
@@ -58,7 +66,7 @@ class Asked:
         if cover is not None:
             need.stand_under(cover)
         else:
-            self._ask(need, False, says)
+            self._ask(need, says)
 
     def unneed(self, predicates: Iterable[Predicate], says: Says) -> list[Wish]:
         """Nobody has these any more. Wishes for others that turn out to be confirmed by what serves them now.
@@ -71,15 +79,17 @@ class Asked:
             need.wanted = False
             if need.id:
                 self._covers.remove(predicate)
-                del self._by_id[need.id]
+                self._unask(need)
                 withdrawn.append(need)
             else:
                 self._tidy(need)
-        heirs = [(heir, root.confirmed) for root in withdrawn for heir in self._dissolve(root)]
+        heirs = [(heir, root) for root in withdrawn for heir in self._dissolve(root)]
         heirs.sort(key=_widest_first)
         heard: list[Wish] = []
-        for heir, confirmed in heirs:
-            heard += self._settle(heir, confirmed, says)
+        for heir, root in heirs:
+            heard += self._settle(heir, root, says)
+        for need in withdrawn:
+            self._remember(need)  # what is asked instead may not be confirmed
         says.extend((self._name, Uninterested(need.id)) for need in withdrawn)
         return heard
 
@@ -92,47 +102,121 @@ class Asked:
         return True
 
     def forget(self, wish: Wish) -> None:
-        """It does not wait any more."""
-        self._needs[wish.predicate].waiting.pop(wish, None)
+        """It does not wait any more, if it did."""
+        need = self._needs.get(wish.predicate)
+        if need is not None:
+            need.waiting.pop(wish, None)
 
-    def confirm(self, id: int) -> list[Wish]:
+    def confirm(self, id: int, base: dict[Origin, Reached]) -> list[Wish]:
         """The neighbour's answer; the wishes that waited for it."""
         need = self._by_id.get(id)
         if need is None:  # it speaks of what was withdrawn meanwhile
             return []
-        need.confirmed = True
-        return need.take_waiting()
+        self._confirm(need, join_bases(need.base, base))
+        return _served(need)
+
+    def extend_base(self, id: int, base: dict[Origin, Reached]) -> None:
+        """A part of what the confirmation will bring. Nobody looks at the base of what is not confirmed."""
+        need = self._by_id.get(id)
+        if need is not None:
+            need.base = join_bases(need.base, base)
+
+    # -- when the neighbour dies ---------------------------------------------------------------------------------------
+
+    def hand_to(self, name: str) -> None:
+        """Another neighbour takes the place of this one, with everything that was asked and confirmed."""
+        self._name = name
+
+    def rebase(self, base: dict[Origin, Reached]) -> None:
+        """A repair has handed over everything up to here."""
+        for need in self._needs.values():
+            if need.confirmed:
+                need.base = base
+        self._residue = dict.fromkeys(self._residue, base)
+
+    def presume(self, confirmed: Iterable[Predicate], base: dict[Origin, Reached]) -> list[Wish]:
+        """The neighbour had confirmed these to the broker whose place this one takes. The wishes that need not wait."""
+        known: Covers[Predicate] = Covers()
+        for predicate in confirmed:
+            known.add(predicate, predicate)
+            self._residue[predicate] = base
+        heard: list[Wish] = []
+        for need in list(self._by_id.values()):
+            if known.covering(need.predicate) is not None:
+                self._confirm(need, base)
+                heard += _served(need)
+        if not self._unconfirmed:
+            self._residue.clear()
+        return heard
+
+    def waiting(self) -> list[Wish]:
+        """Every wish that waits for this neighbour."""
+        return [wish for need in self._needs.values() for wish in need.waiting]
+
+    def asks(self) -> list[tuple[int, Predicate, bool]]:
+        """(id, predicate, whether it is confirmed) of everything that is asked."""
+        return [(id, need.predicate, need.confirmed) for id, need in self._by_id.items()]
+
+    def owing(self) -> Callable[[Bundle], bool]:
+        """Whether this neighbour owes a bundle: something confirmed matches, and it lies beyond its base."""
+        index: MatchIndex[str] = MatchIndex()
+        bases: dict[str, dict[Origin, Reached]] = {}
+        facts = [(need.predicate, need.base) for need in self._needs.values() if need.confirmed]
+        for number, (predicate, base) in enumerate((*facts, *self._residue.items())):
+            index.add(str(number), predicate)
+            bases[str(number)] = base
+        return lambda bundle: _is_owed(bundle, index, bases)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _ask(self, need: Need, confirmed: bool, says: Says) -> None:
+    def _ask(self, need: Need, says: Says) -> None:
         most = min(self._moves, REPLACED_MAX)
         replaced = self._covers.covered(need.predicate, most, _movable) if most else []
         self._last_id += 1
         need.id = self._last_id
-        need.confirmed = confirmed
         self._by_id[need.id] = need
+        self._unconfirmed += not need.confirmed
         self._covers.add(need.predicate, need)
         says.append((self._name, _interested(need)))
         self._moves -= len(replaced)
         for narrower in replaced:
             self._covers.remove(narrower.predicate)
-            del self._by_id[narrower.id]
+            self._unask(narrower)
             says.append((self._name, Uninterested(narrower.id)))
             narrower.id = 0
             narrower.stand_under(need)
 
-    def _settle(self, heir: Need, confirmed: bool, says: Says) -> list[Wish]:
+    def _confirm(self, need: Need, base: dict[Origin, Reached]) -> None:
+        """Of something asked."""
+        self._unconfirmed -= not need.confirmed
+        need.confirmed = True
+        need.base = base
+        if not self._unconfirmed:
+            self._residue.clear()
+
+    def _unask(self, need: Need) -> None:
+        del self._by_id[need.id]
+        self._unconfirmed -= not need.confirmed
+
+    def _remember(self, need: Need) -> None:
+        """It is gone from here, but perhaps not what depends on it."""
+        if need.confirmed and self._unconfirmed:
+            self._residue[need.predicate] = join_bases(self._residue.get(need.predicate, {}), need.base)
+
+    def _settle(self, heir: Need, lost: Need, says: Says) -> list[Wish]:
         """Find another cover for what lost its root, or ask it. If the root was confirmed, so is the heir: it was
         served through it, and there is no gap."""
+        if lost.confirmed:
+            heir.confirmed = True
+            heir.base = join_bases(heir.base, lost.base)
         cover = self._covers.covering(heir.predicate) if self._moves else None
         if cover is not None:
             self._moves -= 1
             heir.stand_under(cover)
         else:
-            self._ask(heir, confirmed, says)
+            self._ask(heir, says)
         root = heir.root
-        return root.take_waiting() if root.confirmed else []
+        return _served(root) if root.confirmed else []
 
     def _dissolve(self, root: Need) -> list[Need]:
         """Forget a root and what only held others together beneath it; what is left behind, without a cover."""
@@ -141,6 +225,7 @@ class Asked:
         while gone:
             need = gone.pop()
             del self._needs[need.predicate]
+            self._remember(need)
             for under in list(need.under):
                 under.step_out()
                 (heirs if under.wanted else gone).append(under)
@@ -155,10 +240,24 @@ class Asked:
                 under.step_out()
                 under.stand_under(above)
             del self._needs[need.predicate]
+            self._remember(need)
             need, above = above, above.above
 
 
-def _widest_first(heir: tuple[Need, bool]) -> tuple[bool, bool, int, int, bool]:
+def _served(root: Need) -> list[Wish]:
+    """The wishes that waited for it, now that it is confirmed."""
+    wishes = root.take_waiting()
+    for wish in wishes:
+        wish.base = join_bases(wish.base, root.base)
+    return wishes
+
+
+def _is_owed(bundle: Bundle, index: MatchIndex[str], bases: dict[str, dict[Origin, Reached]]) -> bool:
+    rows = unpack_attributes(bundle) if bundle.attributes else [{}]
+    return any(is_beyond(bundle, bases[number]) for row in rows for number in index.match_any(bundle.topics, row))
+
+
+def _widest_first(heir: tuple[Need, Need]) -> tuple[bool, bool, int, int, bool]:
     """A filter that covers another sorts before it, or equal to it: by `#`, then fewer levels, then more `+`."""
     predicate = heir[0].predicate
     levels = levels_of(predicate.filter)

@@ -8,13 +8,18 @@ A predicate that an asked one is seen to cover is not asked again (`spread.asked
 ones, or goes and leaves narrow ones behind, the new is asked before the old is withdrawn; links are FIFO, so by
 induction over the hops there is no moment in which a broker stops sending what somebody still wants, and what was
 confirmed stays true.
+
+A confirmation carries a *base*: how far the origins had come, of which something was still on its way when the interest
+became known. What lies below it is not owed: a repair that brought it up again would bring it after its effects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
+from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
+from resprout.core.marks import Reached, from_marks, in_parts, to_marks
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.spread.asked import Asked
@@ -30,7 +35,9 @@ class Interest:
     """The interest of all directions of one broker. Methods append what is to be said to `says`, in order, and return
     the wishes of local clients that became confirmed."""
 
-    def __init__(self) -> None:
+    def __init__(self, retained: Callable[[], dict[Origin, Reached]] = dict) -> None:
+        """`retained` tells how far the origins have come of which something is still kept here."""
+        self._retained = retained
         self.index: MatchIndex[str] = MatchIndex()
         self._wanted: dict[Predicate, dict[str, None]] = {}
         self._asked: dict[str, Asked] = {}
@@ -53,19 +60,83 @@ class Interest:
             if wish.direction != name:
                 self._await(wish, name)
 
+    def presume(self, name: str, confirmed: Iterable[Predicate], base: dict[Origin, Reached], says: Says) -> list[Wish]:
+        """A new neighbour had confirmed these to the broker whose place this one takes."""
+        return self._heard(self._asked[name].presume(confirmed, base), says)
+
+    def remove_neighbour(self, name: str, says: Says) -> list[Wish]:
+        """It is dead, and nobody takes its place under its name. What it wanted is wanted no more."""
+        waited = self._asked.pop(name).waiting()
+        ready = self._drop(name, self.index.predicates_of(name), says)
+        for predicate in self._theirs.pop(name).values():
+            del self._their_ids[name, predicate]
+        return ready + self._heard(waited, says)
+
+    def replace_neighbour(self, old: str, new: str) -> None:
+        """A living broker takes the place of a dead one, with what was asked of it and with what it wanted, until
+        `reconcile` tells what the new one wants."""
+        asked = self._asked.pop(old)
+        asked.hand_to(new)
+        self._asked[new] = asked
+        self._theirs[new] = {}
+        for predicate in self._theirs.pop(old).values():
+            del self._their_ids[old, predicate]
+        self.rename_direction(old, new)
+
+    def reconcile(self, name: str, asks: Iterable[tuple[int, Predicate, bool]], says: Says) -> list[Wish]:
+        """What the new neighbour wants: (id, predicate, whether it knows that nothing is missing)."""
+        left = dict.fromkeys(self.index.predicates_of(name))
+        ready: list[Wish] = []
+        for id, predicate, confirmed in asks:
+            self._note_ask(name, id, predicate)
+            if predicate in left:
+                del left[predicate]
+                if not confirmed:
+                    ready += self._wish(name, predicate, says)
+            else:
+                ready += self.want(name, predicate, says, confirmed)
+        return ready + self._drop(name, tuple(left), says)
+
+    def rename_direction(self, old: str, new: str) -> None:
+        """What the one wanted, the other wants: a neighbour's interest outlives it in its ghost."""
+        for predicate in self.index.predicates_of(old):
+            self._cancel(old, predicate)
+            self.index.remove(old, predicate)
+            self.index.add(new, predicate)
+            directions = self._wanted[predicate]
+            del directions[old]
+            directions[new] = None
+
+    def standing(self, name: str) -> tuple[list[tuple[int, Predicate, bool]], list[Predicate]]:
+        """What is asked of a neighbour (id, predicate, whether it is confirmed), and what of its own wishes was
+        confirmed to it."""
+        confirmed = [predicate for predicate in self._theirs[name].values() if (name, predicate) not in self._wishes]
+        return self._asked[name].asks(), confirmed
+
+    def owing(self, name: str) -> Callable[[Bundle], bool]:
+        """Whether a neighbour owes a bundle to this side."""
+        return self._asked[name].owing()
+
+    def rebase(self, name: str, base: dict[Origin, Reached]) -> None:
+        self._asked[name].rebase(base)
+
+    def _cancel(self, direction: str, predicate: Predicate) -> None:
+        """Nobody is left to be told that the wish is confirmed."""
+        wish = self._wishes.pop((direction, predicate), None)
+        if wish is not None:
+            for asked in self._asked.values():
+                asked.forget(wish)
+
     def asks(self, name: str) -> Says:
         """Everything that is asked of a neighbour, for the beginning of its session."""
         return self._asked[name].all()
 
-    def asked_by(self, name: str, message: Interested, predicate: Predicate, says: Says) -> list[Wish]:
-        theirs = self._theirs[name]
-        if message.id in theirs or (name, predicate) in self._their_ids:
-            raise PeerError(f"interest {message.id} in {predicate} was asked before")
-        if len(theirs) >= NEIGHBOUR_INTERESTS_MAX:
-            raise PeerError(f"more than {NEIGHBOUR_INTERESTS_MAX} interests at a time")
-        theirs[message.id] = predicate
-        self._their_ids[name, predicate] = message.id
-        return self.want(name, predicate, says)
+    def asked_by(
+        self, name: str, message: Interested, predicate: Predicate, says: Says, confirmed: bool = False
+    ) -> list[Wish]:
+        """`confirmed`: it knows already that nothing is missing."""
+        self._note_ask(name, message.id, predicate)
+        return self.want(name, predicate, says, confirmed)
 
     def withdrawn_by(self, name: str, message: Uninterested, says: Says) -> list[Wish]:
         predicate = self._theirs[name].pop(message.id, None)
@@ -75,21 +146,22 @@ class Interest:
         return self.drop(name, predicate, says)
 
     def confirmed_by(self, name: str, message: InterestConfirmed, says: Says) -> list[Wish]:
-        return self._heard(self._asked[name].confirm(message.id), says)
+        base = from_marks(message.base)
+        if message.more:
+            self._asked[name].extend_base(message.id, base)
+            return []
+        return self._heard(self._asked[name].confirm(message.id, base), says)
 
     # -- directions ----------------------------------------------------------------------------------------------------
 
-    def want(self, direction: str, predicate: Predicate, says: Says) -> list[Wish]:
-        """A direction wants what matches; it must not want the same already."""
+    def want(self, direction: str, predicate: Predicate, says: Says, confirmed: bool = False) -> list[Wish]:
+        """A direction wants what matches; it must not want the same already. `confirmed`: no wish needs to wait."""
         self.index.add(direction, predicate)
         self._wanted.setdefault(predicate, {})[direction] = None
-        self._wishes_made += 1
-        wish = self._wishes[direction, predicate] = Wish(self._wishes_made, direction, predicate)
         for name, asked in self._asked.items():
             if name != direction:
                 asked.need(predicate, says)
-                self._await(wish, name)
-        return self._confirm([wish], says)
+        return [] if confirmed else self._wish(direction, predicate, says)
 
     def drop(self, direction: str, predicate: Predicate, says: Says) -> list[Wish]:
         """A direction no longer wants it."""
@@ -103,6 +175,24 @@ class Interest:
         return tuple(self._wanted.get(predicate, ()))
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _wish(self, direction: str, predicate: Predicate, says: Says) -> list[Wish]:
+        self._wishes_made += 1
+        wish = self._wishes[direction, predicate] = Wish(self._wishes_made, direction, predicate)
+        wish.base = self._retained()
+        for name in self._asked:
+            if name != direction:
+                self._await(wish, name)
+        return self._confirm([wish], says)
+
+    def _note_ask(self, name: str, id: int, predicate: Predicate) -> None:
+        theirs = self._theirs[name]
+        if id in theirs or (name, predicate) in self._their_ids:
+            raise PeerError(f"interest {id} in {predicate} was asked before")
+        if len(theirs) >= NEIGHBOUR_INTERESTS_MAX:
+            raise PeerError(f"more than {NEIGHBOUR_INTERESTS_MAX} interests at a time")
+        theirs[id] = predicate
+        self._their_ids[name, predicate] = id
 
     def _needed(self, name: str, predicate: Predicate) -> bool:
         return any(direction != name for direction in self._wanted.get(predicate, ()))
@@ -147,5 +237,6 @@ class Interest:
             if their_id is None:
                 ready.append(wish)
             else:
-                says.append((wish.direction, InterestConfirmed(their_id)))
+                for base, more in in_parts(to_marks(wish.base)):
+                    says.append((wish.direction, InterestConfirmed(their_id, base, more)))
         return ready

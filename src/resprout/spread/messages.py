@@ -1,6 +1,7 @@
 """What neighbours say about interest. Tags 48..63 of the wire belong to this file."""
 
 from resprout.core.contract import ProtocolMessage
+from resprout.core.marks import MARK_BYTES, Marks
 
 
 class Interested(ProtocolMessage, frozen=True, tag=48):
@@ -15,6 +16,14 @@ class InterestConfirmed(ProtocolMessage, frozen=True, tag=49):
     """Every broker behind this link sends what matches from now on."""
 
     id: int
+    base: Marks = ()
+    """Of what is still on its way there: how far each origin had come before the interest was known."""
+    more: bool = False
+    """It is not confirmed yet: more of the base follows."""
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.base)
 
 
 class Uninterested(ProtocolMessage, frozen=True, tag=50):

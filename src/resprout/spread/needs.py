@@ -4,13 +4,15 @@ Covering is remembered, not found again: standing under a need is enough to be s
 even where no search would see it. A need that nobody has any more stays as long as it holds others together.
 """
 
+from resprout.core.bundle import Origin
+from resprout.core.marks import NOTHING, Reached
 from resprout.filters.predicate import Predicate
 
 
 class Wish:
     """One direction's wish that is not confirmed yet."""
 
-    __slots__ = ("direction", "missing", "no", "predicate")
+    __slots__ = ("base", "direction", "missing", "no", "predicate")
 
     def __init__(self, no: int, direction: str, predicate: Predicate) -> None:
         self.no = no
@@ -19,12 +21,14 @@ class Wish:
         self.predicate = predicate
         self.missing = 0
         """Neighbours that have not confirmed it."""
+        self.base: dict[Origin, Reached] = {}
+        """What had passed before the wish was known everywhere; see `spread.interest`."""
 
 
 class Need:
     """A predicate that is asked of a neighbour or covered by what is."""
 
-    __slots__ = ("above", "confirmed", "height", "id", "predicate", "restless", "under", "waiting", "wanted")
+    __slots__ = ("above", "base", "confirmed", "height", "id", "predicate", "restless", "under", "waiting", "wanted")
 
     def __init__(self, predicate: Predicate) -> None:
         self.predicate = predicate
@@ -33,7 +37,9 @@ class Need:
         self.id = 0
         """The number under which it is asked, if it is."""
         self.confirmed = False
-        """The neighbour has confirmed it, if it is asked."""
+        """The neighbour has confirmed it, now or when it was still asked itself."""
+        self.base: dict[Origin, Reached] = {}
+        """What had passed behind the neighbour before it was confirmed."""
         self.above: Need | None = None
         self.under: dict[Need, None] = {}
         self.height = 0
@@ -82,3 +88,14 @@ class Need:
             need.waiting.clear()
             need.restless.clear()
         return taken
+
+
+def join_bases(one: dict[Origin, Reached], other: dict[Origin, Reached]) -> dict[Origin, Reached]:
+    """The further of both; neither is changed, because bases are shared."""
+    if not one or not other:
+        return one or other
+    joined = dict(one)
+    for origin, reached in other.items():
+        if reached > joined.get(origin, NOTHING):
+            joined[origin] = reached
+    return joined

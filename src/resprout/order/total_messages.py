@@ -1,0 +1,152 @@
+"""What brokers say to each other about totals. Tags 68..74 of the wire belong to this file.
+
+A total is named by its bundle's publisher, incarnation and first number: bundles are atomic, so that is enough. Numbers
+that may be missing are -1 then.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import msgspec
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee
+from resprout.core.marks import MARK_BYTES, Marks
+from resprout.order.clock import check_stamp
+
+TotalId = tuple[str, int, int]
+"""(publisher, incarnation, first number) of a total's bundle."""
+
+Place = tuple[int, int]
+"""(epoch of the root, number): where a total stands in the one order."""
+
+_NUMBER_BITS: Final = 40
+_EPOCH_BITS: Final = 22
+"""One less than there is room for in 63 bits, so that a root can still follow on whatever a peer may claim."""
+
+_Maybe = Annotated[int, msgspec.Meta(ge=-1)]
+
+
+def id_of(bundle: Bundle) -> TotalId:
+    return (bundle.publisher, bundle.incarnation, bundle.first)
+
+
+def tseq_of(place: Place) -> int:
+    """A place as the one number that traces and subscribers see; it fits into 63 bits."""
+    return place[0] << _NUMBER_BITS | place[1]
+
+
+class Submit(ProtocolMessage, frozen=True, tag=68):
+    """To the parent: please have this total ordered."""
+
+    bundle: Bundle
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.cost + self.bundle.key_bytes
+
+
+class Lock(ProtocolMessage, frozen=True, tag=69):
+    """The root has given this total its place. Locks cross every link in the order of their places."""
+
+    epoch: int
+    number: int
+    bundle: Bundle
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.cost + self.bundle.key_bytes
+
+
+class Closed(ProtocolMessage, frozen=True, tag=70):
+    """On my side of this link nothing more will be published on the total's keys until it is delivered; what was, has
+    crossed this link already and is stamped no higher than this."""
+
+    publisher: str
+    incarnation: int
+    first: int
+    stamp: int
+
+
+class LockReport(ProtocolMessage, frozen=True, tag=71):
+    """To the coordinator of a repair: one lock as a member knows it."""
+
+    epoch: int
+    number: int
+    bundle: Bundle
+    """With its final stamp when it is delivered."""
+    stamp: _Maybe = -1
+    """Its final stamp; -1 while it is not delivered at the member."""
+    told: _Maybe = -1
+    """What the member had said `Closed` with to the dead broker."""
+    heard: _Maybe = -1
+    """What the dead broker had said `Closed` with to the member."""
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.cost + self.bundle.key_bytes
+
+
+class GrantedLock(ProtocolMessage, frozen=True, tag=72):
+    """To the members of a repair: one lock of all that any of them knew."""
+
+    epoch: int
+    number: int
+    bundle: Bundle
+    stamp: _Maybe = -1
+    """Its final stamp when anybody has delivered it; then its bundle carries it too."""
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.cost + self.bundle.key_bytes
+
+
+class WelcomeLock(ProtocolMessage, frozen=True, tag=73):
+    """To a newcomer: a total that is not yet delivered at its parent."""
+
+    epoch: int
+    number: int
+    bundle: Bundle
+    active: bool
+    """Its keys are closed at the parent, so they are at the newcomer."""
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.cost + self.bundle.key_bytes
+
+
+class LastTotals(ProtocolMessage, frozen=True, tag=74):
+    """The last total of each publisher that has a place; in parts, when there are many."""
+
+    marks: Marks
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.marks)
+
+
+TOTAL_MESSAGES = (Submit, Lock, Closed, LockReport, GrantedLock, WelcomeLock, LastTotals)
+
+AnyLock = Lock | LockReport | GrantedLock | WelcomeLock
+
+
+def check_locks(locks: Iterable[AnyLock]) -> None:
+    """Raises PeerError for what no honest broker says. Whoever receives locks calls this before anything else."""
+    for lock in locks:
+        check_total(lock.bundle)
+        if lock.epoch >> _EPOCH_BITS or lock.number >> _NUMBER_BITS:
+            raise PeerError(f"{lock.bundle!r} at the impossible place {lock.epoch}, {lock.number}")
+        if isinstance(lock, LockReport | GrantedLock):
+            check_stamp(lock.stamp)
+            if lock.stamp >= 0 and lock.stamp != lock.bundle.stamp:
+                raise PeerError(f"{lock.bundle!r} is said to be delivered at {lock.stamp}")
+        if isinstance(lock, LockReport):
+            check_stamp(max(lock.told, lock.heard))
+
+
+def check_total(bundle: Bundle) -> None:
+    if bundle.guarantee is not Guarantee.TOTAL:
+        raise PeerError(f"{bundle!r} is not a total")
+    check_stamp(bundle.stamp)

@@ -1,0 +1,277 @@
+"""Total order: close, then deliver.
+
+The root gives every total its place and a `Lock` carries it to all brokers. A broker makes it *active* once no earlier
+undelivered total shares a key: from then on local publications on its keys wait, while bundles that arrive on links
+never do. Each broker then tells each neighbour that its side of their link is *closed*, once all its other neighbours
+have said so of theirs. Links are FIFO, so a neighbour that has heard it has everything that was published before the
+total on that side. Closed all around, the total is stamped one above everything it closed behind and delivered: the
+same stamp, between the same publications, at every broker.
+
+What a dead broker said before it died is a fact, and a broker goes on closing and delivering on it. A dead link that
+was silent is never counted as closed: all links count, those in repair included, until a repair replaces them
+(`order.total_handover`).
+
+Latency without contention, from origin o to broker s: d(o, root) + max over all brokers p of (d(root, p) + d(p, s)).
+
+Not done here: the log, showing, acknowledging, and holding the local clients back; `deliver`, `is_gated`, `own` and
+`full` say when.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.order.backlog import Backlog
+from resprout.order.clock import Clock, check_stamp
+from resprout.order.locks import LockRecord, LockTable
+from resprout.order.submissions import Submissions
+from resprout.order.total_messages import (
+    Closed,
+    Lock,
+    Place,
+    Submit,
+    TotalId,
+    check_locks,
+    check_total,
+    id_of,
+    tseq_of,
+)
+
+
+class Seat(Protocol):
+    """Where this broker stands in the tree."""
+
+    epoch: int
+    """Of the root's reign, as far as it is known here."""
+
+    @property
+    def parent(self) -> str | None:
+        """None: this broker is the root, and orders."""
+
+    @property
+    def neighbours(self) -> Mapping[str, bool]:
+        """All links by name; False for one in repair."""
+
+
+class Waiting(NamedTuple):
+    """Why a total is not delivered here yet, for people."""
+
+    bundle: Bundle
+    place: Place | None
+    """None: it waits for the root to order it."""
+    behind: tuple[Bundle, ...]
+    """Earlier totals on its keys."""
+    neighbours: tuple[str, ...]
+    """Those that have not said that their side is closed."""
+
+
+class Totals:
+    """The totals of one broker.
+
+    `handlers` take (peer, message) and raise PeerError for what an honest peer never says.
+
+    `deliver(bundle, tseq)` is called once per total, in the order of delivery; the bundle carries its final stamp, to
+    which the clock is already raised. `is_seen(bundle)` says whether this very bundle was delivered here before. One
+    that a newer life of its publisher has overtaken was not: this broker must still help to close it, or it would be
+    waited for everywhere.
+    """
+
+    def __init__(
+        self,
+        seat: Seat,
+        clock: Clock,
+        say: Callable[[str, ProtocolMessage], None],
+        deliver: Callable[[Bundle, int], None],
+        is_seen: Callable[[Bundle], bool],
+    ) -> None:
+        self.seat = seat
+        self.clock = clock
+        self.say = say
+        self.locks = LockTable()
+        self.backlog = Backlog()
+        self.submissions = Submissions(self.backlog)
+        self.held = False
+        """A repair is being installed: nothing is activated, told or delivered by itself until it is complete."""
+        self.handlers: dict[type, Callable[[str, Any], None]] = {
+            Submit: self._take_submit,
+            Lock: self._take_lock,
+            Closed: self._take_closed,
+        }
+        self._deliver = deliver
+        self._is_seen = is_seen
+        self._number = 0
+        self._latest: Place = (-1, 0)
+        self._working = False
+        self._to_advance: dict[TotalId, LockRecord] = {}
+
+    # -- what the broker asks ------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        """Totals that are known here and not yet delivered."""
+        return self.backlog.count
+
+    @property
+    def full(self) -> bool:
+        """So many that local clients should wait with theirs."""
+        return self.backlog.full
+
+    def is_gated(self, bundle: Bundle) -> bool:
+        """Whether a local publication, of either stream, has to wait for an active total on one of its keys."""
+        return self.locks.is_closed(bundle)
+
+    def own(self, publisher: str) -> Bundle | None:
+        """The undelivered total that this publisher's ordered stream waits behind, if it is known here."""
+        mine = self.backlog.of(publisher)
+        return mine[-1] if mine else None
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """All undelivered totals, and what each waits for."""
+        found = [Waiting(bundle, None, (), ()) for bundle in self.submissions.waiting.values()]
+        for record in self.locks.undelivered.values():
+            behind = tuple(earlier.bundle for earlier in self.locks.blockers(record))
+            silent = tuple(name for name in self.seat.neighbours if name not in record.heard)
+            found.append(Waiting(record.bundle, record.place, behind, silent))
+        return tuple(found)
+
+    # -- submit and lock -----------------------------------------------------------------------------------------------
+
+    def submit(self, bundle: Bundle) -> None:
+        """Have a total ordered. Nothing happens when it has its place already, so it may be submitted again."""
+        self.clock.raise_to(bundle.stamp)
+        id = id_of(bundle)
+        parent = self.seat.parent
+        if self.is_ordered(bundle):
+            self.submissions.drop(id)
+        elif parent is None:
+            self._number += 1
+            self._lock((self.seat.epoch, self._number), bundle, None)
+        else:
+            self.submissions.keep(id, bundle)
+            if self.seat.neighbours.get(parent):
+                self.say(parent, Submit(bundle))
+
+    def become_root(self, epoch: int) -> None:
+        """Numbering starts again, under an epoch that no root has used before. `resubmit` then orders what waits."""
+        assert epoch > self._latest[0], "places that an earlier root has given would be given again"
+        self.seat.epoch = epoch
+        self._number = 0
+
+    def resubmit(self) -> None:
+        """After the way to the root, or the root, has changed."""
+        for bundle in list(self.submissions.waiting.values()):
+            self.submit(bundle)
+
+    def is_ordered(self, bundle: Bundle) -> bool:
+        """It has its place, and perhaps its delivery, behind it."""
+        id = id_of(bundle)
+        return id in self.locks.records or not self.submissions.last.is_newer(id) or self._is_seen(bundle)
+
+    def add_lock(self, place: Place, bundle: Bundle, others: list[str]) -> LockRecord | None:
+        """Take a lock and pass it on to these neighbours; None when it is old news."""
+        id = id_of(bundle)
+        if self.is_ordered(bundle):
+            self.submissions.drop(id)
+            return None
+        self.seat.epoch = max(self.seat.epoch, place[0])
+        self._latest = max(self._latest, place)
+        record = LockRecord(place, bundle)
+        self.locks.add(record)
+        self.submissions.locked(id, bundle)
+        message = Lock(*place, bundle)
+        for name in others:
+            self.say(name, message)
+        return record
+
+    def _lock(self, place: Place, bundle: Bundle, source: str | None) -> None:
+        others = [name for name, is_open in self.seat.neighbours.items() if is_open and name != source]
+        if self.add_lock(place, bundle, others):
+            self._work()
+
+    def _take_submit(self, peer: str, message: Submit) -> None:
+        if peer == self.seat.parent:
+            raise PeerError("a total is submitted to the parent, not to a child")
+        check_total(message.bundle)
+        self._check_room(message.bundle)
+        if self.seat.neighbours.get(peer):
+            self.submit(message.bundle)
+
+    def _take_lock(self, peer: str, message: Lock) -> None:
+        check_locks((message,))
+        self._check_room(message.bundle)
+        if self.seat.neighbours.get(peer):
+            self._lock((message.epoch, message.number), message.bundle, peer)
+
+    def _check_room(self, bundle: Bundle) -> None:
+        if id_of(bundle) not in self.submissions.waiting:
+            self.backlog.check_room(1, bundle.cost)
+
+    # -- close and deliver ---------------------------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        """Let totals that are first on all their keys close them."""
+        self._work()
+
+    def progress(self) -> None:
+        """Look at every total again, after the set of links has changed."""
+        self._to_advance.update(self.locks.undelivered)
+        self._work()
+
+    def forget(self, bundle: Bundle) -> None:
+        """It has left the log: no repair can ask for it any more."""
+        self.locks.forget(id_of(bundle))
+
+    def _take_closed(self, peer: str, message: Closed) -> None:
+        check_stamp(message.stamp)
+        if not self.seat.neighbours.get(peer):
+            return  # from a link in repair it comes too late: a coordinator may have been told that nothing was heard
+        record = self.locks.undelivered.get((message.publisher, message.incarnation, message.first))
+        if record is not None:
+            record.heard[peer] = message.stamp
+            self._to_advance[record.id] = record
+            self._work()
+
+    def _work(self) -> None:
+        """Go on until nothing more can be done. Delivering lets clients go on, and they come back here: a loop, because
+        a recursion would be as deep as their queues are long."""
+        if self._working:
+            return
+        self._working = True
+        try:
+            while not self.held:
+                for record in self.locks.take_ready():
+                    self.locks.activate(record, max(record.floor, self.clock.now))
+                    self._to_advance[record.id] = record
+                if not self._to_advance:
+                    break
+                self._advance(self._to_advance.pop(next(iter(self._to_advance))))
+        finally:
+            self._working = False
+
+    def _advance(self, record: LockRecord) -> None:
+        """Tell each open neighbour that all other sides are closed as soon as they are; deliver when all are."""
+        links, heard, floor = self.seat.neighbours, record.heard, record.floor
+        if not record.active or record.stamp is not None or len(heard) + 1 < len(links):
+            return
+        silent = [name for name in links if name not in heard]
+        if len(silent) > 1:
+            return
+        *_, second, highest = sorted((floor, floor, *(heard[name] for name in links if name in heard)))
+        for name in silent or links:
+            if links[name] and name not in record.told:
+                self.tell_closed(record, name, second if heard.get(name) == highest else highest)
+        if not silent:
+            self.settle(record, highest + 1)
+
+    def tell_closed(self, record: LockRecord, name: str, stamp: int) -> None:
+        record.told[name] = stamp
+        self.say(name, Closed(*record.id, stamp))
+
+    def settle(self, record: LockRecord, stamp: int) -> None:
+        """Deliver a total with its final stamp."""
+        self.clock.now = max(self.clock.now, stamp)
+        self.locks.deliver(record, stamp)
+        self.backlog.remove(record.id)
+        self._deliver(record.bundle, tseq_of(record.place))

@@ -1,0 +1,120 @@
+"""The table of locks against its definition, the memory of last totals, and the form of all this on the wire."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resprout.core.bundle import Bundle
+from resprout.core.guarantee import Guarantee
+from resprout.core.marks import Mark
+from resprout.links.frames import Data
+from resprout.order import last_totals
+from resprout.order.last_totals import LastTotals
+from resprout.order.locks import LockRecord, LockTable
+from resprout.order.total_messages import (
+    TOTAL_MESSAGES,
+    Closed,
+    GrantedLock,
+    Lock,
+    LockReport,
+    Submit,
+    WelcomeLock,
+    tseq_of,
+)  # fmt: skip
+from resprout.order.total_messages import (
+    LastTotals as LastTotalsMessage,
+)
+from resprout.wire.codec import Codec
+from tests.order.totals_net import publication
+
+KEYS = st.sets(st.sampled_from(("x", "y", "z", "w")), max_size=3).map(lambda keys: tuple(sorted(keys)))
+
+
+def total(name: str, keys: tuple[str, ...]) -> Bundle:
+    return publication(name, 1, keys, Guarantee.TOTAL)
+
+
+@given(st.lists(KEYS, min_size=1, max_size=12), st.randoms(use_true_random=False), st.booleans())
+@settings(deadline=None, max_examples=150, derandomize=True)
+def test_a_total_is_active_exactly_from_when_no_earlier_undelivered_one_shares_a_key(
+    sets: list[tuple[str, ...]], rng: random.Random, in_order: bool
+) -> None:
+    table = LockTable()
+    coming = [LockRecord((0, place), total(f"c{place}", keys)) for place, keys in enumerate(sets)]
+    if not in_order:
+        rng.shuffle(coming)  # a repair may bring an earlier one late
+    known: list[LockRecord] = []
+    active: list[LockRecord] = []
+    while coming or known:
+        if coming and (rng.random() < 0.5 or not active):
+            table.add(coming[0])
+            known.append(coming.pop(0))
+        else:
+            done = active.pop(rng.randrange(len(active)))
+            known.remove(done)
+            table.deliver(done, 1)
+            assert done.bundle.stamp == done.stamp == 1
+        expected = [
+            record
+            for record in sorted(known, key=lambda r: r.place)
+            if record not in active
+            and not any(r.place < record.place and not set(r.pairs).isdisjoint(record.pairs) for r in known)
+        ]
+        ready = table.take_ready()
+        assert ready == expected
+        for record in ready:
+            table.activate(record, 0)
+        active += ready
+        for key in "xyzw":
+            plain = publication("p", 1, (key,), Guarantee.CAUSAL)
+            assert table.is_closed(plain) == any(("t", key) in record.pairs for record in active)
+        assert list(table.undelivered.values()) == known
+    assert not table.is_closed(publication("p", 1, tuple("xyzw"), Guarantee.CAUSAL))
+    assert table._queues == {}, "nothing is left behind"
+
+
+def test_a_total_must_be_delivered_before_it_is_forgotten() -> None:
+    table = LockTable()
+    record = LockRecord((0, 1), total("c", ("x",)))
+    table.add(record)
+    with pytest.raises(AssertionError, match="leaves no log"):
+        table.forget(record.id)
+
+
+def test_the_latest_publishers_are_remembered_and_long_quiet_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_totals, "PUBLISHERS_KEPT", 3)
+    last = LastTotals()
+    for name in ("a", "b", "c", "d", "a", "e"):
+        last.note(Mark(name, "ordered", 1, 5))
+    last.note(Mark("e", "ordered", 1, 2))
+    assert {mark.publisher for mark in last.marks()} == {"a", "b", "c", "d", "e"}
+    for name in ("f", "g", "h"):
+        last.note(Mark(name, "ordered", 1, 5))
+    assert not last.is_newer(("a", 1, 5)), "met again, so it is among the latest"
+    assert not last.is_newer(("e", 1, 5)), "and never taken back"
+    assert last.is_newer(("e", 1, 6))
+    assert last.is_newer(("b", 1, 1))
+    assert len(last.marks()) <= 2 * 3
+
+
+def test_everything_about_totals_has_a_form_on_the_wire() -> None:
+    codec = Codec((Data,), TOTAL_MESSAGES)
+    bundle = total("c", ("x", "y"))
+    messages = (
+        Submit(bundle), Lock(1, 2, bundle), Closed("c", 1, 1, 7), LockReport(1, 2, bundle),
+        LockReport(1, 2, bundle.stamped(9), 9, 3, 4), GrantedLock(1, 2, bundle), WelcomeLock(1, 2, bundle, True),
+        LastTotalsMessage((Mark("c", "ordered", 1, 1),)),
+    )  # fmt: skip
+    assert {type(message) for message in messages} == set(TOTAL_MESSAGES)
+    frame = Data(1, 0, 0, messages)
+    assert codec.decoder().decode(codec.encoder().encode(frame)) == frame
+    assert all(message.cost == 0 for message in messages), "control passes when data may not"
+
+
+def test_a_place_is_one_number_that_grows_with_it_and_fits_into_63_bits() -> None:
+    places = [(0, 1), (0, (1 << 40) - 1), (1, 1), ((1 << 22) - 1, (1 << 40) - 1)]
+    numbers = [tseq_of(place) for place in places]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] < 1 << 63

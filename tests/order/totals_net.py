@@ -1,0 +1,476 @@
+"""A tree of brokers that do as little as possible around `Totals`: flood, log, crash and repair.
+
+Every broker gets and keeps everything, so a repair can pool whole logs, and all logs can be compared at the end. What
+the real brokers do about interest, safety and acknowledgement plays no part here. Time is virtual; links are FIFO with
+a latency that is fixed or drawn per message. A crash cuts each outgoing stream at an arbitrary point.
+"""
+
+import dataclasses
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.guarantee import Guarantee
+from resprout.core.marks import Marks
+from resprout.order.clock import Clock
+from resprout.order.total_handover import Handover
+from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
+from resprout.order.total_merge import MemberLocks, Piece
+from resprout.order.total_messages import GrantedLock, LockReport, TotalId, WelcomeLock, id_of
+from resprout.order.totals import Totals
+
+Reached = dict[str, tuple[int, int]]
+
+
+def publication(
+    publisher: str, first: int, keys: tuple[str, ...], guarantee: Guarantee, *, count: int = 1, topic: str = "t",
+    incarnation: int = 1, stamp: int = 0,
+) -> Bundle:  # fmt: skip
+    payloads = pack_payloads([b""] * count)
+    return Bundle(publisher, incarnation, first, count, stamp, topic, keys, guarantee, b"", payloads)
+
+
+@dataclasses.dataclass
+class Stand:
+    """Where a broker stands."""
+
+    parent: str | None
+    neighbours: dict[str, bool]
+    epoch: int = 0
+
+
+class Plain(NamedTuple):
+    bundle: Bundle
+
+
+class AttachRequest(NamedTuple):
+    dead: tuple[str, ...]
+
+
+class Attach(NamedTuple):
+    clock: int
+    epoch: int
+    log: tuple[Bundle, ...]
+    locks: tuple[LockReport, ...]
+    last: Marks
+
+
+class Grant(NamedTuple):
+    dead: tuple[str, ...]
+    clock: int
+    epoch: int
+    pool: tuple[Bundle, ...]
+    locks: tuple[GrantedLock, ...]
+    last: Marks
+
+
+class Welcome(NamedTuple):
+    clock: int
+    epoch: int
+    log: tuple[Bundle, ...]
+    seen: Reached
+    locks: tuple[WelcomeLock, ...]
+    last: Marks
+
+
+class Flush:
+    """One repair, at its coordinator."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+        self.dead = tuple(name for piece in pieces for name in piece.dead)
+        self.members = [name for piece in pieces for name in piece.members]
+        self.attached: dict[str, Attach] = {}
+
+
+class Node:
+    """One broker and its clients' queues."""
+
+    def __init__(self, net: "Net", name: str, parent: str | None) -> None:
+        self.net = net
+        self.name = name
+        self.seat = Stand(parent, {})
+        self.clock = Clock()
+        self.totals = Totals(self.seat, self.clock, self.say, self.deliver, self.is_seen)
+        self.handover = net.handover(self.totals)
+        self.alive = True
+        self.busy = False
+        self.log: list[Bundle] = []
+        self.tseqs: dict[TotalId, int] = {}
+        self.times: dict[TotalId, int] = {}
+        self.seen: Reached = {}
+        self.queues: dict[str, list[Bundle]] = {}
+        self.logged_at_attach: dict[str, int] = {}
+        self.flush: Flush | None = None
+        self._draining = False
+
+    # -- the least that a broker does ----------------------------------------------------------------------------------
+
+    def say(self, peer: str, message: Any) -> None:
+        assert self.seat.neighbours.get(peer), f"{self.name} speaks to {peer}, which is no open link"
+        self.net.send(self.name, peer, message)
+
+    def is_seen(self, bundle: Bundle) -> bool:
+        incarnation, last = self.seen.get(bundle.publisher, (0, 0))
+        return incarnation == bundle.incarnation and bundle.first <= last
+
+    def take(self, peer: str, message: Any) -> None:
+        if isinstance(message, Attach):
+            self.attached(peer, message)
+        elif isinstance(message, AttachRequest):
+            self.attach(peer, message)
+        elif isinstance(message, Grant):
+            self.granted(peer, message)
+        elif isinstance(message, Welcome):
+            self.welcomed(peer, message)
+        elif not self.seat.neighbours.get(peer):
+            return
+        elif isinstance(message, Plain):
+            self.accept(message.bundle, but={peer})
+        else:
+            self.totals.handlers[type(message)](peer, message)
+        self.drain()
+
+    def accept(self, bundle: Bundle, but: set[str]) -> None:
+        if self.is_seen(bundle):
+            return
+        self.clock.raise_to(bundle.stamp)
+        self._append(bundle)
+        for name, is_open in self.seat.neighbours.items():
+            if is_open and name not in but:
+                self.say(name, Plain(bundle))
+
+    def _append(self, bundle: Bundle) -> None:
+        self.log.append(bundle)
+        self.times[id_of(bundle)] = self.net.now
+        mark = (bundle.incarnation, bundle.last)
+        self.seen[bundle.publisher] = max(mark, self.seen.get(bundle.publisher, (0, 0)))
+
+    def deliver(self, bundle: Bundle, tseq: int) -> None:
+        self.tseqs[id_of(bundle)] = tseq
+        self._append(bundle)
+        self.drain()
+
+    def drain(self) -> None:
+        if self.busy or self._draining or not self.alive:
+            return
+        self._draining = True
+        before = -1
+        while before != len(self.log):  # a delivery in between may have let somebody go on
+            before = len(self.log)
+            for name, queue in self.queues.items():
+                self._drain_one(name, queue)
+        self._draining = False
+
+    def _drain_one(self, name: str, queue: list[Bundle]) -> None:
+        while queue:
+            bundle = queue[0]
+            if self.is_seen(bundle):
+                queue.pop(0)
+            elif self.totals.own(name) is not None:
+                return
+            elif bundle.guarantee is Guarantee.TOTAL:
+                self.net.known[id_of(bundle)] = {id_of(b) for b in self.log}
+                self.totals.submit(bundle)
+                if not self.is_seen(bundle):
+                    return
+            elif self.totals.is_gated(bundle):
+                return
+            else:
+                self.net.known[id_of(bundle)] = {id_of(b) for b in self.log}
+                self.accept(bundle.stamped(self.clock.tick()), but=set())
+                queue.pop(0)
+
+    # -- repair, as far as totals and a log of everything need it ------------------------------------------------------
+
+    def shut(self, dead: tuple[str, ...]) -> None:
+        for name in dead:
+            if name in self.seat.neighbours:
+                self.seat.neighbours[name] = False
+                self.logged_at_attach[name] = len(self.log)
+
+    def attach(self, coordinator: str, message: AttachRequest) -> None:
+        self.shut(message.dead)
+        locks, last = self.handover.report(message.dead), self.handover.last()
+        self.net.send(
+            self.name, coordinator, Attach(self.clock.now, self.seat.epoch, tuple(self.log), locks, last)
+        )  # fmt: skip
+
+    def coordinate(self, pieces: Sequence[Piece]) -> None:
+        self.flush = flush = Flush(pieces)
+        self.shut(flush.dead)
+        for name in flush.members:
+            self.net.send(self.name, name, AttachRequest(flush.dead))
+        self._finish_if_all_are_in()
+
+    def attached(self, member: str, message: Attach) -> None:
+        assert self.flush is not None
+        self.flush.attached[member] = message
+        self._finish_if_all_are_in()
+
+    def _finish_if_all_are_in(self) -> None:
+        flush = self.flush
+        if flush is None or len(flush.attached) < len(flush.members):
+            return
+        self.flush = None
+        reports = {name: MemberLocks(a.locks, a.last) for name, a in flush.attached.items()}
+        merged = self.handover.merge(reports, flush.pieces)
+        everything = [*self.log, *(b for a in flush.attached.values() for b in a.log), *merged.delivered()]
+        by_id = {id_of(bundle): bundle for bundle in everything}
+        pool = tuple(sorted(by_id.values(), key=lambda b: (b.stamp, b.publisher, b.first)))
+        clock = max([self.clock.now, *(a.clock for a in flush.attached.values()), *(b.stamp for b in pool)])
+        self.clock.raise_to(clock)
+        self.seat.epoch = max([self.seat.epoch, *(a.epoch for a in flush.attached.values())])
+        self._rewire(flush.dead, flush.members)
+        if self.seat.parent in flush.dead:
+            self.seat.parent = None
+            self.totals.become_root(self.seat.epoch + 1)
+        for name in flush.members:
+            self.net.send(
+                self.name, name, Grant(flush.dead, clock, self.seat.epoch, pool, merged.locks, merged.last)
+            )  # fmt: skip
+        self._install(pool, merged.locks, merged.last, flush.dead, flush.members)
+        self.handover.lead(merged)
+        self.busy = False
+        self.handover.resume()
+        self.net.repaired(self, flush)
+        self.drain()
+
+    def _rewire(self, dead: Sequence[str], new: Sequence[str]) -> None:
+        for name in dead:
+            self.seat.neighbours.pop(name, None)
+        self.seat.neighbours.update(dict.fromkeys(new, True))
+
+    def _install(
+        self, pool: Sequence[Bundle], locks: Sequence[GrantedLock], last: Marks, dead: Sequence[str], new: Sequence[str]
+    ) -> None:
+        self.busy = True
+        self.handover.take_locks(locks, last, dead, new)
+        for bundle in pool:
+            if bundle.guarantee is Guarantee.TOTAL:
+                self.handover.deliver_at(bundle)
+            else:
+                self.accept(bundle, but=set(new))
+
+    def granted(self, coordinator: str, grant: Grant) -> None:
+        place = next(n for name in grant.dead if (n := self.logged_at_attach.pop(name, None)) is not None)
+        since = self.log[place:]
+        self.clock.raise_to(grant.clock)
+        self.seat.epoch = max(self.seat.epoch, grant.epoch)
+        self._rewire(grant.dead, [coordinator])
+        if self.seat.parent in grant.dead:
+            self.seat.parent = coordinator
+        self._install(grant.pool, grant.locks, grant.last, grant.dead, [coordinator])
+        pooled = {id_of(bundle) for bundle in grant.pool}
+        for bundle in since:
+            if id_of(bundle) in pooled:
+                continue
+            if bundle.guarantee is Guarantee.TOTAL:
+                self.handover.close_behind(bundle, coordinator)
+            else:
+                self.say(coordinator, Plain(bundle))
+        self.handover.follow(coordinator)
+        self.busy = False
+        self.handover.resume()
+        self.net.rewired(self.name, coordinator)
+
+    # -- join ----------------------------------------------------------------------------------------------------------
+
+    def welcome(self, newcomer: str) -> None:
+        self.seat.neighbours[newcomer] = True
+        locks = newcomer_locks(self.totals)
+        joined(self.totals, newcomer)
+        message = Welcome(
+            self.clock.now, self.seat.epoch, tuple(self.log), dict(self.seen), locks, self.handover.last()
+        )  # fmt: skip
+        self.net.send(self.name, newcomer, message)
+
+    def welcomed(self, parent: str, message: Welcome) -> None:
+        self.busy = False
+        self.seat.parent = parent
+        self.seat.neighbours[parent] = True
+        self.seat.epoch = message.epoch
+        self.clock.raise_to(message.clock)
+        self.log = list(message.log)
+        self.seen = dict(message.seen)
+        accept_welcome(self.totals, message.locks, message.last, parent)
+        self.net.joining.discard(parent)
+
+
+class Net:
+    """The tree, its links and its faults. `latency(a, b)` is asked for each message."""
+
+    def __init__(
+        self,
+        parents: dict[str, str | None],
+        latency: Callable[[str, str], int],
+        rng: random.Random,
+        handover: Callable[[Totals], Handover] = Handover,
+    ) -> None:
+        self.latency = latency
+        self.rng = rng
+        self.handover = handover
+        self.now = 0
+        self.events = 0
+        self.known: dict[TotalId, set[TotalId]] = {}
+        """What was in the log of its broker when a publication was accepted there, or submitted."""
+        self.joining: set[str] = set()
+        self.published: dict[str, list[Bundle]] = {}
+        """All that a client has published, by its name."""
+        self._calendar: list[tuple[int, int, Callable[[], object]]] = []
+        self._count = 0
+        self._last: dict[tuple[str, str], int] = {}
+        self._cut: dict[tuple[str, str], int] = {}
+        self._repairing: Counter[str] = Counter()
+        """In how many unfinished repairs a broker takes part: such a one does not crash, that would be another test."""
+        self._grants: Counter[str] = Counter()
+        """Members that have not yet got their Grant, by coordinator."""
+        self.nodes = {name: Node(self, name, parent) for name, parent in parents.items()}
+        for name, parent in parents.items():
+            if parent is not None:
+                self.nodes[name].seat.neighbours[parent] = True
+                self.nodes[parent].seat.neighbours[name] = True
+
+    @property
+    def alive(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.alive]
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def at(self, time: int, what: Callable[[], object]) -> None:
+        self._count += 1
+        heapq.heappush(self._calendar, (time, self._count, what))
+
+    def run(self, pause_after: int | None = None) -> None:
+        """Until everything has come to rest, or so many events have happened."""
+        while self._calendar and self.events != pause_after:
+            self.now, _, what = heapq.heappop(self._calendar)
+            self.events += 1
+            what()
+
+    def send(self, sender: str, receiver: str, message: Any) -> None:
+        sent = self.now
+        arrival = max(sent + self.latency(sender, receiver), self._last.get((sender, receiver), 0))
+        self._last[sender, receiver] = arrival
+
+        def arrive() -> None:
+            node = self.nodes[receiver]
+            if node.alive and sent < self._cut.get((sender, receiver), self.now + 1):
+                node.take(sender, message)
+
+        self.at(arrival, arrive)
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def place(self, client: str, home: str) -> None:
+        self.nodes[home].queues[client] = []
+        self.published[client] = []
+
+    def publish(self, bundle: Bundle) -> None:
+        """By a client at its broker; one whose broker is dead waits until it is taken over."""
+        self.published[bundle.publisher].append(bundle)
+        for node in self.alive:
+            if bundle.publisher in node.queues:
+                node.queues[bundle.publisher].append(bundle)
+                node.drain()
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def crash(self, name: str, delay: int) -> bool:
+        """False when this broker is part of a repair or a join just now, or the last one."""
+        node = self.nodes[name]
+        if (
+            not node.alive
+            or self._repairing[name]
+            or name in self.joining
+            or len(self.alive) < 2
+            or not node.seat.neighbours
+        ):
+            return False
+        node.alive = False
+        for other in self.nodes:
+            self._cut[name, other] = self.now - self.rng.randrange(0, 2 * self.latency(name, other) + 2)
+        self.at(self.now + delay, lambda: self._declare(name))
+        return True
+
+    def _declare(self, name: str) -> None:
+        """Everybody dead that hangs together with this one, and with it whatever the same coordinator would repair."""
+        if self._repairing[name] or not self._pending(name):
+            return
+        first = self._piece(name)
+        leader = self._leader(first)
+        if self.nodes[leader].flush is not None or self._grants[leader]:
+            self.at(self.now + 5, lambda: self._declare(name))
+            return
+        pieces = [first]
+        for other in self.nodes[leader].seat.neighbours:
+            if not self.nodes[other].alive and not self._repairing[other] and other not in first:
+                piece = self._piece(other)
+                if self._leader(piece) == leader and self.rng.random() < 0.5:
+                    pieces.append(piece)
+        told = [Piece(piece, tuple(n for n in self._around(piece) if n != leader)) for piece in pieces]
+        self._repairing.update([leader, *(name for piece in told for name in (*piece.dead, *piece.members))])
+        self.nodes[leader].coordinate(told)
+
+    def _pending(self, name: str) -> bool:
+        return any(name in node.seat.neighbours for node in self.alive)
+
+    def _piece(self, name: str) -> tuple[str, ...]:
+        piece, look = [name], [name]
+        while look:
+            for other in self.nodes[look.pop()].seat.neighbours:
+                if not self.nodes[other].alive and other not in piece:
+                    piece.append(other)
+                    look.append(other)
+        return tuple(piece)
+
+    def _around(self, piece: Sequence[str]) -> list[str]:
+        """Live brokers that still have a link to the piece."""
+        return [node.name for node in self.alive if any(name in node.seat.neighbours for name in piece)]
+
+    def _leader(self, piece: Sequence[str]) -> str:
+        """The parent of the topmost; a live neighbour when that was the root."""
+        for name in piece:
+            parent = self.nodes[name].seat.parent
+            if parent is not None and self.nodes[parent].alive:
+                return parent
+        return self._around(piece)[0]
+
+    def repaired(self, leader: Node, flush: Flush) -> None:
+        """Clients of the dead turn to the coordinator and send again all that they ever published."""
+        self._grants[leader.name] = len(flush.members)
+        self._release(leader.name)
+        for name in flush.dead:
+            for client in self.nodes[name].queues:
+                leader.queues[client] = list(self.published[client])
+            self.nodes[name].queues = {}
+
+    def rewired(self, member: str, leader: str) -> None:
+        self._repairing[member] -= 1
+        self._grants[leader] -= 1
+        self._release(leader)
+
+    def _release(self, leader: str) -> None:
+        if not self._grants[leader]:
+            self._repairing[leader] -= 1
+
+    # -- join ----------------------------------------------------------------------------------------------------------
+
+    def join(self, name: str, parent: str) -> bool:
+        node = self.nodes[parent]
+        if (
+            not node.alive
+            or node.busy
+            or parent in self.joining
+            or self._repairing[parent]
+            or not all(node.seat.neighbours.values())
+        ):
+            return False
+        self.joining.add(parent)
+        newcomer = self.nodes[name] = Node(self, name, None)
+        newcomer.busy = True
+        node.welcome(name)
+        return True
