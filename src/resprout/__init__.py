@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from resprout import sync
     from resprout.client.client import Client
     from resprout.client.connect import connect
-    from resprout.client.errors import ClientError, ClosedError, ConnectError, PublishError, SubscribeError
+    from resprout.client.errors import (
+        ClientError,
+        ClosedError,
+        ConnectError,
+        ForgetError,
+        PublishError,
+        SubscribeError,
+    )
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
     from resprout.client.receipts import Receipt
@@ -32,6 +39,7 @@ __all__ = [
     "ClientError",
     "ClosedError",
     "ConnectError",
+    "ForgetError",
     "Guarantee",
     "Inbox",
     "Message",
@@ -54,6 +62,7 @@ _HOMES = {
     "ClientError": "resprout.client.errors",
     "ClosedError": "resprout.client.errors",
     "ConnectError": "resprout.client.errors",
+    "ForgetError": "resprout.client.errors",
     "Guarantee": "resprout.core.guarantee",
     "Inbox": "resprout.client.inbox",
     "Message": "resprout.core.message",

@@ -135,8 +135,8 @@ def test_an_interrupted_wait_loses_nothing(client: sync.Client, monkeypatch: pyt
 def test_usage_errors_come_where_the_call_is(client: sync.Client) -> None:
     with pytest.raises(resprout.UsageError, match="holds a wildcard"):
         client.publish("t/#", b"")
-    with pytest.raises(resprout.UnsupportedGuaranteeError):
-        client.publish("t", b"", guarantee="total")
+    with pytest.raises(resprout.UsageError, match="unknown guarantee 'exactly-once'"):
+        client.publish("t", b"", guarantee="exactly-once")
     with pytest.raises(resprout.UsageError):
         client.subscribe("t", where="x >")
 

@@ -10,19 +10,25 @@ from resprout.core.contract import (
     Deliver,
     Effect,
     Event,
+    Heard,
     LinkDown,
     LinkUp,
+    Open,
     Received,
     Request,
     Send,
+    SetTimer,
+    Silent,
+    Timer,
     TimerFired,
     Writable,
 )
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
-from resprout.edge.client import ClientMachine, ClientOptions, TellTaken
-from resprout.edge.messages import Delivery, Publish, Serving
+from resprout.edge.client import ClientMachine, ClientOptions
+from resprout.edge.incoming import TellTaken
+from resprout.edge.messages import Attend, Delivery, Publish, Refuge, Serving
 
 E = TypeVar("E", bound=Effect)
 
@@ -31,16 +37,26 @@ SERVING = Serving("resprout", OFFERED, 1)
 ROOM = 1 << 20
 
 
+def refuges(*names: str) -> tuple[Refuge, ...]:
+    return tuple(Refuge(name, "") for name in names)
+
+
+def serving(*names: str, resumed: bool = True) -> Serving:
+    return Serving("resprout", OFFERED, 1, refuges(*names), resumed)
+
+
 class Puppet:
     """The client `c` of the broker `b`; keeps all effects of the last event in `last`."""
 
-    def __init__(self, options: ClientOptions | None = None, *, serving: bool = True, room: int = ROOM) -> None:
+    def __init__(
+        self, options: ClientOptions | None = None, *, serving: Serving | None = SERVING, room: int = ROOM
+    ) -> None:
         self.machine = ClientMachine("c", 3, "b", options)
         self.last: Sequence[Effect] = self.machine.start(0)
         self.now_us = 0
-        if serving:
-            self.do(LinkUp("b", "broker", 1, room))
-            self.hear(SERVING)
+        if serving is not None:
+            self.up(room=room)
+            self.hear(serving)
 
     def do(self, event: Event) -> "Puppet":
         self.last = self.machine.step(event, self.now_us)
@@ -58,20 +74,33 @@ class Puppet:
         self.last = out
         return self
 
-    def hear(self, message: Any) -> "Puppet":
-        return self.do(Received("b", message))
+    def hear(self, message: Any, peer: str = "b") -> "Puppet":
+        return self.do(Received(peer, message))
 
-    def up(self, room: int = ROOM) -> "Puppet":
-        return self.do(LinkUp("b", "broker", 1, room))
+    def up(self, peer: str = "b", room: int = ROOM) -> "Puppet":
+        return self.do(LinkUp(peer, "broker", 1, room))
 
-    def down(self) -> "Puppet":
-        return self.do(LinkDown("b", "gone"))
+    def down(self, peer: str = "b", reason: str = "gone") -> "Puppet":
+        return self.do(LinkDown(peer, reason))
 
-    def writable(self, room: int = ROOM) -> "Puppet":
-        return self.do(Writable("b", room))
+    def silent(self, peer: str = "b", *, refused: bool = False) -> "Puppet":
+        return self.do(Silent(peer, refused))
 
-    def ring(self) -> "Puppet":
-        return self.do(TimerFired(TellTaken()))
+    def heard(self, peer: str = "b") -> "Puppet":
+        return self.do(Heard(peer))
+
+    def writable(self, room: int = ROOM, peer: str = "b") -> "Puppet":
+        return self.do(Writable(peer, room))
+
+    def ring(self, timer: Timer | None = None) -> "Puppet":
+        return self.do(TimerFired(timer or TellTaken()))
+
+    def again(self, serving: Serving = SERVING, room: int = ROOM) -> "Puppet":
+        """The session with the broker is lost, and another one begins; `last` is what followed from being served."""
+        self.down()
+        assert self.opened == ["b"]
+        self.up(room=room)
+        return self.hear(serving)
 
     # -- what came of it -----------------------------------------------------------------------------------------------
 
@@ -80,8 +109,30 @@ class Puppet:
 
     @property
     def sent(self) -> list[Any]:
-        assert all(effect.peer == "b" for effect in self.of(Send))
+        """To the broker that serves."""
+        assert all(effect.peer == self.machine.broker for effect in self.of(Send))
         return [effect.message for effect in self.of(Send)]
+
+    @property
+    def attend(self) -> Attend:
+        """What was just said to a broker that is asked to serve, and nothing else was."""
+        (effect,) = self.of(Send)
+        assert isinstance(effect.message, Attend)
+        return effect.message
+
+    @property
+    def opened(self) -> list[str]:
+        return [effect.peer for effect in self.of(Open)]
+
+    @property
+    def left(self) -> list[str]:
+        """Whose sessions were closed."""
+        return [effect.peer for effect in self.of(Close)]
+
+    @property
+    def timers(self) -> dict[Timer, int]:
+        """What was set, and in how long."""
+        return {effect.timer: effect.at_us - self.now_us for effect in self.of(SetTimer)}
 
     @property
     def published(self) -> list[Bundle]:
@@ -113,9 +164,11 @@ def delivery(
     metadata_bytes: int = 8,
     count: int | None = None,
     prompt: bool = False,
+    publisher: str = "p",
+    tseq: int = -1,
 ) -> Delivery:
     bundle = Bundle(
-        "p", 2, first, len(payloads) if count is None else count, stamp, "t", ("k",), Guarantee.CAUSAL,
+        publisher, 2, first, len(payloads) if count is None else count, stamp, "t", ("k",), Guarantee.CAUSAL,
         pack_attributes(rows or [{} for _ in payloads]), pack_payloads(payloads),
     )  # fmt: skip
-    return Delivery(bundle, 2, metadata_bytes, offsets, prompt)
+    return Delivery(bundle, 2, metadata_bytes, offsets, prompt, tseq)

@@ -6,7 +6,7 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.edge.guest import Guest
-from resprout.edge.messages import Turned
+from resprout.edge.messages import Attend, Subscribe, Taken, Turned
 from resprout.order.entry import Entry
 
 
@@ -97,3 +97,87 @@ def test_taking_what_was_never_given_or_back_again_is_a_peers_fault(deliveries: 
     assert client.take(2) == []
     with pytest.raises(PeerError, match=f"{deliveries} deliveries taken of 3 given, 2 before"):
         client.take(deliveries)
+
+
+# -- being served --------------------------------------------------------------------------------------------------
+
+
+def test_a_client_asks_once_to_be_served_and_says_nothing_else_before_it_is() -> None:
+    client = guest()
+    with pytest.raises(PeerError, match="c said Taken before it was served"):
+        client.check_turn(Taken(0))
+    client.check_turn(Attend(0))
+    with pytest.raises(PeerError, match="c said Subscribe before it was served"):
+        client.check_turn(Subscribe(1, "t", None))
+    client.attending = True
+    client.check_turn(Subscribe(1, "t", None))
+    with pytest.raises(PeerError, match="c asked to be served before"):
+        client.check_turn(Attend(0))
+
+
+def test_a_client_that_comes_from_elsewhere_may_leave_out_what_is_settled_there() -> None:
+    client = guest()
+    client.moved = True
+    client.check_next(bundle(4))
+    client.check_next(bundle(9))
+    with pytest.raises(PeerError, match=r"c.2 published as c.1"):
+        client.check_next(bundle(10, life=1))
+
+
+def test_a_bundle_was_given_elsewhere_if_any_message_of_it_or_of_a_later_one_was() -> None:
+    client = guest()
+    client.received = {("p", "ordered"): (4, 7)}
+    assert client.has(bundle(5, 10, name="p", life=4)), "a filter may have kept the rest back"
+    assert client.has(bundle(7, name="p", life=4)) and client.has(bundle(99, name="p", life=3))
+    assert not client.has(bundle(8, name="p", life=4)) and not client.has(bundle(1, name="p", life=5))
+    assert not client.has(bundle(1, 1, Guarantee.EVENTUAL, "p", 4)) and not client.has(bundle(1, name="q", life=4))
+
+
+# -- what it published elsewhere -----------------------------------------------------------------------------------
+
+
+def shown(first: int, count: int = 1, *, undone: int = 0, is_shown: bool = True) -> Entry:
+    entry = Entry(first, bundle(first, count), None, None, 0)
+    entry.shown, entry.undone = is_shown, undone
+    return entry
+
+
+def test_adopted_publications_have_their_receipts_as_far_as_they_have_come() -> None:
+    client = guest()
+    entries = [shown(4, 2, undone=1), shown(6, is_shown=False, undone=1)]
+    client.adopt(entries)
+    assert all(entry.client is client for entry in entries)
+    assert client.take_turned() == [Turned("ordered", Receipt.ACCEPTED, 6), Turned("ordered", Receipt.SAFE, 5)]
+    entries[0].undone = 0
+    client.turn_delivered("ordered")
+    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 5)]
+
+
+def test_what_is_published_again_is_answered_from_its_entry() -> None:
+    client = guest()
+    client.adopt([shown(1, undone=1), shown(2, is_shown=False)])
+    client.take_turned()
+    client.known(bundle(1))
+    assert client.take_turned() == [Turned("ordered", Receipt.SAFE, 1)]
+    client.known(bundle(2))
+    assert client.take_turned() == [Turned("ordered", Receipt.ACCEPTED, 2)]
+
+
+def test_what_is_published_again_and_has_no_entry_any_more_is_delivered() -> None:
+    client = guest()
+    client.known(bundle(1, 3))
+    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 3)]
+
+
+def test_such_a_receipt_waits_for_the_entries_before_it_and_not_for_those_after_it() -> None:
+    client = guest()
+    before, after = shown(1, undone=1), shown(5, undone=1)
+    client.adopt([before, after])
+    client.take_turned()
+    client.known(bundle(2, 3))
+    assert client.take_turned() == []
+    before.undone = 0
+    client.turn_delivered("ordered")
+    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 4)]
+    client.settle("ordered", 5)
+    assert client.take_turned() == [], "the entry itself knows better"

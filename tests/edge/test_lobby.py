@@ -1,108 +1,33 @@
 """The clients of one broker: what each is given, told and owed."""
 
-from typing import Any
-
 import pytest
 
-from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_payloads
-from resprout.core.contract import Effect, Send
+from resprout.core.bundle import unpack_payloads
+from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.edge import lobby as lobby_module
-from resprout.edge.guest import Guest
-from resprout.edge.lobby import Lobby
 from resprout.edge.messages import (
     Advertise,
+    Attend,
     Delivery,
     Serving,
-    Subscribe,
     Subscribed,
     SubscribeRefused,
-    Taken,
     Turned,
     Unadvertise,
-    Unsubscribe,
     Unsubscribed,
 )
-from resprout.order.entry import Entry
-from resprout.order.log import Log
-from resprout.spread.adverts import Adverts
-from resprout.spread.interest import Interest
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
-from resprout.spread.says import Says
-
-SERVING = Serving("resprout", (Guarantee.CAUSAL,), 0)
+from tests.edge.house import REFUGES, ROOM, SERVING, House
 
 
-class House:
-    """A lobby with a log in which everything is safe at once, and, where asked for, neighbours."""
-
-    def __init__(self, *clients: str, neighbours: tuple[str, ...] = (), room: int = 1 << 20) -> None:
-        self.log = Log(0)
-        self.interest = Interest()
-        self.adverts = Adverts()
-        for name in neighbours:
-            self.interest.add_neighbour(name)
-            self.adverts.add_neighbour(name)
-        self.lobby = Lobby(SERVING, self.log, self.interest, self.adverts, lambda entry: self.lobby.delivered(entry))
-        self.out: list[Effect] = []
-        self.says: Says = []
-        self.guests: dict[str, Guest] = {}
-        for name in clients:
-            self.lobby.arrive(name, 1, room, self.out)
-            self.guests[name] = self.lobby.guests[name]
-        self._published = 0
-        self.prompt = True
-
-    def subscribe(self, name: str, id: int, filter: str = "t", where: str | None = None) -> None:
-        self.lobby.subscribe(self.guests[name], Subscribe(id, filter, where), self.says, self.out)
-
-    def unsubscribe(self, name: str, id: int) -> None:
-        self.lobby.unsubscribe(self.guests[name], Unsubscribe(id), self.says, self.out)
-
-    def append(self, *readers: str, by: str | None = None, payloads: tuple[bytes, ...] = (b"x",)) -> Entry:
-        self._published += 1
-        rows: list[Any] = [{"n": n} for n in range(len(payloads))]
-        made = Bundle(
-            by or "p", 1, self._published, len(payloads), 1, "t", (), Guarantee.CAUSAL, pack_attributes(rows),
-            pack_payloads(payloads),
-        )  # fmt: skip
-        client = self.guests[by] if by is not None else None
-        entry = self.log.append(made, None, client, 0, 0, 0, tuple(self.guests[name] for name in readers))
-        entry.prompt = self.prompt
-        if client is not None:
-            self.lobby.published(client, entry)
-        return entry
-
-    def show(self) -> None:
-        while self.log.unshown:
-            self.lobby.show(self.log.unshown.popleft(), self.out)
-
-    def give(self, *readers: str, by: str | None = None) -> Entry:
-        entry = self.append(*readers, by=by)
-        self.show()
-        return entry
-
-    def take(self, name: str, deliveries: int) -> None:
-        self.lobby.taken(self.guests[name], Taken(deliveries), self.says, self.out)
-
-    def leave(self, name: str) -> None:
-        self.lobby.leave(name, self.says, self.out)
-
-    def told(self, name: str) -> list[Any]:
-        """What a client was sent since the last time anyone asked; deliveries as their first numbers."""
-        self.lobby.flush(self.out)
-        messages = [effect.message for effect in self.out if isinstance(effect, Send) and effect.peer == name]
-        self.out = [effect for effect in self.out if not (isinstance(effect, Send) and effect.peer == name)]
-        return [message.bundle.first if isinstance(message, Delivery) else message for message in messages]
-
-    @property
-    def empty(self) -> bool:
-        return not self.log.entries and not self.log.bytes_held and not self.log.local_bytes
-
-
-def test_a_client_that_arrives_hears_first_what_is_offered() -> None:
-    assert House("a").told("a") == [SERVING]
+def test_a_client_that_arrives_is_told_nothing_until_it_is_served() -> None:
+    house = House()
+    guest = house.lobby.arrive("a", 1, ROOM)
+    assert house.told("a") == [] and not guest.attending
+    house.lobby.welcome(guest, Attend(0), REFUGES, True, house.says, house.out)
+    assert house.told("a") == [Serving("resprout", (Guarantee.CAUSAL,), 0, REFUGES, True)] and guest.attending
 
 
 # -- subscriptions -------------------------------------------------------------------------------------------------

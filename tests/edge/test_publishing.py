@@ -9,7 +9,7 @@ from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.contract import Answer, Open
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.edge.client import ClientOptions
-from resprout.edge.messages import PublishRefused, Serving, Subscribe, Turned
+from resprout.edge.messages import Attend, PublishRefused, Serving, Subscribe, Turned
 from resprout.edge.requests import (
     FlushRequest,
     LeaveRequest,
@@ -30,7 +30,7 @@ def publication(payload: bytes = b"x", **changes: Any) -> PublishRequest:
 
 
 def test_a_client_opens_a_session_with_its_broker() -> None:
-    assert Puppet(serving=False).last == [Open("b")]
+    assert Puppet(serving=None).last == [Open("b")]
 
 
 def test_publications_are_numbered_per_stream_and_answered_at_once_by_token() -> None:
@@ -117,11 +117,11 @@ def test_a_bundle_is_stamped_with_the_latest_that_its_client_has_seen() -> None:
 
 
 def test_early_publications_wait_unnumbered_and_leave_in_order_once_the_network_has_said_what_it_offers() -> None:
-    client = Puppet(serving=False)
+    client = Puppet(serving=None)
     client.ask(publication(b"1"), 11)
     client.ask(publication(b"2", guarantee=Guarantee.TOTAL), 12)
     client.ask(publication(b"3"), 13)
-    assert client.last == [] and client.up().last == []
+    assert client.last == [] and client.up().attend == Attend(0)
     client.hear(SERVING)
     began, first, refused, third = client.of(Answer)
     assert began.body == SessionBegan("resprout", OFFERED, 1)
@@ -131,7 +131,7 @@ def test_early_publications_wait_unnumbered_and_leave_in_order_once_the_network_
 
 
 def test_early_publications_have_a_limit() -> None:
-    client = Puppet(ClientOptions(early_max=2), serving=False)
+    client = Puppet(ClientOptions(early_max=2), serving=None)
     for _ in range(2):
         assert client.ask(publication()).last == []
     (refused,) = client.ask(publication(), 9).of(Answer)
@@ -139,7 +139,7 @@ def test_early_publications_have_a_limit() -> None:
 
 
 def test_a_bad_early_publication_is_refused_when_its_turn_comes() -> None:
-    client = Puppet(serving=False)
+    client = Puppet(serving=None)
     client.ask(publication(topic="a/+"), 4)
     client.up().hear(SERVING)
     assert [answer.body.definite for answer in client.of(Answer) if answer.token == 4] == [True]
@@ -148,12 +148,11 @@ def test_a_bad_early_publication_is_refused_when_its_turn_comes() -> None:
 
 def test_publications_keep_their_place_while_the_broker_is_away() -> None:
     client = Puppet()
-    client.down()
-    assert client.told == [SessionLost("gone")]
+    assert client.down().told == [], "that another session is needed is no news"
     for n in range(3):
         client.ask(publication(b"%d" % n))
         assert client.told == [Published("ordered", n + 1)] and client.sent == []
-    client.up()
+    client.up().hear(SERVING)
     assert unpack_payloads(client.published[0]) == [b"0", b"1", b"2"]
 
 
@@ -193,8 +192,10 @@ def test_beyond_its_queue_a_client_refuses_and_later_takes_again() -> None:
     client = Puppet(ClientOptions(queue_bytes_max=1000), room=0)
     told = [client.ask(publication(bytes(300))).told[0] for _ in range(6)]
     assert [type(news) for news in told] == [Published] * 4 + [Refused] * 2
-    assert "bytes wait to be published; the broker does not keep up" in told[-1].reason
+    assert "bytes wait to be published or to be safe; the network does not keep up" in told[-1].reason
     client.writable()
+    assert isinstance(client.ask(publication()).told[0], Refused), "what has left is kept until it is safe"
+    client.hear(Turned("ordered", Receipt.SAFE, 4))
     assert Published("ordered", 5) in client.ask(publication()).told
 
 
@@ -209,6 +210,17 @@ def test_a_publisher_is_told_when_there_is_room_again() -> None:
     crowded.append(client.machine.crowded)
     assert client.writable().told == []
     assert crowded == [False, True, False]
+
+
+def test_a_publisher_pauses_as_well_for_what_has_left_and_is_not_safe() -> None:
+    client = Puppet(ClientOptions(unsafe_bytes_high=1_000))
+    for _ in range(4):
+        client.ask(publication(bytes(300)))
+    assert client.machine.crowded
+    assert RoomAgain() not in client.hear(Turned("ordered", Receipt.ACCEPTED, 4)).told
+    assert RoomAgain() not in client.hear(Turned("ordered", Receipt.SAFE, 2)).told
+    assert RoomAgain() in client.hear(Turned("ordered", Receipt.SAFE, 3)).told
+    assert not client.machine.crowded
 
 
 def test_what_is_added_unchecked_leaves_with_the_next_flush() -> None:
@@ -264,7 +276,7 @@ def test_a_refusal_by_the_broker_names_the_publications() -> None:
 
 
 def test_a_network_that_offers_less_refuses_more() -> None:
-    client = Puppet(serving=False)
+    client = Puppet(serving=None)
     client.up().hear(Serving("tiny", (Guarantee.EVENTUAL,), 0))
     (refused,) = client.ask(publication()).told
     assert refused.reason == "the stack 'tiny' does not offer 'causal'; it offers eventual"
@@ -292,5 +304,5 @@ def test_news_of_what_was_never_published_ends_the_session(message: Any) -> None
     client.ask(publication())
     client.hear(message)
     assert client.closed is not None
-    assert client.told == [SessionLost(client.closed)], "and nobody is asked to go through all of it"
+    assert client.told == [SessionLost(client.closed, over=True)], "and nobody is asked to go through all of it"
     assert client.ask(publication()).sent == []

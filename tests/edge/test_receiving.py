@@ -7,9 +7,11 @@ import pytest
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Answer, CancelTimer, Hold, Release, SetTimer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.client import MESSAGE_BYTES, ClientOptions, TellTaken
+from resprout.edge.client import ClientOptions
+from resprout.edge.incoming import MESSAGE_BYTES, TellTaken
 from resprout.edge.messages import (
     Advertise,
+    Attend,
     Delivery,
     Publish,
     Subscribe,
@@ -40,9 +42,15 @@ from tests.edge.puppets import SERVING, Puppet, delivery
 def test_messages_are_positioned_without_gaps_across_deliveries_and_sessions() -> None:
     client = Puppet()
     places = [m.position for m in client.hear(delivery(1, [b"a", b"b"])).delivered]
-    client.down().up()
+    client.again()
     places += [m.position for m in client.hear(delivery(3, [b"c"])).delivered]
     assert places == [0, 1, 2]
+
+
+def test_a_total_carries_its_claimed_place_and_others_carry_none() -> None:
+    client = Puppet()
+    assert [m.tseq for m in client.hear(delivery(1, [b"a", b"b"], tseq=7)).delivered] == [7, 7]
+    assert [m.tseq for m in client.hear(delivery(3)).delivered] == [-1]
 
 
 def test_a_message_carries_everything_that_is_known_about_it() -> None:
@@ -86,7 +94,7 @@ def test_acknowledgements_count_within_a_session() -> None:
     client.hear(delivery(1))
     client.down()
     assert client.ring().sent == [], "there is nobody to tell"
-    client.up()
+    client.up().hear(SERVING)
     client.hear(delivery(2))
     assert client.ring().sent == [Taken(1)]
 
@@ -139,15 +147,25 @@ def test_a_machine_that_takes_by_itself_is_not_told_so() -> None:
     assert isinstance(client.ask(TakeRequest(1)).told[0], Refused)
 
 
-def test_a_new_session_begins_with_nothing_untaken() -> None:
+def test_what_the_application_takes_of_an_earlier_session_is_nobodys_business() -> None:
+    client = Puppet(SLOW)
+    client.hear(delivery(1)).hear(delivery(2))
+    client.again().hear(delivery(3))
+    assert client.ask(TakeRequest(2)).last == [], "the broker that gave these is not there any more"
+    client.ask(TakeRequest(1))
+    assert client.ring().sent == [Taken(1)]
+    assert isinstance(client.ask(TakeRequest(1)).told[0], Refused)
+
+
+def test_what_is_untaken_of_an_earlier_session_still_takes_its_room() -> None:
     client = Puppet(SLOW)
     for n in range(1, 6):
         client.hear(delivery(n, [bytes(60)]))
-    client.down().up()
-    assert isinstance(client.ask(TakeRequest(1)).told[0], Refused)
-    client.hear(delivery(9))
+    assert client.again().of(Hold) == [Hold("b")]
+    assert client.ask(TakeRequest(4)).of(Release) == [Release("b")]
+    client.hear(delivery(6))
     assert client.of(Hold) == []
-    client.ask(TakeRequest(1))
+    assert client.ask(TakeRequest(1)).sent == [] and client.ask(TakeRequest(1)).last != []
     assert client.ring().sent == [Taken(1)]
 
 
@@ -206,8 +224,9 @@ def test_advertisements_are_passed_on() -> None:
 
 
 def test_requests_before_the_network_is_there_wait() -> None:
-    client = Puppet(serving=False)
-    assert client.ask(SubscribeRequest("t")).sent == client.up().sent == []
+    client = Puppet(serving=None)
+    assert client.ask(SubscribeRequest("t")).sent == []
+    assert client.up().attend == Attend(0)
     client.hear(SERVING)
     assert client.sent == [Subscribe(1, "t", None)]
 
@@ -230,6 +249,7 @@ BAD_ROWS = Bundle("p", 1, 1, 1, 1, "t", (), Guarantee.CAUSAL, b"\xc1", b"\x91\xc
         delivery(1, [b"a", b"b"], offsets=(2, 2)),
         delivery(1, [b"a", b"b"], offsets=(3, 1)),
         Publish(BAD_COLUMN),
+        SERVING,
         Subscribe(1, "t", None),
         Taken(3),
         "not a message at all",
@@ -241,7 +261,7 @@ def test_what_no_broker_may_say_ends_the_session_and_nothing_else(message: Any) 
     client = Puppet()
     client.hear(message)
     assert client.closed is not None and client.delivered == []
-    assert client.told == [SessionLost(client.closed)]
+    assert client.told == [SessionLost(client.closed, over=True)]
     assert client.ask(PublishRequest("t", b"")).sent == []
 
 

@@ -7,18 +7,22 @@
         async for message in inbox:
             ...
 
+When its broker dies another one takes over, and the program notices nothing: what was published keeps its receipts, and
+inboxes go on. Only where the network had to lose something, inboxes end with an error that says so.
+
 All of it runs in one event loop. Publishing costs no task switch: what is published before the loop next runs leaves as
 one bundle, and every `BURST` publications the publisher gives way so that the loop does run.
 """
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from resprout.client.errors import ClosedError, PublishError, SubscribeError
+from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.receipts import Receipt, Stream
 from resprout.client.subscriptions import Subscription, Subscriptions
@@ -29,12 +33,16 @@ from resprout.core.guarantee import Receipt as Kind
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
 from resprout.edge.client import ClientMachine
+from resprout.edge.forgetting import check_names
 from resprout.edge.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.requests import (
     AdvertiseRequest,
     FlushRequest,
+    ForgetAnswered,
+    ForgetRequest,
     LeaveRequest,
     ReceiptTurned,
+    ReceiptWaits,
     Refused,
     RoomAgain,
     SessionBegan,
@@ -105,9 +113,13 @@ class Client:
         self._room: asyncio.Future[None] | None = None
         self._subscriptions = Subscriptions()
         self._batches: deque[Batch] = deque()
+        self._forgetting: dict[int, asyncio.Future[str]] = {}
+        """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
+        self._tokens = itertools.count(1)
         self._closed: str | None = None
         self._tell: dict[type, Callable[[Any], None]] = {
             ReceiptTurned: self._turned,
+            ReceiptWaits: lambda news: self._streams[news.stream].waits(news.seq, news.reason),
             SubscriptionConfirmed: self._confirmed,
             SubscriptionEnded: self._ended,
             Refused: self._refused,
@@ -190,6 +202,31 @@ class Client:
         waits = [self._end(subscription) for subscription in self._subscriptions.of(inbox)]
         if waits:
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
+
+    # -- operating -----------------------------------------------------------------------------------------------------
+
+    async def forget(self, *names: str) -> None:
+        """Tell the network that brokers it waits for will never return: a part that is cut off for good, or a silent
+        host in a tree too small for a majority. Returns when that was passed on; the repair follows.
+
+        Everybody who can connect may do this: there is no authentication. Nor does anybody check it: where brokers are
+        forgotten that still work, together and with clients of their own, there are two networks until they hear each
+        other again. The forgotten ones then join as new brokers, and what only they knew is lost.
+
+        Raises ForgetError, and nothing was done, when the broker refuses: it does not know a name, hears that broker
+        itself, or is named itself. Raises UsageError for what no broker can be called.
+        """
+        request = ForgetRequest(check_names(names))
+        self._check_open()
+        token = next(self._tokens)
+        answered: asyncio.Future[str] = self._loop.create_future()
+        self._forgetting[token] = answered
+        self._host.handle(Request(request, token))
+        try:
+            if reason := await answered:
+                raise ForgetError(reason)
+        finally:
+            self._forgetting.pop(token, None)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -305,8 +342,11 @@ class Client:
         """For the host: deliveries and news."""
         if type(effect) is Deliver:
             self._deliver(effect.messages)
-        elif type(effect) is Answer and (tell := self._tell.get(type(effect.body))) is not None:
-            tell(effect.body)
+        elif type(effect) is Answer:
+            if effect.token:
+                self._answered(effect.token, effect.body)
+            elif (tell := self._tell.get(type(effect.body))) is not None:
+                tell(effect.body)
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         if (sole := self._subscriptions.sole) is not None:
@@ -342,6 +382,11 @@ class Client:
     def _turned(self, news: ReceiptTurned) -> None:
         self._streams[news.stream].turned(news.receipt, news.last)
 
+    def _answered(self, token: int, news: ForgetAnswered | Refused) -> None:
+        answered = self._forgetting.get(token)
+        if answered is not None and not answered.done():
+            answered.set_result(news.reason)
+
     def _confirmed(self, news: SubscriptionConfirmed) -> None:
         self._subscriptions.confirm(SubscribeRequest(news.filter, news.where))
 
@@ -356,13 +401,19 @@ class Client:
             self._streams[news.stream].refused(news.first, news.last, news.reason)
 
     def _lost(self, news: SessionLost) -> None:
-        """For good: what a newer session could carry on is unknown here, and a newer client may have the name."""
-        if self._closed is None:
-            replaced = news.reason == f"{self.name} restarted"
-            why = f"another client took the name {self.name!r}" if replaced else news.reason
-            reason = f"the session with the broker was lost: {why}"
+        replaced = news.reason == f"{self.name} restarted"
+        why = f"another client took the name {self.name!r}" if replaced else news.reason
+        reason = f"the session with the broker was lost: {why}"
+        if self._closed is not None:
+            return
+        if news.over:
             self._shut(reason, reason)
-            self._loop.call_soon(self._leave)
+        else:
+            for subscription in self._subscriptions.lose(reason):
+                # Only the program knows what to do about what was missed, so it has to subscribe again itself.
+                if subscription.ended is None:
+                    subscription.ended = self._loop.create_future()
+                    self._loop.call_soon(self._ask_end, subscription)  # the machine is in the middle of something
 
     # -- inside: the rest ----------------------------------------------------------------------------------------------
 
@@ -377,8 +428,12 @@ class Client:
         """Ask for its end, once."""
         if subscription.ended is None:
             subscription.ended = self._loop.create_future()
-            self._ask(UnsubscribeRequest(subscription.request.filter, subscription.request.where))
+            self._ask_end(subscription)
         return subscription.ended
+
+    def _ask_end(self, subscription: Subscription) -> None:
+        if self._closed is None:
+            self._ask(UnsubscribeRequest(subscription.request.filter, subscription.request.where))
 
     def _leave(self) -> None:
         self._ask(LeaveRequest())
@@ -389,4 +444,7 @@ class Client:
         for stream in self._streams.values():
             stream.close(reason)
         self._subscriptions.shut(reason, failure)
+        for answered in self._forgetting.values():
+            if not answered.done():
+                answered.set_exception(ClosedError(reason))
         self._room_again(RoomAgain())

@@ -40,6 +40,8 @@ def connect(
 ) -> "Connecting":
     """A client of the broker at `HOST:PORT`; use it with `async with`, or await it and close it yourself.
 
+    The address is only the way in: the broker tells the client where others are, should it be gone one day.
+
     `name` identifies the client in the whole network; without one it gets a random name. When another client has the
     same name at the same broker, the newer one takes its place and the older one is told so. `timeout` is in seconds.
     `options` bound what waits in this process, `links` tune the connection; the defaults are meant to be kept.
@@ -118,7 +120,8 @@ class Connecting:
             elif isinstance(effect, Answer) and isinstance(effect.body, SessionLost):
                 began.set_exception(ConnectError(f"{address}: {effect.body.reason}"))
 
-        host = Host(links, _CODEC, Here(name, "client", incarnation), lambda peer: address, first_news)
+        known = {here.name: address}
+        host = Host(links, _CODEC, Here(name, "client", incarnation), known.get, first_news)
         host.start()
         try:
             async with asyncio.timeout_at(deadline):

@@ -36,3 +36,7 @@ class PublishError(ClientError):
 
 class SubscribeError(ClientError):
     """The network refused a subscription."""
+
+
+class ForgetError(ClientError):
+    """The network was not told to forget the brokers, or it is not known whether it was; the text says why."""

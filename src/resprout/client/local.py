@@ -18,8 +18,7 @@ from resprout.core.errors import UsageError
 from resprout.edge.client import ClientOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerSpec, serve
-from resprout.net.host import Host
+from resprout.net.broker import BrokerSpec, RunningBroker, serve
 from resprout.stacks.registry import find_stack
 
 BROKERS_MAX = 64
@@ -47,7 +46,7 @@ class Local:
         self._stack = find_stack(stack)
         self._options = self._stack.parse_options(options)
         self._listen = Address(host, 0)
-        self._hosts: list[Host] = []
+        self._running: list[RunningBroker] = []
         self._addresses: list[Address] = []
 
     @property
@@ -85,15 +84,15 @@ class Local:
 
     async def __aexit__(self, *_: object) -> None:
         self._addresses.clear()
-        while self._hosts:
-            await self._hosts.pop().close()
+        while self._running:
+            await self._running.pop().close()
 
     async def _start(self, number: int) -> None:
         above = (number - 1) // 2
         parent, peers = (f"b{above}", {f"b{above}": self._addresses[above]}) if number else (None, {})
         spec = BrokerSpec(f"b{number}", 1, self._listen, parent, peers)
-        host, address = await serve(spec, self._stack, self._options, LinkOptions(), _ignore)
-        self._hosts.append(host)
+        broker, address = await serve(spec, self._stack, self._options, LinkOptions(), _ignore)
+        self._running.append(broker)
         self._addresses.append(address)
 
 

@@ -7,12 +7,15 @@ A receipt is a reference and a number; nothing else exists per publication until
 import asyncio
 import heapq
 import itertools
+import logging
 from collections.abc import Callable
 
 import msgspec
 
 from resprout.client.errors import PublishError
 from resprout.core.guarantee import Receipt as Kind
+
+_log = logging.getLogger("resprout")
 
 Waiting = list[tuple[int, int, "asyncio.Future[None]"]]
 
@@ -43,8 +46,15 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
         """How far it has come so far: published, accepted, safe or delivered; or refused."""
         return self._stream.state(self.seq)
 
+    @property
+    def waiting_for(self) -> str:
+        """Why it takes so long, when the broker has said so: "waits for b3, which is not heard". Empty when nothing is
+        known, or when it goes on."""
+        return self._stream.waiting_for(self.seq)
+
     def __repr__(self) -> str:
-        return f"<receipt {self._stream.name}:{self.seq} {self.state}>"
+        why = self.waiting_for
+        return f"<receipt {self._stream.name}:{self.seq} {self.state}{', ' if why else ''}{why}>"
 
 
 class Stream:
@@ -58,6 +68,8 @@ class Stream:
         "_marks",
         "_refused",
         "_waiting",
+        "_waits",
+        "_waits_from",
         "awaited",
         "name",
     )
@@ -71,6 +83,9 @@ class Stream:
         self._count = itertools.count()
         self._refused: dict[int, str] = {}
         self._closed: str | None = None
+        self._waits = ""
+        """What this publication, and everything after it, waits for."""
+        self._waits_from = 0
         self.awaited = True
         """Somebody has waited for a receipt lately; before the first publication, somebody may."""
 
@@ -81,6 +96,15 @@ class Stream:
             if seq <= self._marks[kind]:
                 return kind.label
         return "published"
+
+    def waiting_for(self, seq: int) -> str:
+        return self._waits if seq >= self._waits_from and seq not in self._refused else ""
+
+    def waits(self, seq: int, reason: str) -> None:
+        """Told again when the reason changes; a program that reads its log wants to know it once."""
+        if not self._waits or seq != self._waits_from:
+            _log.warning("publication %s:%d %s", self.name, seq, reason)
+        self._waits, self._waits_from = reason, seq
 
     async def reach(self, kind: Kind, seq: int) -> None:
         if seq in self._refused:
@@ -108,6 +132,8 @@ class Stream:
 
     def turned(self, kind: Kind, last: int) -> None:
         self._marks[kind] = last
+        if last >= self._waits_from:
+            self._waits = ""
         waiting = self._waiting[kind]
         while waiting and waiting[0][0] <= last:
             future = heapq.heappop(waiting)[2]
@@ -117,10 +143,13 @@ class Stream:
     def refused(self, first: int, last: int, reason: str) -> None:
         for seq in range(first, last + 1):
             self._refused[seq] = reason
+        if first <= self._waits_from <= last:
+            self._waits = ""
         self._fail(lambda seq: seq in self._refused, reason, definite=True)
 
     def close(self, reason: str) -> None:
         self._closed = reason
+        self._waits = ""
         self._fail(lambda _: True, reason, definite=False)
 
     def _fail(self, concerned: Callable[[int], bool], reason: str, definite: bool) -> None:

@@ -97,6 +97,21 @@ class Subscriptions:
         self._changed()
         one.settle(SubscribeError(reason))
 
+    def lose(self, reason: str) -> list[Subscription]:
+        """What was confirmed may have missed something: the inboxes concerned end with the reason, whatever else feeds
+        them. Returns the subscriptions that are given up by that."""
+        concerned = dict.fromkeys(one.inbox for one in self._all.values() if one.confirmed.done())
+        lost: list[Subscription] = []
+        for inbox in concerned:
+            if inbox is not None:
+                inbox.end(reason)
+                lost += self.of(inbox)
+        for one in lost:
+            if not one.confirmed.done():
+                one.confirmed.set_exception(ClosedError(reason))
+            self.give_up(one)
+        return lost
+
     def shut(self, reason: str, failure: str | None) -> None:
         """The client is closed, or its session is over: so is everything here."""
         for inbox in self._fed:

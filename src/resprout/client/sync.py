@@ -81,6 +81,11 @@ class Receipt:
         """How far it has come so far: published, accepted, safe or delivered; or refused."""
         return self._receipt.state
 
+    @property
+    def waiting_for(self) -> str:
+        """Why it takes so long, when the broker has said so; empty when nothing is known, or when it goes on."""
+        return self._receipt.waiting_for
+
     def __repr__(self) -> str:
         return repr(self._receipt)
 
@@ -189,6 +194,11 @@ class Client:
     def unsubscribe(self, inbox: Inbox, *, timeout: float | None = None) -> None:
         """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""
         self._background.call(_within(timeout, self._client.unsubscribe, inbox._inbox))
+
+    def forget(self, *names: str, timeout: float | None = None) -> None:
+        """Tell the network that these brokers never return. Everybody who can connect may do this: read what the
+        asynchronous client says about it. Raises ForgetError when it is refused."""
+        self._background.call(_within(timeout, self._client.forget, *names))
 
     def close(self) -> None:
         """Wait a moment until the broker has accepted what was published, then end the session and the thread. May be

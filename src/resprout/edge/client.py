@@ -1,70 +1,64 @@
 """The client's half of the edge protocol, as a pure machine.
 
-It numbers and bundles what the application publishes, unpacks and positions what arrives, and keeps receipts as
-watermarks: one number per stream and kind. Bundles fill while there is no room to send, or while several requests come
-before one `flush`; nothing waits to fill one. Once the network has said what it offers, a publication has its number as
-soon as it is asked for, and keeps its place however long the broker is away; requests before that wait, unnumbered, so
-that a guarantee that turns out not to be offered leaves no gap in a stream.
+Bundles fill while there is no room to send, or while several requests come before one `flush`; nothing waits to fill
+one. Once the network has said what it offers, a publication has its number as soon as it is asked for, and keeps its
+place however long there is no broker; requests before that wait, unnumbered, so that a guarantee that turns out not to
+be offered leaves no gap in a stream.
+
+Every session begins with `Attend`; nothing else is said before the broker answers `Serving`. When a broker is gone
+another one serves (`edge.refuge`), with the same subscriptions (`edge.wanted`) and everything again that is not known
+to be safe (`edge.unconfirmed`). The application is told the new broker's name, and notices nothing else.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import pairwise, repeat
-from typing import Any
+from typing import Any, Final
 
-import msgspec
-
-from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.contract import (
     Answer,
-    CancelTimer,
-    Close,
-    Deliver,
     Effect,
     Event,
-    Hold,
+    Heard,
     LinkDown,
     LinkUp,
-    Open,
     Received,
-    Release,
     Request,
     Send,
-    SetTimer,
-    Timer,
+    Silent,
     TimerFired,
     Writable,
 )  # fmt: skip
-from resprout.core.errors import UnsupportedGuaranteeError, UsageError, WireError
-from resprout.core.guarantee import Guarantee, Receipt
-from resprout.core.message import Message
-from resprout.core.names import check_attributes, check_keys, check_payload, check_topic
+from resprout.core.errors import UsageError, WireError
+from resprout.core.marks import Marks
+from resprout.core.names import check_topic
+from resprout.edge.forgetting import Forgetting
+from resprout.edge.incoming import Incoming, TellTaken
 from resprout.edge.messages import (
-    Advertise,
+    Attend,
+    BrokersForgotten,
     Delivery,
-    Publish,
+    GoTo,
+    PublicationWaits,
     PublishRefused,
+    Refuges,
     Serving,
-    Subscribe,
     Subscribed,
     SubscribeRefused,
-    Taken,
     Turned,
-    Unadvertise,
-    Unsubscribe,
     Unsubscribed,
 )  # fmt: skip
-from resprout.edge.outgoing import Outgoing
+from resprout.edge.options import ClientOptions as ClientOptions
+from resprout.edge.publishing import Publishing
+from resprout.edge.refuge import Search
 from resprout.edge.requests import (
     AdvertiseRequest,
+    BrokerChanged,
     ClientRequest,
     FlushRequest,
+    ForgetRequest,
     LeaveRequest,
-    Published,
     PublishRequest,
-    ReceiptTurned,
     Refused,
-    RoomAgain,
     SessionBegan,
     SessionLost,
     SubscribeRequest,
@@ -73,68 +67,46 @@ from resprout.edge.requests import (
     TakeRequest,
     UnsubscribeRequest,
 )  # fmt: skip
-from resprout.filters.predicate import parse_predicate
+from resprout.edge.wanted import Asked, Wanted, bytes_of
 
-MESSAGE_BYTES = 300
-"""What a message takes in memory besides its payload, roughly: small ones must not look like nothing."""
-
-
-class ClientOptions(msgspec.Struct, frozen=True):
-    queue_bytes_max: int = 64 << 20
-    """Publications that wait for the broker; beyond that they are refused, which is definite."""
-    queue_bytes_high: int = 1 << 20
-    """With so much waiting a publisher is asked to pause, until half of it has left."""
-    early_max: int = 10_000
-    """Publications asked for before the broker was first reached."""
-    take_delay_us: int = 20_000
-    """How long an acknowledgement of deliveries may wait for company, unless a publisher waits for it."""
-    take_deliveries: int = 64
-    """Deliveries after which the acknowledgement does not wait."""
-    takes_at_once: bool = True
-    """A delivery counts as taken when it is handed up. Otherwise the application says so with `TakeRequest`."""
-    untaken_bytes_max: int = 32 << 20
-    """What may wait for the application before the broker is granted no more; again from half of it on."""
-
-
-class TellTaken(Timer, frozen=True):
-    """When to tell the broker which deliveries the application has."""
+RECEIVED_BYTES_MAX: Final = 1 << 20
+"""What may be told of how far origins have come: the latest ones."""
 
 
 class ClientMachine:
-    """One client of one broker. Requests in, deliveries and news out."""
+    """One client. Requests in, deliveries and news out."""
 
     def __init__(self, name: str, incarnation: int, broker: str, options: ClientOptions | None = None) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.broker = broker
         self.options = options or ClientOptions()
         self.prompt = True
         """Somebody waits for receipts: the broker shall tell them at once."""
         self.serving: Serving | None = None
-        """What the network offers; None until the broker has said it."""
-        self._up = False
-        self._room = 0
-        self.outgoing = self._outgoing = Outgoing(name, incarnation)
+        """What the network offers; None until a broker has said it."""
+        self.publishing = Publishing(name, incarnation, self.options)
+        self.outgoing = self.publishing.outgoing
         """Where a caller that checks what it publishes may add directly; `FlushRequest` sends it."""
-        self._crowded = False
-        self._clock = 0
-        self._controls: deque[Any] = deque()
+        self.incoming = Incoming(self.options)
+        self._over = False
+        self._search = Search(broker, self.options.patience_us)
+        self._wanted = Wanted()
+        self._room = 0
+        self._candidate_room = 0
+        self._controls: deque[Asked] = deque()
+        self._forgetting = Forgetting()
         self._early: deque[tuple[PublishRequest, int]] = deque()
         """Publications asked for before the network said what it offers."""
-        self._subscriptions: dict[int, SubscribeRequest] = {}
-        self._ids: dict[SubscribeRequest, int] = {}
-        self._next_id = 1
-        self._turned: dict[tuple[str, Receipt], int] = {}
-        self._position = 0
-        self._untaken: deque[tuple[int, bool]] = deque()
-        """Deliveries that the application does not have yet: their sizes, and whether their publishers wait."""
-        self._awaited = False
-        """Somebody waits to hear that what was taken last is taken."""
-        self._untaken_bytes = 0
-        self._holding = False
-        self._deliveries = 0
-        self._told = 0
-        self._timer_set = False
+        self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
+            Received: self._received,
+            Request: self._requested,
+            Writable: self._writable,
+            TimerFired: self._timer_fired,
+            LinkUp: self._link_up,
+            LinkDown: self._link_down,
+            Silent: lambda event, now_us, out: self._search.silent(event.peer, event.refused, now_us, out),
+            Heard: lambda event, now_us, out: self._search.heard(event.peer, out),
+        }
         self._on_request: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             PublishRequest: self._publish,
             SubscribeRequest: self._subscribe,
@@ -142,53 +114,46 @@ class ClientMachine:
             AdvertiseRequest: self._advertise,
             TakeRequest: self._take,
             LeaveRequest: self._leave,
+            ForgetRequest: lambda request, token, out: self._forgetting.ask(request, token),
         }
-        self._on_message: dict[type, Callable[[Any, list[Effect]], None]] = {
+        self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
-            Turned: self._turn,
-            Serving: self._serve,
+            Turned: lambda message, now_us, out: self.publishing.turn(message, out),
             Subscribed: self._subscribed,
             SubscribeRefused: self._subscribe_refused,
             Unsubscribed: self._unsubscribed,
-            PublishRefused: self._publish_refused,
+            PublishRefused: lambda message, now_us, out: self.publishing.refuse(message, out),
+            PublicationWaits: lambda message, now_us, out: self.publishing.waits(message, out),
+            BrokersForgotten: lambda message, now_us, out: self._forgetting.answered(message, out),
+            Refuges: lambda message, now_us, out: self._search.learn(message.refuges, out),
+            GoTo: self._sent_on,
         }
 
+    @property
+    def broker(self) -> str:
+        """Serves this client, or did so last, or will be the first to."""
+        return self._search.home
+
     def start(self, now_us: int) -> Sequence[Effect]:
-        return [Open(self.broker)]
+        out: list[Effect] = []
+        self._search.start(out)
+        return out
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
         out: list[Effect] = []
-        if isinstance(event, Received):
-            self._received(event, now_us, out)
-        elif isinstance(event, Request):
-            if type(event.body) is not FlushRequest:
-                self.ask(event.body, event.token, out)
-            self.flush(out)
-            self._tell_taken_soon(now_us, out)
-        elif isinstance(event, TimerFired):
-            self._timer_set = False
-            self._tell_taken(out)
-        elif isinstance(event, Writable):
-            self._room = event.room
-            self.flush(out)
-        elif isinstance(event, LinkUp):
-            self._up = True
-            self._room = event.room
-            self._begin_session()
-            self.flush(out)
-        elif isinstance(event, LinkDown):
-            self._up = False
-            out.append(Answer(SessionLost(event.reason)))
+        handler = self._on_event.get(type(event))
+        if handler is not None and (not self._over or type(event) is Request):
+            handler(event, now_us, out)
         return out
 
-    def _begin_session(self) -> None:
-        """What an earlier session delivered and the application has not taken is not this broker's business."""
-        self._told = self._deliveries = 0
-        self._untaken.clear()
-        self._untaken_bytes = 0
-        self._holding = False
-
     # -- asking --------------------------------------------------------------------------------------------------------
+
+    def _requested(self, event: Request, now_us: int, out: list[Effect]) -> None:
+        if type(event.body) is not FlushRequest:
+            self.ask(event.body, event.token, out)
+        self.flush(out)
+        if self._search.stands:
+            self.incoming.tell_soon(self.broker, now_us, out)
 
     def ask(self, request: ClientRequest, token: int, out: list[Effect]) -> None:
         """Take a request without sending yet: several before one `flush` share bundles and frames."""
@@ -199,202 +164,173 @@ class ClientMachine:
 
     def flush(self, out: list[Effect]) -> None:
         """Send what may be sent now."""
-        if not self._up or self.serving is None:
+        if not self._search.stands:
             return
+        broker = self._search.home
         while self._controls:
-            out.append(Send(self.broker, self._controls.popleft()))
-        while self._room > 0 and (bundle := self._outgoing.next_bundle(self._clock)) is not None:
-            self._room -= bundle.cost
-            out.append(Send(self.broker, Publish(bundle, self.prompt)))
-        if self._crowded and self._outgoing.bytes_waiting <= self.options.queue_bytes_high // 2:
-            self._crowded = False
-            out.append(Answer(RoomAgain()))
+            out.append(Send(broker, self._controls.popleft()))
+        while (forget := self._forgetting.next()) is not None:
+            out.append(Send(broker, forget))
+        while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.prompt)) is not None:
+            self._room -= publish.bundle.cost
+            out.append(Send(broker, publish))
+        self.publishing.relieve(out)
 
     @property
     def crowded(self) -> bool:
-        """So much waits to leave that a publisher who can should pause until `RoomAgain`."""
-        if self._outgoing.bytes_waiting > self.options.queue_bytes_high:
-            self._crowded = True
-        return self._crowded
+        """So much waits that a publisher who can should pause until `RoomAgain`."""
+        return self.publishing.crowded
 
     def _publish(self, request: PublishRequest, token: int, out: list[Effect]) -> None:
-        if self.serving is None:
-            if len(self._early) >= self.options.early_max:
-                raise UsageError(f"{len(self._early)} publications wait for the broker to be reached")
+        if self.serving is not None:
+            out.append(Answer(self.publishing.publish(request, self.serving), token))
+        elif len(self._early) < self.options.early_max:
             self._early.append((request, token))
-            return
-        self._check_offered(self.serving, request.guarantee)
-        if self._outgoing.bytes_waiting > self.options.queue_bytes_max:
-            raise UsageError(f"{self._outgoing.bytes_waiting} bytes wait to be published; the broker does not keep up")
-        seq = self._outgoing.add(
-            check_topic(request.topic),
-            check_keys(request.keys),
-            request.guarantee,
-            check_payload(request.payload),
-            check_attributes(request.attributes),
-        )
-        out.append(Answer(Published(request.guarantee.stream, seq), token))
-
-    @staticmethod
-    def _check_offered(serving: Serving, guarantee: Guarantee) -> None:
-        if guarantee not in serving.guarantees:
-            offered = ", ".join(g.label for g in serving.guarantees)
-            raise UnsupportedGuaranteeError(
-                f"the stack {serving.stack!r} does not offer {guarantee.label!r}; it offers {offered}"
-            )
+        else:
+            raise UsageError(f"{len(self._early)} publications wait for the broker to be reached")
 
     def _subscribe(self, request: SubscribeRequest, token: int, out: list[Effect]) -> None:
-        parse_predicate(request.filter, request.where)
-        if request in self._ids:
-            raise UsageError(f"already subscribed to {_describe(request)}")
-        id = self._next_id
-        self._next_id += 1
-        self._subscriptions[id] = request
-        self._ids[request] = id
-        self._controls.append(Subscribe(id, request.filter, request.where))
+        self._control(self._wanted.subscribe(request))
 
     def _unsubscribe(self, request: UnsubscribeRequest, token: int, out: list[Effect]) -> None:
-        id = self._ids.pop(SubscribeRequest(request.filter, request.where), None)
-        if id is None:
-            raise UsageError(f"not subscribed to {_describe(request)}")
-        self._controls.append(Unsubscribe(id))
+        self._control(self._wanted.unsubscribe(request))
 
     def _advertise(self, request: AdvertiseRequest, token: int, out: list[Effect]) -> None:
-        topic = check_topic(request.topic)
-        self._controls.append(Unadvertise(topic) if request.withdraw else Advertise(topic))
+        self._control(self._wanted.advertise(check_topic(request.topic), request.withdraw))
+
+    def _control(self, asked: Asked) -> None:
+        """Without a broker it is enough that `_wanted` knows: the next one hears all of it."""
+        if self._search.stands:
+            self._controls.append(asked)
+
+    def _take(self, request: TakeRequest, token: int, out: list[Effect]) -> None:
+        self.incoming.take(request.deliveries, self.broker, out)
 
     def _leave(self, request: LeaveRequest, token: int, out: list[Effect]) -> None:
-        self.flush(out)
-        self._tell_taken(out)
-        self._close("the client leaves", out)
+        if not self._over:
+            self.flush(out)
+            if self._search.stands:
+                self.incoming.tell(self.broker, out)
+            self._end("the client leaves", out)
 
-    def _close(self, reason: str, out: list[Effect]) -> None:
-        self._up = False  # whoever closes a session is not told that it is down
-        out.append(Close(self.broker, reason))
+    def _end(self, reason: str, out: list[Effect]) -> None:
+        self._over = True
+        self._search.stop(reason, out)
 
-    # -- hearing -------------------------------------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def _link_up(self, event: LinkUp, now_us: int, out: list[Effect]) -> None:
+        if self._search.up(event.peer, now_us, out):
+            self._candidate_room = event.room
+            received = self._latest_received()
+            held = self._wanted.hold(received)
+            attend = Attend(self.incoming.clock, tuple(self._search.tried), received, held, self._search.anyhow)
+            out.append(Send(event.peer, attend))
+
+    def _latest_received(self) -> Marks:
+        marks = tuple(self.incoming.received.marks())
+        while bytes_of(marks) > RECEIVED_BYTES_MAX:
+            marks = marks[-(-len(marks) // 8) :]
+        return marks
+
+    def _link_down(self, event: LinkDown, now_us: int, out: list[Effect]) -> None:
+        if event.reason in (f"{self.name} restarted", f"{self.name} began anew"):
+            # Another client has the name now; to go on here would be to fight over it.
+            self._end(event.reason, out)
+            out.append(Answer(SessionLost(event.reason, over=True)))
+            return
+        self._search.down(event.peer, now_us, out)
+        if not self._search.was_served:
+            out.append(Answer(SessionLost(event.reason, over=False)))
+
+    def _writable(self, event: Writable, now_us: int, out: list[Effect]) -> None:
+        if event.peer == self._search.candidate:
+            self._candidate_room = event.room
+        elif event.peer == self.broker:
+            self._room = event.room
+            self.flush(out)
+
+    def _timer_fired(self, event: TimerFired, now_us: int, out: list[Effect]) -> None:
+        if isinstance(event.timer, TellTaken):
+            self.incoming.timer_fired()
+            if self._search.stands:
+                self.incoming.tell(self.broker, out)
+        else:
+            self._search.fired(event.timer, now_us, out)
 
     def _received(self, event: Received, now_us: int, out: list[Effect]) -> None:
+        search = self._search
         try:
-            self._on_message.get(type(event.message), _out_of_place)(event.message, out)
+            if event.peer == search.candidate:
+                self._answered(event, now_us, out)
+            elif event.peer == search.home and search.stands:
+                if search.searching:  # whatever it says, others were told too little by now
+                    search.heard(event.peer, out)
+                self._on_message.get(type(event.message), _out_of_place)(event.message, now_us, out)
+                self.incoming.tell_soon(search.home, now_us, out)
         except WireError as error:
-            self._close(str(error), out)
-            out.append(Answer(SessionLost(str(error))))
-            return
-        self._tell_taken_soon(now_us, out)
+            if search.was_served and event.peer == search.candidate:
+                search.refuse(str(error), now_us, out)
+            else:
+                self._end(str(error), out)
+                out.append(Answer(SessionLost(str(error), over=True)))
 
-    def _tell_taken_soon(self, now_us: int, out: list[Effect]) -> None:
-        waiting = self._deliveries - self._told
-        if waiting >= self.options.take_deliveries or (waiting and self._awaited):
-            self._tell_taken(out)
-        elif waiting and not self._timer_set:
-            self._timer_set = True
-            out.append(SetTimer(TellTaken(), now_us + self.options.take_delay_us))
+    def _answered(self, event: Received, now_us: int, out: list[Effect]) -> None:
+        """By the broker that was asked to serve."""
+        message = event.message
+        if isinstance(message, GoTo):
+            self._search.go_to(event.peer, message.refuge, now_us, out)
+        elif isinstance(message, Serving):
+            self._serve(event.peer, message, now_us, out)
+        else:
+            raise WireError(f"{type(message).__name__} before Serving")
 
-    def _serve(self, message: Serving, out: list[Effect]) -> None:
+    def _serve(self, broker: str, message: Serving, now_us: int, out: list[Effect]) -> None:
+        before = self.broker if self._search.was_served else None
+        self._search.serves(broker, message.refuges, now_us, out)
+        self._room = self._candidate_room
         self.serving = message
-        out.append(Answer(SessionBegan(message.stack, message.guarantees, message.faults_tolerated)))
+        if before is None:
+            out.append(Answer(SessionBegan(message.stack, message.guarantees, message.faults_tolerated)))
+        elif before != broker:
+            out.append(Answer(BrokerChanged(broker)))
+        self.incoming.begin_session(broker, out)
+        self._forgetting.begin_session(out)
+        wanted = self._wanted.resume(message.resumed)
+        self._controls = deque(wanted.asks)
+        out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)
+        if wanted.lost:
+            reason = f"{broker} could not carry on {wanted.lost} subscriptions: deliveries may be missing"
+            out.append(Answer(SessionLost(reason, over=False)))
+        self.publishing.unconfirmed.send_again()
         while self._early:
             request, token = self._early.popleft()
             self.ask(request, token, out)
         self.flush(out)
 
-    def _deliver(self, message: Delivery, out: list[Effect]) -> None:
-        bundle = message.bundle
-        payloads = unpack_payloads(bundle)
-        rows = unpack_attributes(bundle)
-        offsets = message.offsets or range(bundle.count)
-        if not offsets or len(offsets) != bundle.count:
-            raise WireError(f"{len(offsets)} offsets for {bundle!r}")
-        if message.offsets and any(after <= before for before, after in pairwise(offsets)):
-            raise WireError(f"the offsets for {bundle!r} do not rise")
-        share = -(-message.metadata_bytes // bundle.count)
-        self._clock = max(self._clock, bundle.stamp)
-        position = self._position
-        self._position += bundle.count
-        if self.options.takes_at_once:
-            self._deliveries += 1
-            self._awaited |= message.prompt
-        else:
-            size = bundle.cost + MESSAGE_BYTES * bundle.count
-            self._untaken.append((size, message.prompt))
-            self._untaken_bytes += size
-            if self._untaken_bytes > self.options.untaken_bytes_max and not self._holding:
-                self._holding = True
-                out.append(Hold(self.broker))
-        first = bundle.first
-        seqs = [first + offset for offset in message.offsets] if message.offsets else range(first, bundle.last + 1)
-        messages = map(
-            Message, repeat(bundle.publisher), repeat(bundle.incarnation), seqs, repeat(bundle.topic),
-            repeat(bundle.keys), repeat(bundle.guarantee), rows, payloads, range(position, self._position),
-            repeat(message.hops), repeat(share),
-        )  # fmt: skip
-        out.append(Deliver(list(messages)))
+    def _sent_on(self, message: GoTo, now_us: int, out: list[Effect]) -> None:
+        self._search.go_to(self.broker, message.refuge, now_us, out)
 
-    def _take(self, request: TakeRequest, token: int, out: list[Effect]) -> None:
-        if not 0 <= request.deliveries <= len(self._untaken):
-            raise UsageError(f"{request.deliveries} deliveries taken, {len(self._untaken)} waiting")
-        self._deliveries += request.deliveries
-        for _ in range(request.deliveries):
-            size, prompt = self._untaken.popleft()
-            self._untaken_bytes -= size
-            self._awaited |= prompt
-        if self._holding and self._untaken_bytes < self.options.untaken_bytes_max // 2:
-            self._holding = False
-            out.append(Release(self.broker))
+    # -- hearing -------------------------------------------------------------------------------------------------------
 
-    def _tell_taken(self, out: list[Effect]) -> None:
-        if self._up and self._told < self._deliveries:
-            self._told = self._deliveries
-            self._awaited = False
-            out.append(Send(self.broker, Taken(self._told)))
-            if self._timer_set:
-                self._timer_set = False
-                out.append(CancelTimer(TellTaken()))
+    def _deliver(self, message: Delivery, now_us: int, out: list[Effect]) -> None:
+        self.incoming.deliver(message, self._search.home, out)
 
-    def _turn(self, message: Turned, out: list[Effect]) -> None:
-        """A receipt includes the weaker ones, which may not have been told on their own."""
-        self._check_published(message.stream, message.seq)
-        for receipt in Receipt:
-            if receipt > message.receipt:
-                break
-            before = self._turned.get((message.stream, receipt), 0)
-            if message.seq > before:
-                self._turned[message.stream, receipt] = message.seq
-                out.append(Answer(ReceiptTurned(message.stream, receipt, before + 1, message.seq)))
-
-    def _subscribed(self, message: Subscribed, out: list[Effect]) -> None:
-        request = self._subscriptions.get(message.id)
+    def _subscribed(self, message: Subscribed, now_us: int, out: list[Effect]) -> None:
+        request = self._wanted.confirm(message)
         if request is not None:
             out.append(Answer(SubscriptionConfirmed(request.filter, request.where)))
 
-    def _subscribe_refused(self, message: SubscribeRefused, out: list[Effect]) -> None:
-        request = self._subscriptions.pop(message.id, None)
+    def _subscribe_refused(self, message: SubscribeRefused, now_us: int, out: list[Effect]) -> None:
+        request = self._wanted.remove(message.id)
         if request is not None:
-            self._ids.pop(request, None)
             out.append(Answer(Refused(request, message.reason, definite=True)))
 
-    def _unsubscribed(self, message: Unsubscribed, out: list[Effect]) -> None:
-        request = self._subscriptions.pop(message.id, None)
+    def _unsubscribed(self, message: Unsubscribed, now_us: int, out: list[Effect]) -> None:
+        request = self._wanted.remove(message.id)
         if request is not None:
             out.append(Answer(SubscriptionEnded(request.filter, request.where)))
 
-    def _publish_refused(self, message: PublishRefused, out: list[Effect]) -> None:
-        last = message.first + message.count - 1
-        self._check_published(message.stream, last)
-        if not 1 <= message.first <= last:
-            raise WireError(f"{message.count} publications refused from {message.first} on")
-        out.append(Answer(Refused(None, message.reason, True, message.stream, message.first, last)))
 
-    def _check_published(self, stream: str, last: int) -> None:
-        """A broker can tell of nothing else; whoever hears it may go through all of it, one by one."""
-        if last > self._outgoing.last(stream):
-            raise WireError(f"{last} of the stream {stream!r} was never published")
-
-
-def _out_of_place(message: Any, out: list[Effect]) -> None:
+def _out_of_place(message: Any, now_us: int, out: list[Effect]) -> None:
     raise WireError(f"a broker does not say {type(message).__name__}")
-
-
-def _describe(request: SubscribeRequest | UnsubscribeRequest) -> str:
-    return request.filter if request.where is None else f"{request.filter} where {request.where}"

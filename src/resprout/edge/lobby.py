@@ -4,16 +4,21 @@ A slow client pushes back on its own session: what it has no room for waits in i
 and the log keeps it. Nobody else waits for it until the log is full.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from resprout.core.bundle import pick
+import msgspec
+
+from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Receipt
+from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
 from resprout.edge.guest import SUBSCRIPTIONS_MAX, TOPICS_ADVERTISED_MAX, Guest
 from resprout.edge.messages import (
     Advertise,
+    Attend,
     Delivery,
+    Refuge,
     Serving,
     Subscribe,
     Subscribed,
@@ -23,6 +28,7 @@ from resprout.edge.messages import (
     Unsubscribe,
     Unsubscribed,
 )  # fmt: skip
+from resprout.edge.owed import read_held
 from resprout.filters.predicate import parse_predicate
 from resprout.order.entry import Entry
 from resprout.order.log import Log
@@ -46,23 +52,52 @@ class Lobby:
         self._finished = finished
         """Called when the last reader of an entry has it, and nobody else is owed it."""
         self.guests: dict[str, Guest] = {}
+        """Whoever may be shown something: clients, served or not yet, and ghosts."""
+        self.returned: dict[str, Guest] = {}
+        """Clients that were given something elsewhere, which may still come by here: see `Guest.has`."""
         self._turned: dict[str, Guest] = {}
         """Guests with receipts to be told at the end of the step."""
         self._turned_soon: dict[str, Guest] = {}
         """Guests with receipts that nobody waits for yet, to be told with the next `flush_all`."""
         self._ending: dict[str, Guest] = {}
         """Guests with subscriptions that are about to end."""
+        self._base: dict[Origin, Reached] = {}
+        self._base_marks: Marks = ()
+        """Of the wish that was confirmed last."""
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
-    def arrive(self, name: str, incarnation: int, room: int, out: list[Effect]) -> None:
-        self.guests[name] = Guest(name, incarnation, room)
-        out.append(Send(name, self._serving))
+    def arrive(self, name: str, incarnation: int, room: int) -> Guest:
+        """A session begins. The client will say `Attend`; it is served when the stack says `welcome`."""
+        guest = self.guests[name] = Guest(name, incarnation, room)
+        return guest
+
+    def welcome(
+        self, guest: Guest, attend: Attend, refuges: tuple[Refuge, ...], resumed: bool, says: Says, out: list[Effect]
+    ) -> None:
+        """Serve a client, with the subscriptions that it brings along. Raises PeerError, with nothing done, when those
+        cannot be. `resumed`: what it missed will be made good; otherwise it has to subscribe again."""
+        held = read_held(attend.subscriptions) if resumed else []
+        guest.attending = True
+        guest.moved = bool(attend.tried)
+        if attend.received:
+            guest.received = from_marks(attend.received)
+            self.returned[guest.name] = guest
+        out.append(Send(guest.name, msgspec.structs.replace(self._serving, refuges=refuges, resumed=resumed)))
+        for one in held:
+            predicate = guest.subscriptions[one.id] = one.predicate
+            users = guest.users.get(predicate, 0)
+            guest.users[predicate] = users + 1
+            if users == 0:
+                self.confirm(self._interest.want(guest.name, predicate, says, confirmed=True), out)
+            base = raise_to(dict(one.base), guest.confirmed.get(predicate, ()))
+            guest.confirmed[predicate] = to_marks(base)
 
     def leave(self, name: str, says: Says, out: list[Effect]) -> None:
         """The session is over: nothing is owed to this client any more, and nothing is expected from it."""
         guest = self.guests.pop(name)
         guest.gone = True
+        self.returned.pop(name, None)
         self._turned.pop(name, None)
         self._turned_soon.pop(name, None)
         self._ending.pop(name, None)
@@ -87,7 +122,7 @@ class Lobby:
         users = guest.users.get(predicate, 0)
         guest.users[predicate] = users + 1
         if predicate in guest.confirmed:
-            out.append(Send(guest.name, Subscribed(message.id)))
+            _say_subscribed(guest, message.id, guest.confirmed[predicate], out)
             return
         guest.unconfirmed.setdefault(predicate, []).append(message.id)
         if users == 0:
@@ -97,8 +132,11 @@ class Lobby:
         """These wishes of local clients are confirmed by every neighbour."""
         for wish in wishes:
             guest = self.guests[wish.direction]
-            guest.confirmed[wish.predicate] = None
-            out.extend(Send(guest.name, Subscribed(id)) for id in guest.unconfirmed.pop(wish.predicate, ()))
+            if wish.base is not self._base:  # many that are confirmed together share one
+                self._base, self._base_marks = wish.base, to_marks(wish.base)
+            base = guest.confirmed[wish.predicate] = self._base_marks
+            for id in guest.unconfirmed.pop(wish.predicate, ()):
+                _say_subscribed(guest, id, base, out)
 
     def unsubscribe(self, guest: Guest, message: Unsubscribe, says: Says, out: list[Effect]) -> None:
         predicate = guest.subscriptions.pop(message.id, None)
@@ -156,6 +194,20 @@ class Lobby:
             publisher.turn_delivered(entry.stream)
             self._tell_receipts(publisher, entry)
 
+    def hand_over(self, guest: Guest, entry: Entry, offsets: Sequence[int], out: list[Effect]) -> None:
+        """Give a client something that was shown before it came: all of it, or the messages at these offsets."""
+        bundle = entry.bundle
+        assert entry.shown and bundle is not None, "it is kept for others"
+        self._log.add_reader(entry, guest)
+        picks = {name: picked for name, picked in (entry.picks or {}).items() if name != guest.name}
+        if len(offsets) < bundle.count:
+            picks[guest.name] = tuple(offsets)
+        entry.picks = picks or None
+        if guest.backlog or guest.room <= 0:
+            guest.backlog.append(entry)
+        else:
+            self._give(guest, entry, _delivery(entry, guest), out)
+
     def writable(self, guest: Guest, room: int, out: list[Effect]) -> None:
         guest.room = room
         while guest.backlog and guest.room > 0:
@@ -165,6 +217,29 @@ class Lobby:
     def published(self, guest: Guest, entry: Entry) -> None:
         guest.published(entry)
         self._tell_receipts(guest, entry)
+
+    def adopt(self, guest: Guest, entries: Iterable[Entry], reached: Mapping[str, int] | None = None) -> None:
+        """These publications of a client that returned are in the log, and this broker answers for them from now on; in
+        log order, after `welcome`. `reached`: how far each of its streams is known to have come. What lies before its
+        entries, or where there are none, was delivered."""
+        assert guest.attending, "receipts come after Serving"
+        guest.adopt(entries)
+        for stream, last in (reached or {}).items():
+            waiting = guest.unturned.get(stream)
+            guest.settle(stream, min(last, waiting[0].first - 1) if waiting else last)
+            guest.settle(stream, last)
+        for stream in guest.unturned:
+            guest.turn_delivered(stream)
+        self._turned[guest.name] = guest
+
+    def known(self, guest: Guest, bundle: Bundle, everywhere: bool = True) -> None:
+        """A client publishes again what has been here before: it is told how far that has come. `everywhere`: what has
+        no entry here is delivered; otherwise only this broker is through with it."""
+        if everywhere or any(entry.last == bundle.last for entry in guest.unturned.get(bundle.stream, ())):
+            guest.known(bundle)
+        else:
+            guest.turn(bundle.stream, Receipt.SAFE, bundle.last)
+        self._turned[guest.name] = guest
 
     def delivered(self, entry: Entry) -> None:
         """Nobody is owed the entry any more: its publisher, if it is one of ours, may be told."""
@@ -214,10 +289,14 @@ class Lobby:
             self._finished(entry)
 
 
+def _say_subscribed(guest: Guest, id: int, base: Marks, out: list[Effect]) -> None:
+    out.extend([Send(guest.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
+
+
 def _delivery(entry: Entry, guest: Guest | None) -> Delivery:
     bundle = entry.bundle
     assert bundle is not None, "a reader pins the bundle"
     offsets = entry.picks.get(guest.name) if guest is not None and entry.picks is not None else None
     if offsets is not None:
         bundle = pick(bundle, offsets)
-    return Delivery(bundle, entry.hops, ordering_bytes(bundle, entry.hops), offsets, entry.prompt)
+    return Delivery(bundle, entry.hops, ordering_bytes(bundle, entry.hops), offsets, entry.prompt, entry.tseq)

@@ -1,10 +1,50 @@
 """Messages between a client and its broker. Tags 16..47 of the wire belong to this file."""
 
+from typing import Annotated
+
+import msgspec
+
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.marks import MARK_BYTES, Marks
 
 # client to broker
+
+
+class Refuge(msgspec.Struct, frozen=True, array_like=True):
+    """A broker to turn to."""
+
+    name: str
+    address: str
+    """Empty where names are enough to connect."""
+
+
+class HeldSubscription(msgspec.Struct, frozen=True, array_like=True):
+    """A confirmed subscription that a client brings along."""
+
+    id: int
+    filter: str
+    where: str | None
+    base: Marks
+    """What had passed before it was confirmed; see `Subscribed`."""
+
+
+class Attend(ProtocolMessage, frozen=True, tag=22):
+    """First message of a client in every session: who it was with, and how far it has come."""
+
+    clock: int
+    tried: tuple[str, ...] = ()
+    """Brokers that it lost since it was last served, oldest first; none when it is new here."""
+    received: Marks = ()
+    subscriptions: tuple[HeldSubscription, ...] = ()
+    anyhow: bool = False
+    """Nobody it asked could make good what it missed: serve it all the same."""
+
+    @property
+    def bulk(self) -> int:
+        marks = len(self.received) + sum(len(held.base) for held in self.subscriptions)
+        return MARK_BYTES * marks + sum(4 * len(held.filter) + 4 * len(held.where or "") for held in self.subscriptions)
 
 
 class Publish(ProtocolMessage, frozen=True, tag=16):
@@ -15,6 +55,10 @@ class Publish(ProtocolMessage, frozen=True, tag=16):
     @property
     def cost(self) -> int:
         return self.bundle.cost
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.key_bytes
 
 
 class Subscribe(ProtocolMessage, frozen=True, tag=17):
@@ -44,21 +88,52 @@ class Taken(ProtocolMessage, frozen=True, tag=21):
     deliveries: int
 
 
+class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
+    """The operator says that these brokers never return: nobody is to wait for them any longer, whatever is heard of
+    them later. Whoever can connect may say so; a network that must not believe everybody needs a wall around it."""
+
+    names: tuple[str, ...]
+
+
 # broker to client
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
-    """First message of a session: what this network offers."""
+    """Answer to `Attend`: what this network offers, and where to turn when this broker dies."""
 
     stack: str
     guarantees: tuple[Guarantee, ...]
     faults_tolerated: int
+    refuges: tuple[Refuge, ...] = ()
+    resumed: bool = True
+    """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
+
+
+class GoTo(ProtocolMessage, frozen=True, tag=39):
+    """Answer to `Attend`: another broker serves this client. With the name of the sender itself: it cannot make good
+    what the client missed, somebody else may."""
+
+    refuge: Refuge
+
+
+class Refuges(ProtocolMessage, frozen=True, tag=40):
+    """The brokers to turn to have changed."""
+
+    refuges: tuple[Refuge, ...]
 
 
 class Subscribed(ProtocolMessage, frozen=True, tag=33):
     """From here on nothing that matches is missed."""
 
     id: int
+    base: Marks = ()
+    """What had passed before it was wanted everywhere: of such origins, nothing up to here is owed."""
+    more: bool = False
+    """It is not confirmed yet: more of the base follows."""
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.base)
 
 
 class SubscribeRefused(ProtocolMessage, frozen=True, tag=34):
@@ -81,10 +156,16 @@ class Delivery(ProtocolMessage, frozen=True, tag=36):
     """Where a content filter picked some messages: their places in the original bundle."""
     prompt: bool = False
     """The publisher waits: say at once that it is taken."""
+    tseq: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """Of a total: its place in the one order of totals, as the network claims it; -1 for others."""
 
     @property
     def cost(self) -> int:
         return self.bundle.cost
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.key_bytes
 
 
 class Turned(ProtocolMessage, frozen=True, tag=37):
@@ -104,7 +185,29 @@ class PublishRefused(ProtocolMessage, frozen=True, tag=38):
     reason: str
 
 
+class BrokersForgotten(ProtocolMessage, frozen=True, tag=41):
+    """Answer to `ForgetBrokers`, in the order in which they came."""
+
+    names: tuple[str, ...]
+    reason: str
+    """Why not, and then nothing was done; empty when it was passed on to those who decide."""
+
+
+class PublicationWaits(ProtocolMessage, frozen=True, tag=42):
+    """A publication of this client, and every later one, waits for longer than a broker may be silent. Told again when
+    the reason changes; it is over when a receipt of the publication turns."""
+
+    stream: str
+    seq: int
+    reason: str
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
 CLIENT_MESSAGES = (
-    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken,
-    Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused,
+    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers,
+    Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Refuges,
+    BrokersForgotten, PublicationWaits,
 )  # fmt: skip

@@ -43,6 +43,12 @@ class LeaveRequest(msgspec.Struct, frozen=True):
     """End the session in good order."""
 
 
+class ForgetRequest(msgspec.Struct, frozen=True):
+    """Brokers that the network waits for never return. Answered by `ForgetAnswered` under the same token."""
+
+    names: tuple[str, ...]
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -54,6 +60,7 @@ ClientRequest = (
     | AdvertiseRequest
     | TakeRequest
     | LeaveRequest
+    | ForgetRequest
     | FlushRequest
 )
 
@@ -84,6 +91,22 @@ class ReceiptTurned(msgspec.Struct, frozen=True):
     last: int
 
 
+class ReceiptWaits(msgspec.Struct, frozen=True):
+    """The publication, and what follows it, waits for long. Over when a receipt of it turns."""
+
+    stream: str
+    seq: int
+    reason: str
+    """For people: "waits for b3, which is not heard"."""
+
+
+class ForgetAnswered(msgspec.Struct, frozen=True):
+    """To a `ForgetRequest`. `reason` is empty when the network was told, otherwise it says why not."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
 class Refused(msgspec.Struct, frozen=True):
     """A request was not done. `definite`: it has had no effect and never will."""
 
@@ -96,17 +119,26 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class SessionBegan(msgspec.Struct, frozen=True):
-    """The broker is there and has said what the network offers."""
+    """A broker serves this client for the first time and has said what the network offers."""
 
     stack: str
     guarantees: tuple[Guarantee, ...]
     faults_tolerated: int
 
 
+class BrokerChanged(msgspec.Struct, frozen=True):
+    """Another broker serves this client now. Nothing else has changed: receipts, subscriptions and deliveries go on."""
+
+    name: str
+
+
 class SessionLost(msgspec.Struct, frozen=True):
-    """The session is over for good: what was on its way in it is uncertain, and its subscriptions are gone."""
+    """What only a change of brokers does not bring about: something could not be carried on."""
 
     reason: str
+    over: bool
+    """True: the client is done, and what it published without a receipt is uncertain. False: it goes on. Where it had
+    subscriptions, they may have missed deliveries, and are asked for again as new ones."""
 
 
 class RoomAgain(msgspec.Struct, frozen=True):
@@ -115,11 +147,14 @@ class RoomAgain(msgspec.Struct, frozen=True):
 
 ClientNews = (
     SessionBegan
+    | BrokerChanged
     | SessionLost
     | Published
     | SubscriptionConfirmed
     | SubscriptionEnded
     | ReceiptTurned
+    | ReceiptWaits
+    | ForgetAnswered
     | Refused
     | RoomAgain
 )

@@ -1,0 +1,103 @@
+"""Stand-ins for the clients of dead brokers, so that those who return are given what they missed.
+
+A ghost wants what the clients of the dead wanted, and is shown what they would have been shown. It takes nothing, so
+all of it waits, and the log keeps it, until the ghost expires. Whoever returns takes its own share; a ghost does not
+know how many will.
+"""
+
+from collections.abc import Collection, Iterable
+from operator import attrgetter
+
+from resprout.core.bundle import Bundle, unpack_attributes
+from resprout.core.contract import Effect
+from resprout.core.errors import WireError
+from resprout.edge.guest import Guest
+from resprout.edge.lobby import Lobby
+from resprout.edge.messages import Attend
+from resprout.edge.owed import Owed
+from resprout.filters.predicate import Predicate
+from resprout.order.entry import Entry
+from resprout.order.log import Log
+from resprout.spread.interest import Interest
+from resprout.spread.says import Says
+
+
+class Ghosts:
+    """All ghosts of a broker. Their names are also those of directions, so no node may be called like one: they begin
+    with `~`."""
+
+    def __init__(self, lobby: Lobby, log: Log, interest: Interest) -> None:
+        self._lobby = lobby
+        self._log = log
+        self._interest = interest
+        self._brokers: dict[str, frozenset[str]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._brokers
+
+    def add(
+        self, name: str, brokers: frozenset[str], predicates: Iterable[Predicate], says: Says, out: list[Effect]
+    ) -> None:
+        """A ghost for these dead brokers. What it wants already, because the interest of a neighbour was handed to it,
+        is not asked again. What is accepted from now on will be shown to it."""
+        assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
+        self._brokers[name] = brokers
+        ghost = self._lobby.arrive(name, 0, 0)
+        ghost.is_ghost = True
+        wanted = dict.fromkeys(self._interest.index.predicates_of(name))
+        for predicate in predicates:
+            if predicate not in wanted:
+                wanted[predicate] = None
+                self._lobby.confirm(self._interest.want(name, predicate, says, confirmed=True), out)
+
+    def read(self, name: str, entry: Entry) -> None:
+        """Let a ghost have what was accepted before it was there, or is a copy that nobody else here reads, if that is
+        something for it."""
+        ghost = self._lobby.guests[name]
+        if entry.bundle is None or ghost in entry.readers or not self._wants(name, entry.bundle):
+            return
+        self._log.add_reader(entry, ghost)
+        if entry.shown:
+            entry.readers = (*entry.readers, ghost)
+            ghost.backlog.append(entry)
+
+    def knows(self, tried: Collection[str]) -> bool:
+        """Whether somebody who lost these brokers is stood in for."""
+        return any(not brokers.isdisjoint(tried) for brokers in self._brokers.values())
+
+    def claim(self, guest: Guest, attend: Attend, out: list[Effect]) -> list[Entry]:
+        """Give a client that returns its share of what ghosts were shown; after `welcome`, and in the same step."""
+        lists = [
+            self._lobby.guests[name].backlog
+            for name, brokers in self._brokers.items()
+            if not brokers.isdisjoint(attend.tried)
+        ]
+        if not any(lists):
+            return []
+        # Copies came into a backlog later than what others read here, too: only by their ids are all in order.
+        shown = sorted({entry.no: entry for each in lists for entry in each}.values(), key=attrgetter("id"))
+        owed = Owed(attend)
+        claimed: list[Entry] = []
+        for entry in shown:
+            assert entry.bundle is not None, "a ghost keeps it"
+            if offsets := owed.offsets(entry.bundle):
+                self._lobby.hand_over(guest, entry, offsets, out)
+                claimed.append(entry)
+        return claimed
+
+    def expire(self, name: str, says: Says, out: list[Effect]) -> None:
+        """Nobody is waited for any more."""
+        del self._brokers[name]
+        self._lobby.leave(name, says, out)
+
+    def _wants(self, name: str, bundle: Bundle) -> bool:
+        """The whole bundle, if any message of it."""
+        index, topics = self._interest.index, bundle.topics
+        if name in index.match_any(topics, {}):
+            return True
+        if not bundle.attributes or not any(index.plan(topic).conditional for topic in topics):
+            return False
+        try:
+            return any(name in index.match_any(topics, row) for row in unpack_attributes(bundle))
+        except WireError:  # let in while nobody had to read it
+            return False

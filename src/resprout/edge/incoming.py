@@ -1,0 +1,132 @@
+"""What a client is given: unpacked, positioned, and acknowledged when its application has it.
+
+Positions and watermarks go on whatever broker serves. Acknowledgements do not: each broker hears only of what it gave
+itself, and what the application takes of an earlier session concerns nobody any more.
+"""
+
+from collections import deque
+from itertools import pairwise, repeat
+
+from resprout.core.bundle import unpack_attributes, unpack_payloads
+from resprout.core.contract import CancelTimer, Deliver, Effect, Hold, Release, Send, SetTimer, Timer
+from resprout.core.errors import UsageError, WireError
+from resprout.core.message import Message
+from resprout.edge.messages import Delivery, Taken
+from resprout.edge.options import ClientOptions
+from resprout.order.seen import Seen
+
+MESSAGE_BYTES = 300
+"""What a message takes in memory besides its payload, roughly: small ones must not look like nothing."""
+
+
+class TellTaken(Timer, frozen=True):
+    """When to tell the broker which deliveries the application has."""
+
+
+class Incoming:
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
+        self.clock = 0
+        """The latest stamp that was met."""
+        self.received = Seen()
+        """How far each origin has come here."""
+        self._position = 0
+        self._session = 0
+        self._untaken: deque[tuple[int, bool, int]] = deque()
+        """Deliveries that the application does not have yet: size, whether the publisher waits, session."""
+        self.untaken_bytes = 0
+        self._awaited = False
+        """Somebody waits to hear that what was taken last is taken."""
+        self._holding = False
+        self._taken = 0
+        """Deliveries of this session that the application has; the broker was told of the first `_told`."""
+        self._told = 0
+        self._timer_set = False
+
+    def begin_session(self, broker: str, out: list[Effect]) -> None:
+        self._session += 1
+        self._taken = self._told = 0
+        self._awaited = False
+        self._holding = self.untaken_bytes > self._options.untaken_bytes_max
+        if self._holding:
+            out.append(Hold(broker))
+
+    def deliver(self, message: Delivery, broker: str, out: list[Effect]) -> None:
+        """Raises WireError, with nothing done, for what no honest broker sends."""
+        bundle, offsets = message.bundle, message.offsets
+        payloads = unpack_payloads(bundle)
+        rows = unpack_attributes(bundle)
+        first = bundle.first
+        seqs = range(first, bundle.last + 1) if offsets is None else _numbers(message)
+        if not seqs:
+            raise WireError(f"nothing is in {bundle!r}")
+        share = -(-message.metadata_bytes // bundle.count)
+        self.clock = max(self.clock, bundle.stamp)
+        self.received.raise_to(bundle.origin, (bundle.incarnation, seqs[-1]))
+        position = self._position
+        self._position += bundle.count
+        if self._options.takes_at_once:
+            self._taken += 1
+            self._awaited |= message.prompt
+        else:
+            self._keep(message, broker, out)
+        messages = map(
+            Message, repeat(bundle.publisher), repeat(bundle.incarnation), seqs, repeat(bundle.topic),
+            repeat(bundle.keys), repeat(bundle.guarantee), rows, payloads, range(position, self._position),
+            repeat(message.hops), repeat(share), repeat(message.tseq),
+        )  # fmt: skip
+        out.append(Deliver(list(messages)))
+
+    def _keep(self, message: Delivery, broker: str, out: list[Effect]) -> None:
+        size = message.cost + MESSAGE_BYTES * message.bundle.count
+        self._untaken.append((size, message.prompt, self._session))
+        self.untaken_bytes += size
+        if self.untaken_bytes > self._options.untaken_bytes_max and not self._holding:
+            self._holding = True
+            out.append(Hold(broker))
+
+    def take(self, deliveries: int, broker: str, out: list[Effect]) -> None:
+        """The application has so many more, of this session or of earlier ones."""
+        if not 0 <= deliveries <= len(self._untaken):
+            raise UsageError(f"{deliveries} deliveries taken, {len(self._untaken)} waiting")
+        for _ in range(deliveries):
+            size, prompt, session = self._untaken.popleft()
+            self.untaken_bytes -= size
+            if session == self._session:
+                self._taken += 1
+                self._awaited |= prompt
+        if self._holding and self.untaken_bytes < self._options.untaken_bytes_max // 2:
+            self._holding = False
+            out.append(Release(broker))
+
+    def tell_soon(self, broker: str, now_us: int, out: list[Effect]) -> None:
+        waiting = self._taken - self._told
+        if waiting >= self._options.take_deliveries or (waiting and self._awaited):
+            self.tell(broker, out)
+        elif waiting and not self._timer_set:
+            self._timer_set = True
+            out.append(SetTimer(TellTaken(), now_us + self._options.take_delay_us))
+
+    def tell(self, broker: str, out: list[Effect]) -> None:
+        if self._told < self._taken:
+            self._told = self._taken
+            self._awaited = False
+            out.append(Send(broker, Taken(self._told)))
+            if self._timer_set:
+                self._timer_set = False
+                out.append(CancelTimer(TellTaken()))
+
+    def timer_fired(self) -> None:
+        self._timer_set = False
+
+
+def _numbers(message: Delivery) -> list[int]:
+    """Of the messages that a content filter picked from a bundle."""
+    bundle, offsets = message.bundle, message.offsets
+    assert offsets is not None
+    if len(offsets) != bundle.count:
+        raise WireError(f"{len(offsets)} offsets for {bundle!r}")
+    if any(after <= before for before, after in pairwise(offsets)):
+        raise WireError(f"the offsets for {bundle!r} do not rise")
+    first = bundle.first
+    return [first + offset for offset in offsets]

@@ -1,0 +1,26 @@
+"""What can be set about a client, with the trade-off of each."""
+
+import msgspec
+
+
+class ClientOptions(msgspec.Struct, frozen=True):
+    queue_bytes_max: int = 64 << 20
+    """Publications that wait for the broker or are not yet safe; beyond that more are refused, which is definite."""
+    queue_bytes_high: int = 1 << 20
+    """With so much waiting to leave a publisher is asked to pause, until half of it has left."""
+    unsafe_bytes_high: int = 32 << 20
+    """The same for what has left and is kept because it is not safe yet. A publisher reaches at most this much per
+    round trip to the second broker that has it."""
+    early_max: int = 10_000
+    """Publications asked for before a broker was first reached."""
+    take_delay_us: int = 20_000
+    """How long an acknowledgement of deliveries may wait for company, unless a publisher waits for it."""
+    take_deliveries: int = 64
+    """Deliveries after which the acknowledgement does not wait."""
+    takes_at_once: bool = True
+    """A delivery counts as taken when it is handed up. Otherwise the application says so with `TakeRequest`."""
+    untaken_bytes_max: int = 32 << 20
+    """What may wait for the application before the broker is granted no more; again from half of it on."""
+    patience_us: int = 3_000_000
+    """How long a broker may be silent before others are asked; one whose host says that it is gone is not waited for.
+    Shorter: less waiting for the dead, more needless questions about those who only paused."""

@@ -1,0 +1,110 @@
+"""What a client publishes: its numbers, what still waits to leave, what has left and is not safe, and its receipts.
+
+Receipts are watermarks, one number per stream and kind, and never go back, whichever broker tells them.
+"""
+
+from resprout.core.contract import Answer, Effect
+from resprout.core.errors import UnsupportedGuaranteeError, UsageError, WireError
+from resprout.core.guarantee import Receipt
+from resprout.core.names import check_attributes, check_keys, check_payload, check_topic
+from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, Serving, Turned
+from resprout.edge.options import ClientOptions
+from resprout.edge.outgoing import Outgoing
+from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, ReceiptWaits, Refused, RoomAgain
+from resprout.edge.unconfirmed import Unconfirmed
+
+
+class Publishing:
+    def __init__(self, name: str, incarnation: int, options: ClientOptions) -> None:
+        self.outgoing = Outgoing(name, incarnation)
+        self.unconfirmed = Unconfirmed()
+        self._options = options
+        self._crowded = False
+        self._turned: dict[tuple[str, Receipt], int] = {}
+
+    def publish(self, request: PublishRequest, serving: Serving) -> Published:
+        """Raises UsageError, and no number is taken, for what cannot be published."""
+        guarantee = request.guarantee
+        if guarantee not in serving.guarantees:
+            offered = ", ".join(g.label for g in serving.guarantees)
+            raise UnsupportedGuaranteeError(
+                f"the stack {serving.stack!r} does not offer {guarantee.label!r}; it offers {offered}"
+            )
+        waiting = self.outgoing.bytes_waiting + self.unconfirmed.bytes
+        if waiting > self._options.queue_bytes_max:
+            raise UsageError(f"{waiting} bytes wait to be published or to be safe; the network does not keep up")
+        seq = self.outgoing.add(
+            check_topic(request.topic),
+            check_keys(request.keys),
+            guarantee,
+            check_payload(request.payload),
+            check_attributes(request.attributes),
+        )
+        return Published(guarantee.stream, seq)
+
+    def next(self, clock: int, prompt: bool) -> Publish | None:
+        """What is to leave next: first what is sent again, then what is new."""
+        publish = self.unconfirmed.next_again()
+        if publish is None:
+            bundle = self.outgoing.next_bundle(clock)
+            if bundle is None:
+                return None
+            publish = Publish(bundle, prompt)
+            self.unconfirmed.add(publish)
+        return publish
+
+    # -- receipts ------------------------------------------------------------------------------------------------------
+
+    def turn(self, message: Turned, out: list[Effect]) -> None:
+        """A receipt includes the weaker ones, which may not have been told on their own."""
+        self._check_published(message.stream, message.seq)
+        for receipt in Receipt:
+            if receipt > message.receipt:
+                break
+            before = self._turned.get((message.stream, receipt), 0)
+            if message.seq > before:
+                self._turned[message.stream, receipt] = message.seq
+                out.append(Answer(ReceiptTurned(message.stream, receipt, before + 1, message.seq)))
+        if message.receipt >= Receipt.SAFE:
+            self.unconfirmed.confirm(message.stream, message.seq)
+            self.relieve(out)
+
+    def waits(self, message: PublicationWaits, out: list[Effect]) -> None:
+        """No news of what has turned meanwhile."""
+        self._check_published(message.stream, message.seq)
+        if message.seq > self._turned.get((message.stream, Receipt.ACCEPTED), 0):
+            out.append(Answer(ReceiptWaits(message.stream, message.seq, message.reason)))
+
+    def refuse(self, message: PublishRefused, out: list[Effect]) -> None:
+        last = message.first + message.count - 1
+        self._check_published(message.stream, last)
+        if not 1 <= message.first <= last:
+            raise WireError(f"{message.count} publications refused from {message.first} on")
+        self.unconfirmed.refuse(message.stream, message.first, last)
+        out.append(Answer(Refused(None, message.reason, True, message.stream, message.first, last)))
+        self.relieve(out)
+
+    def _check_published(self, stream: str, last: int) -> None:
+        """A broker can tell of nothing else; whoever hears it may go through all of it, one by one."""
+        if last > self.outgoing.last(stream):
+            raise WireError(f"{last} of the stream {stream!r} was never published")
+
+    # -- too much at once ----------------------------------------------------------------------------------------------
+
+    @property
+    def crowded(self) -> bool:
+        """So much waits that a publisher who can should pause until `RoomAgain`."""
+        options = self._options
+        if self.outgoing.bytes_waiting > options.queue_bytes_high or self.unconfirmed.bytes > options.unsafe_bytes_high:
+            self._crowded = True
+        return self._crowded
+
+    def relieve(self, out: list[Effect]) -> None:
+        """Whoever was told to pause is told when half of it is gone."""
+        if (
+            self._crowded
+            and self.outgoing.bytes_waiting <= self._options.queue_bytes_high // 2
+            and self.unconfirmed.bytes <= self._options.unsafe_bytes_high // 2
+        ):
+            self._crowded = False
+            out.append(Answer(RoomAgain()))

@@ -1,0 +1,289 @@
+"""Where a client turns when its broker does not answer.
+
+The broker that serves a client also tells it whom to ask when it is gone: its *refuges*, the likeliest first. A broker
+whose session is over is *lost*; one that is only silent may be frozen, so its session stays, and whoever is first wins:
+if it is heard before another one serves, all goes on as if nothing had happened. Refuges are asked one after the other,
+round and round, the lost broker itself last: it may have returned, or never have died.
+
+A broker that is asked may hold its answer back while it repairs what the client ran away from. Until the very first
+broker has served, there is only that one to wait for.
+
+Not decided here: whether a broker is dead. Those who are asked know better, and send the client back if it is not.
+"""
+
+from collections import deque
+from typing import Final
+
+from resprout.core.contract import CancelTimer, Close, Effect, Locate, Open, SetTimer, Timer
+from resprout.edge.messages import Refuge
+
+REFUGES_MAX: Final = 64
+"""Brokers that are remembered to turn to."""
+TRIED_MAX: Final = 64
+DETOURS_MAX: Final = 8
+"""How often in one round somebody may send the client on to somebody else."""
+ANSWER_US: Final = 10_000_000
+"""How long a broker that is asked may keep the client waiting."""
+ROUND_US_MIN: Final = 200_000
+ROUND_US_MAX: Final = 2_000_000
+"""Between rounds; doubled after each."""
+SENT_ON_MAX: Final = 8
+"""Answers that somebody else should know better; after more, what was missed is given up, and anybody will do."""
+BRIEF_US: Final = 2_000_000
+BRIEF_MAX: Final = 3
+"""Sessions in a row that ended so soon after they began; after more, the next round waits its turn."""
+
+Effects = list[Effect]
+
+
+class AskOthers(Timer, frozen=True):
+    """When to turn to others, because the broker is still silent."""
+
+
+class AnswerDue(Timer, frozen=True):
+    """When to ask the next one, because this one does not answer."""
+
+    broker: str
+
+
+class AskAgain(Timer, frozen=True):
+    """When to begin another round."""
+
+    brokers: tuple[str, ...]
+    """Whom it will ask; a driver that knows all of them to be gone need not wait for it."""
+
+
+class Search:
+    """Opens and closes the sessions of a client. Who is asked is told by `candidate`, who serves by `home`."""
+
+    def __init__(self, broker: str, patience_us: int) -> None:
+        self.home = broker
+        """Serves, or did so last, or will be the first to."""
+        self.stands = False
+        """The session in which it serves is not over, though it may be silent."""
+        self.candidate: str | None = broker
+        """Is asked to serve."""
+        self.tried: list[str] = []
+        """Brokers that were lost since the client was last served, oldest first."""
+        self._patience_us = patience_us
+        self._served_us: int | None = None
+        self._searching = False
+        self._refuges: tuple[str, ...] = ()
+        self._round: deque[str] = deque()
+        self._detours = 0
+        self._sent_on = 0
+        self._round_us = ROUND_US_MIN
+        self._brief = 0
+        self._timer: Timer | None = None
+        """The one that is set."""
+
+    @property
+    def was_served(self) -> bool:
+        return self._served_us is not None
+
+    @property
+    def anyhow(self) -> bool:
+        """Those who were asked cannot make good what the client missed."""
+        return self._sent_on > SENT_ON_MAX
+
+    @property
+    def searching(self) -> bool:
+        """Somebody else than `home` may serve next."""
+        return self._searching
+
+    def start(self, out: Effects) -> None:
+        out.append(Open(self.home))
+
+    def stop(self, reason: str, out: Effects) -> None:
+        """No broker is wanted any more."""
+        for name in dict.fromkeys((self.home if self.stands else None, self.candidate)):
+            if name is not None:
+                out.append(Close(name, reason))
+        self.stands = self._searching = False
+        self.candidate = None
+        self._stop_timer(out)
+
+    # -- what is heard of brokers --------------------------------------------------------------------------------------
+
+    def up(self, peer: str, now_us: int, out: Effects) -> bool:
+        """A session begins. Whether the peer is to be asked to serve."""
+        if peer != self.candidate:
+            out.append(Close(peer, "not needed any more"))
+            return False
+        if self._searching:
+            self._set_timer(AnswerDue(peer), now_us + ANSWER_US, out)
+        return True
+
+    def serves(self, peer: str, refuges: tuple[Refuge, ...], now_us: int, out: Effects) -> None:
+        """The candidate is the broker now."""
+        if self.stands and peer != self.home:
+            out.append(Close(self.home, f"{peer} serves this client now"))
+        self.home = peer
+        self.stands = True
+        self.candidate = None
+        self._served_us = now_us
+        self._end_search(out)
+        self.learn(refuges, out)
+
+    def learn(self, refuges: tuple[Refuge, ...], out: Effects) -> None:
+        """Whom to turn to from now on."""
+        others = {refuge.name: refuge for refuge in refuges if refuge.name != self.home}
+        self._refuges = tuple(others)[:REFUGES_MAX]
+        for name in self._refuges:
+            _locate(others[name], out)
+
+    def silent(self, peer: str, refused: bool, now_us: int, out: Effects) -> None:
+        if peer == self.candidate:
+            if self._searching:
+                self._fail(f"{peer} is silent", True, now_us, out)
+        elif peer == self.home and self.stands and not self._searching:
+            if refused:
+                self._begin_search(now_us, out)
+            elif self._timer is None:
+                self._set_timer(AskOthers(), now_us + self._patience_us, out)
+
+    def heard(self, peer: str, out: Effects) -> None:
+        if peer == self.home and self.stands and (self._searching or self._timer is not None):
+            self._drop_candidate(f"{peer} is heard again", out)
+            self._end_search(out)
+
+    def down(self, peer: str, now_us: int, out: Effects) -> None:
+        """A session is over for good."""
+        if peer == self.candidate:
+            if self._searching:
+                self._fail(f"{peer} did not serve", True, now_us, out)
+        elif peer == self.home and self.stands:
+            self.stands = False
+            out.append(Close(peer, "its session is over"))  # it is called again when its turn comes
+            self._lost_home(now_us, out)
+
+    def go_to(self, peer: str, refuge: Refuge, now_us: int, out: Effects) -> None:
+        """A broker says that another one serves this client."""
+        _locate(refuge, out)
+        if peer == self.home and self.stands:
+            self.stands = False
+            out.append(Close(peer, f"sent on to {refuge.name}"))
+            self._begin_search(now_us, out, first=refuge.name)
+        elif refuge.name == self.home and self.stands:
+            self._drop_candidate(f"{peer} says that {refuge.name} lives", out)
+            self._end_search(out)
+            self._set_timer(AskOthers(), now_us + self._patience_us, out)
+        else:
+            self._searching = True  # also a client that was never served may be sent on
+            self._detours += 1
+            self._sent_on += 1
+            if refuge.name != peer and self._detours <= DETOURS_MAX:
+                self._put_first(refuge.name)
+            self._fail(f"sent on to {refuge.name}", False, now_us, out)
+
+    def refuse(self, reason: str, now_us: int, out: Effects) -> None:
+        """The candidate breaks the rules."""
+        self._searching = True
+        self._fail(reason, False, now_us, out)
+
+    def fired(self, timer: Timer, now_us: int, out: Effects) -> None:
+        if timer != self._timer:
+            return
+        self._timer = None
+        if isinstance(timer, AskOthers):
+            self._begin_search(now_us, out)
+        elif isinstance(timer, AnswerDue):
+            self._fail(f"{timer.broker} does not answer", True, now_us, out)
+        else:
+            self._begin_round()
+            self._ask_next(now_us, out)
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    def _lost_home(self, now_us: int, out: Effects) -> None:
+        if self._searching:
+            self._round.append(self.home)
+            if self.candidate is None and self._timer is None:
+                self._ask_next(now_us, out)
+            return
+        assert self._served_us is not None, "it stood"
+        self._brief = self._brief + 1 if now_us - self._served_us < BRIEF_US else 0
+        if self._brief > BRIEF_MAX:
+            self._searching = True
+            self._note_tried(self.home)
+            self._wait_for_round(now_us, out)
+        else:
+            self._begin_search(now_us, out)
+
+    def _begin_search(self, now_us: int, out: Effects, first: str | None = None) -> None:
+        self._searching = True
+        self._stop_timer(out)
+        self._note_tried(self.home)
+        self._begin_round()
+        if first is not None and first != self.home:
+            self._put_first(first)
+        self._ask_next(now_us, out)
+
+    def _end_search(self, out: Effects) -> None:
+        """Somebody serves, or the broker is heard again."""
+        self._searching = False
+        self._stop_timer(out)
+        self._round.clear()
+        self.tried.clear()
+        self._detours = self._sent_on = 0
+        if self._brief <= BRIEF_MAX:
+            self._round_us = ROUND_US_MIN
+
+    def _names(self) -> tuple[str, ...]:
+        """One round. A session that stands is called by the links themselves."""
+        return self._refuges if self.stands else (*self._refuges, self.home)
+
+    def _begin_round(self) -> None:
+        self._round = deque(self._names())
+        self._detours = 0
+
+    def _put_first(self, name: str) -> None:
+        if name in self._round:
+            self._round.remove(name)
+        self._round.appendleft(name)
+
+    def _ask_next(self, now_us: int, out: Effects) -> None:
+        if self._round:
+            self.candidate = self._round.popleft()
+            out.append(Open(self.candidate))
+            self._set_timer(AnswerDue(self.candidate), now_us + ANSWER_US, out)
+        else:
+            self._wait_for_round(now_us, out)
+
+    def _wait_for_round(self, now_us: int, out: Effects) -> None:
+        if names := self._names():
+            self._set_timer(AskAgain(names), now_us + self._round_us, out)
+            self._round_us = min(2 * self._round_us, ROUND_US_MAX)
+
+    def _fail(self, reason: str, lost: bool, now_us: int, out: Effects) -> None:
+        """On to the next one."""
+        if lost and self.candidate is not None:
+            self._note_tried(self.candidate)
+        self._drop_candidate(reason, out)
+        self._stop_timer(out)
+        self._ask_next(now_us, out)
+
+    def _drop_candidate(self, reason: str, out: Effects) -> None:
+        if self.candidate is not None:
+            out.append(Close(self.candidate, reason))
+            self.candidate = None
+
+    def _note_tried(self, name: str) -> None:
+        if self.was_served and name not in self.tried and len(self.tried) < TRIED_MAX:
+            self.tried.append(name)
+
+    def _set_timer(self, timer: Timer, at_us: int, out: Effects) -> None:
+        if self._timer != timer:
+            self._stop_timer(out)
+        self._timer = timer
+        out.append(SetTimer(timer, at_us))
+
+    def _stop_timer(self, out: Effects) -> None:
+        if self._timer is not None:
+            out.append(CancelTimer(self._timer))
+            self._timer = None
+
+
+def _locate(refuge: Refuge, out: Effects) -> None:
+    if refuge.address:
+        out.append(Locate(refuge.name, refuge.address))

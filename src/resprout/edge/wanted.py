@@ -1,0 +1,170 @@
+"""The subscriptions and advertisements of a client, whichever broker serves it.
+
+A confirmed subscription is brought along to the next broker with its *base*, so that it goes on there as if nothing had
+happened. One that is not confirmed is asked for again. One whose end was asked for is simply not brought along: nothing
+of it can come any more, and that is its end.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from resprout.core.bundle import Origin
+from resprout.core.errors import UsageError
+from resprout.core.marks import NOTHING, Marks, Reached, from_marks
+from resprout.edge.messages import (
+    Advertise,
+    HeldSubscription,
+    Subscribe,
+    Subscribed,
+    Unadvertise,
+    Unsubscribe,
+)  # fmt: skip
+from resprout.edge.requests import SubscribeRequest, UnsubscribeRequest
+from resprout.filters.predicate import parse_predicate
+
+HELD_BYTES_MAX: Final = 2 << 20
+"""What may be brought along; `Attend` has to fit into a frame. More is asked for again, as if it were new."""
+MARK_BYTES: Final = 32
+"""What a mark takes on the wire at most, besides its names."""
+
+Asked = Subscribe | Unsubscribe | Advertise | Unadvertise
+
+
+class Wanting:
+    """One subscription."""
+
+    __slots__ = ("base", "confirmed", "ending", "request")
+
+    def __init__(self, request: SubscribeRequest) -> None:
+        self.request = request
+        self.confirmed = False
+        self.base: Marks = ()
+        """What had passed before it was confirmed."""
+        self.ending = False
+        """Its end was asked for."""
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """What a new session makes of what was wanted."""
+
+    asks: list[Asked]
+    """To be said first."""
+    ended: list[SubscribeRequest]
+    """Nothing of these can come any more, as was asked for."""
+    lost: int
+    """So many that were confirmed are asked for again, and may have missed something meanwhile."""
+
+
+class Wanted:
+    def __init__(self) -> None:
+        self._all: dict[int, Wanting] = {}
+        """By the number under which brokers know it."""
+        self._ids: dict[SubscribeRequest, int] = {}
+        self._next_id = 1
+        self._held: frozenset[int] = frozenset()
+        """What was brought along to the session that begins."""
+        self._advertised: dict[str, None] = {}
+
+    # -- what the application wants ------------------------------------------------------------------------------------
+
+    def subscribe(self, request: SubscribeRequest) -> Subscribe:
+        parse_predicate(request.filter, request.where)
+        if request in self._ids:
+            raise UsageError(f"already subscribed to {_describe(request)}")
+        id = self._next_id
+        self._next_id += 1
+        self._all[id] = Wanting(request)
+        self._ids[request] = id
+        return Subscribe(id, request.filter, request.where)
+
+    def unsubscribe(self, request: UnsubscribeRequest) -> Unsubscribe:
+        id = self._ids.pop(SubscribeRequest(request.filter, request.where), None)
+        if id is None:
+            raise UsageError(f"not subscribed to {_describe(request)}")
+        self._all[id].ending = True
+        return Unsubscribe(id)
+
+    def advertise(self, topic: str, withdraw: bool) -> Advertise | Unadvertise:
+        if withdraw:
+            self._advertised.pop(topic, None)
+            return Unadvertise(topic)
+        self._advertised[topic] = None
+        return Advertise(topic)
+
+    # -- what the broker says ------------------------------------------------------------------------------------------
+
+    def confirm(self, message: Subscribed) -> SubscribeRequest | None:
+        """None when that is no news."""
+        wanting = self._all.get(message.id)
+        if wanting is None or wanting.confirmed:
+            return None
+        wanting.base = (*wanting.base, *message.base)
+        if message.more:
+            return None
+        wanting.confirmed = True
+        return wanting.request
+
+    def remove(self, id: int) -> SubscribeRequest | None:
+        """It was refused, or has ended."""
+        wanting = self._all.pop(id, None)
+        if wanting is None:
+            return None
+        if not wanting.ending:
+            del self._ids[wanting.request]
+        return wanting.request
+
+    # -- another session -----------------------------------------------------------------------------------------------
+
+    def hold(self, received: Marks) -> tuple[HeldSubscription, ...]:
+        """What to bring along. `received` is told beside it, and makes the same of a base superfluous."""
+        reached = from_marks(received)
+        held: list[HeldSubscription] = []
+        left = HELD_BYTES_MAX
+        for id, wanting in self._all.items():
+            if wanting.confirmed and not wanting.ending:
+                filter, where = wanting.request.filter, wanting.request.where
+                base = _beyond(wanting.base, reached)
+                left -= MARK_BYTES + 4 * (len(filter) + len(where or "")) + bytes_of(base)
+                if left < 0:
+                    break
+                held.append(HeldSubscription(id, filter, where, base))
+        self._held = frozenset(one.id for one in held)
+        return tuple(held)
+
+    def resume(self, resumed: bool) -> Resumed:
+        """A broker serves: with what was held, or `resumed` is false and everything has to be asked for again."""
+        held = self._held if resumed else frozenset()
+        asks: list[Asked] = []
+        ended: list[SubscribeRequest] = []
+        lost = 0
+        for id, wanting in list(self._all.items()):
+            if id in held:
+                if wanting.ending:
+                    asks.append(Unsubscribe(id))
+            elif wanting.ending:
+                del self._all[id]
+                ended.append(wanting.request)
+            else:
+                lost += wanting.confirmed
+                wanting.confirmed = False
+                wanting.base = ()
+                asks.append(Subscribe(id, wanting.request.filter, wanting.request.where))
+        asks.extend(Advertise(topic) for topic in self._advertised)
+        return Resumed(asks, ended, lost)
+
+
+def bytes_of(marks: Marks) -> int:
+    """At most what they take on the wire."""
+    return sum(MARK_BYTES + len(mark.publisher) + len(mark.stream) for mark in marks)
+
+
+def _beyond(base: Marks, reached: Mapping[Origin, Reached]) -> Marks:
+    return tuple(
+        mark for mark in base if (mark.incarnation, mark.seq) > reached.get((mark.publisher, mark.stream), NOTHING)
+    )
+
+
+def _describe(request: SubscribeRequest | UnsubscribeRequest) -> str:
+    return request.filter if request.where is None else f"{request.filter} where {request.where}"

@@ -1,0 +1,109 @@
+"""A lobby with everything it needs around it, and a hand on every string."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.contract import Effect, Send
+from resprout.core.guarantee import Guarantee
+from resprout.edge.ghosts import Ghosts
+from resprout.edge.guest import Guest
+from resprout.edge.lobby import Lobby
+from resprout.edge.messages import Attend, Delivery, Refuge, Serving, Subscribe, Taken, Unsubscribe
+from resprout.order.entry import Entry
+from resprout.order.log import Log
+from resprout.spread.adverts import Adverts
+from resprout.spread.interest import Interest
+from resprout.spread.says import Says
+
+ROOM = 1 << 20
+REFUGES = (Refuge("b8", "host:1"), Refuge("b9", ""))
+SERVING = Serving("resprout", (Guarantee.CAUSAL,), 0)
+
+
+class House:
+    """A lobby with a log in which everything is safe at once, and, where asked for, neighbours."""
+
+    def __init__(self, *clients: str, neighbours: tuple[str, ...] = (), room: int = ROOM) -> None:
+        self.log = Log(0)
+        self.interest = Interest()
+        self.adverts = Adverts()
+        for name in neighbours:
+            self.interest.add_neighbour(name)
+            self.adverts.add_neighbour(name)
+        self.lobby = Lobby(SERVING, self.log, self.interest, self.adverts, lambda entry: self.lobby.delivered(entry))
+        self.ghosts = Ghosts(self.lobby, self.log, self.interest)
+        self.out: list[Effect] = []
+        self.says: Says = []
+        self.guests: dict[str, Guest] = {}
+        for name in clients:
+            self.serve(name, room=room)
+        self._published: dict[str, int] = {}
+        self.prompt = True
+
+    def serve(self, name: str, attend: Attend | None = None, *, resumed: bool = True, room: int = ROOM) -> Guest:
+        guest = self.guests[name] = self.lobby.arrive(name, 1, room)
+        self.lobby.welcome(guest, attend or Attend(0), (), resumed, self.says, self.out)
+        return guest
+
+    def subscribe(self, name: str, id: int, filter: str = "t", where: str | None = None) -> None:
+        self.lobby.subscribe(self.guests[name], Subscribe(id, filter, where), self.says, self.out)
+
+    def unsubscribe(self, name: str, id: int) -> None:
+        self.lobby.unsubscribe(self.guests[name], Unsubscribe(id), self.says, self.out)
+
+    def bundle(
+        self,
+        by: str = "p",
+        payloads: Sequence[bytes] = (b"x",),
+        topic: str = "t",
+        rows: Sequence[Mapping[str, Any]] | None = None,
+        stamp: int = 1,
+    ) -> Bundle:
+        """The next one of its publisher."""
+        first = self._published.get(by, 0) + 1
+        self._published[by] = first + len(payloads) - 1
+        numbered: list[Any] = [{"n": n} for n in range(len(payloads))]
+        return Bundle(
+            by, 1, first, len(payloads), stamp, topic, (), Guarantee.CAUSAL, pack_attributes(rows or numbered),
+            pack_payloads(payloads),
+        )  # fmt: skip
+
+    def append(self, *readers: str, by: str | None = None, **how: Any) -> Entry:
+        client = self.guests[by] if by is not None else None
+        shown_to = tuple(self.lobby.guests[name] for name in readers)
+        entry = self.log.append(self.bundle(by or "p", **how), None, client, 0, 0, 0, shown_to)
+        entry.prompt = self.prompt
+        if client is not None:
+            self.lobby.published(client, entry)
+        return entry
+
+    def show(self) -> None:
+        while self.log.unshown:
+            self.lobby.show(self.log.unshown.popleft(), self.out)
+
+    def give(self, *readers: str, by: str | None = None, **how: Any) -> Entry:
+        entry = self.append(*readers, by=by, **how)
+        self.show()
+        return entry
+
+    def take(self, name: str, deliveries: int) -> None:
+        self.lobby.taken(self.guests[name], Taken(deliveries), self.says, self.out)
+
+    def leave(self, name: str) -> None:
+        self.lobby.leave(name, self.says, self.out)
+
+    def messages(self, name: str) -> list[Any]:
+        """What a client was sent since the last time anyone asked."""
+        self.lobby.flush(self.out)
+        messages = [effect.message for effect in self.out if isinstance(effect, Send) and effect.peer == name]
+        self.out = [effect for effect in self.out if not (isinstance(effect, Send) and effect.peer == name)]
+        return messages
+
+    def told(self, name: str) -> list[Any]:
+        """The same, with deliveries as their first numbers."""
+        return [message.bundle.first if isinstance(message, Delivery) else message for message in self.messages(name)]
+
+    @property
+    def empty(self) -> bool:
+        return not self.log.entries and not self.log.bytes_held and not self.log.local_bytes

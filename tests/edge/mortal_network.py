@@ -1,0 +1,346 @@
+"""A network of puppets in which brokers die, freeze and return at any moment, around one real client machine.
+
+The brokers share one memory of what is safe and one list of what is to be delivered, so they are as good as a network
+can be. What a broker has accepted and not yet made safe dies with it. They check everything that the client says.
+"""
+
+from collections import deque
+from typing import Any
+
+from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.contract import (
+    Answer,
+    CancelTimer,
+    Close,
+    Deliver,
+    Effect,
+    Event,
+    Heard,
+    Hold,
+    LinkDown,
+    LinkUp,
+    Open,
+    Received,
+    Release,
+    Request,
+    Send,
+    SetTimer,
+    Silent,
+    Timer,
+    TimerFired,
+    Writable,
+)
+from resprout.core.guarantee import Guarantee, Receipt
+from resprout.edge.client import ClientMachine, ClientOptions
+from resprout.edge.messages import (
+    Advertise,
+    Attend,
+    Delivery,
+    GoTo,
+    Publish,
+    Refuge,
+    Serving,
+    Subscribe,
+    Subscribed,
+    Taken,
+    Turned,
+    Unsubscribe,
+    Unsubscribed,
+)
+from resprout.edge.requests import Published, ReceiptTurned, SessionLost
+
+BROKERS = ("b0", "b1", "b2", "b3")
+WINDOW = 400
+SERVING = Serving("resprout", tuple(Guarantee), 1)
+STREAMS = ("eventual", "ordered")
+
+
+class Session:
+    """The client and one broker."""
+
+    def __init__(self) -> None:
+        self.to_broker: deque[Any] = deque()
+        self.to_client: deque[Any] = deque()
+        self.attend: Attend | None = None
+        self.served = False
+        self.gave = self.taken = 0
+        self.next_given = 0
+        self.subscriptions: dict[int, tuple[str, str | None]] = {}
+        self.silent = False
+        """The client was told so."""
+        self.over = False
+        """The broker has another life by now; the client has not been told yet."""
+
+
+class Broker:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.life = 1
+        self.alive = True
+        self.frozen = False
+        self.session: Session | None = None
+        self.unsafe: dict[str, list[Bundle]] = {stream: [] for stream in STREAMS}
+
+
+class MortalNetwork:
+    def __init__(self, options: ClientOptions | None = None) -> None:
+        self.machine = ClientMachine("c", 5, "b0", options)
+        self.brokers = {name: Broker(name) for name in BROKERS}
+        self.opened: dict[str, None] = {}
+        self.timers: dict[Timer, int] = {}
+        self.now_us = 0
+        self.sent: dict[tuple[str, int], Bundle] = {}
+        """Every bundle that the client ever sent, by stream and first number."""
+        self.safe: dict[str, int] = dict.fromkeys(STREAMS, 0)
+        self.published: dict[str, int] = dict.fromkeys(STREAMS, 0)
+        self.turned: dict[tuple[str, Receipt], int] = {}
+        self.produced = 0
+        self.delivered: list[tuple[int, int]] = []
+        """(position, number)."""
+        self._do(self.machine.start(0))
+
+    # -- the client ----------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Any) -> None:
+        self._do(self.machine.step(Request(request), self.now_us))
+
+    def tell(self, event: Event) -> None:
+        self._do(self.machine.step(event, self.now_us))
+
+    def fire(self) -> bool:
+        """The next timer."""
+        if not self.timers:
+            return False
+        timer = min(self.timers, key=lambda each: self.timers[each])
+        self.now_us = max(self.now_us, self.timers.pop(timer))
+        self.tell(TimerFired(timer))
+        return True
+
+    def _do(self, effects: Any) -> None:
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Open(peer=peer):
+                self.opened[peer] = None
+            case Close(peer=peer):
+                self.opened.pop(peer, None)
+                self.brokers[peer].session = None
+            case Send(peer=peer, message=message):
+                session = self.brokers[peer].session
+                assert session is not None, "nothing is sent where there is no session"
+                session.to_broker.append(message)
+            case SetTimer(timer=timer, at_us=at_us):
+                self.timers[timer] = at_us
+            case CancelTimer(timer=timer):
+                self.timers.pop(timer, None)
+            case Deliver(messages=messages):
+                self.delivered.extend((message.position, message.seq) for message in messages)
+            case Answer(body=Published(stream=stream, seq=seq)):
+                assert seq == self.published[stream] + 1, "numbers have no gaps"
+                self.published[stream] = seq
+            case Answer(body=ReceiptTurned() as news):
+                before = self.turned.get((news.stream, news.receipt), 0)
+                assert news.first == before + 1 and news.last >= news.first, "receipts only rise"
+                self.turned[news.stream, news.receipt] = news.last
+            case Answer(body=SessionLost() as news):
+                raise AssertionError(f"these brokers lose nothing, but {news.reason}")
+            case Answer() | Hold() | Release():
+                pass
+            case _:
+                raise AssertionError(effect)
+
+    # -- what may happen -----------------------------------------------------------------------------------------------
+
+    def connect(self, name: str) -> None:
+        """An attempt of the links to reach a broker that the client wants a session with."""
+        broker = self.brokers[name]
+        if name not in self.opened:
+            return
+        if not broker.alive:
+            self._silence(broker, refused=True)
+        elif broker.frozen:
+            self._silence(broker, refused=False)
+        elif broker.session is not None and broker.session.over:
+            broker.session = None
+            self.tell(LinkDown(name, "restarted", "restarted"))
+        elif broker.session is None:
+            broker.session = Session()
+            self.tell(LinkUp(name, "broker", broker.life, WINDOW))
+        elif broker.session.silent:
+            broker.session.silent = False
+            self.tell(Heard(name))
+
+    def suspect(self, name: str) -> None:
+        """The connection breaks, though nobody has died."""
+        broker = self.brokers[name]
+        if broker.session is not None:
+            self._silence(broker, refused=False)
+
+    def _silence(self, broker: Broker, refused: bool) -> None:
+        if broker.session is not None:
+            broker.session.silent = True
+            if not broker.alive:
+                broker.session.to_client.clear()
+        self.tell(Silent(broker.name, refused))
+
+    def kill(self, name: str, arriving: int = 0) -> None:
+        """So many messages are under way and still arrive."""
+        broker = self.brokers[name]
+        broker.alive = False
+        broker.unsafe = {stream: [] for stream in STREAMS}
+        if broker.session is not None:
+            while len(broker.session.to_client) > arriving:
+                broker.session.to_client.pop()
+
+    def restart(self, name: str) -> None:
+        broker = self.brokers[name]
+        if not broker.alive:
+            broker.alive, broker.frozen = True, False
+            broker.life += 1
+            if broker.session is not None:
+                broker.session.over = True
+
+    def arrive(self, name: str) -> bool:
+        """A message at the client."""
+        session = self.brokers[name].session
+        if session is None or session.silent or session.over or not session.to_client:
+            return False
+        message = session.to_client.popleft()
+        self.tell(Received(name, message))
+        return True
+
+    def hear(self, name: str) -> bool:
+        """A message at a broker."""
+        broker, session = self._active(name)
+        if session is None or session.silent or not session.to_broker:
+            return False
+        self._heard(broker, session, session.to_broker.popleft())
+        return True
+
+    def answer(self, name: str, send_on: str | None = None) -> bool:
+        """A broker that was asked to serve does so, or sends the client on."""
+        _, session = self._active(name)
+        if session is None or session.attend is None or session.served:
+            return False
+        attend = session.attend
+        if send_on is not None:
+            session.to_client.append(GoTo(Refuge(send_on, "")))
+            session.attend = None
+            return True
+        for lost in attend.tried:
+            if lost != name:
+                self._fence(lost)
+        session.served = True
+        session.next_given = max((mark.seq for mark in attend.received), default=0) + 1
+        session.subscriptions = {held.id: (held.filter, held.where) for held in attend.subscriptions}
+        others = tuple(Refuge(other, "") for other in BROKERS if other != name)
+        session.to_client.append(Serving("resprout", tuple(Guarantee), 1, others))
+        return True
+
+    def _fence(self, name: str) -> None:
+        """Whoever serves a client of another broker has made sure that this one is out of the way."""
+        if self.brokers[name].alive:
+            self.kill(name)
+
+    def give(self, name: str) -> None:
+        """The next thing that the client has not been given."""
+        _, session = self._active(name)
+        if session is None or not session.served or session.next_given > self.produced:
+            return
+        bundle = Bundle("p", 1, session.next_given, 1, 1, "t", (), Guarantee.CAUSAL, b"", pack_payloads([b""]))
+        session.next_given += 1
+        session.gave += 1
+        session.to_client.append(Delivery(bundle, 1, 1, None))
+
+    def receipt(self, name: str, stream: str, receipt: Receipt) -> None:
+        broker, session = self._active(name)
+        if session is None or not session.served:
+            return
+        accepted = broker.unsafe[stream]
+        if receipt >= Receipt.SAFE and accepted:
+            self.safe[stream] = max(self.safe[stream], accepted.pop(0).last)
+        last = accepted[-1].last if receipt is Receipt.ACCEPTED and accepted else self.safe[stream]
+        if last:
+            session.to_client.append(Turned(stream, receipt, last))
+
+    def _active(self, name: str) -> tuple[Broker, Session | None]:
+        """A broker with its session, if both are in working order."""
+        broker = self.brokers[name]
+        works = broker.alive and not broker.frozen and broker.session is not None and not broker.session.over
+        return broker, broker.session if works else None
+
+    # -- what brokers check --------------------------------------------------------------------------------------------
+
+    def _heard(self, broker: Broker, session: Session, message: Any) -> None:
+        if session.attend is None or not session.served:
+            assert isinstance(message, Attend) and session.attend is None, f"{message} before Serving"
+            session.attend = message
+            numbers = [mark.seq for mark in message.received]
+            assert numbers == ([self.delivered[-1][1]] if self.delivered else []), "it tells exactly what it has"
+            return
+        match message:
+            case Publish(bundle=bundle):
+                self._accept(broker, session, bundle)
+                self.tell(Writable(broker.name, WINDOW))
+            case Taken(deliveries=deliveries):
+                assert session.taken < deliveries <= session.gave
+                session.taken = deliveries
+            case Subscribe(id=id, filter=filter, where=where):
+                assert id not in session.subscriptions, "it is asked for once in a session"
+                session.subscriptions[id] = (filter, where)
+                session.to_client.append(Subscribed(id))
+            case Unsubscribe(id=id):
+                del session.subscriptions[id]
+                session.to_client.append(Unsubscribed(id))
+            case Advertise():
+                pass
+            case _:
+                raise AssertionError(message)
+
+    def _accept(self, broker: Broker, session: Session, bundle: Bundle) -> None:
+        stream = bundle.stream
+        assert (bundle.publisher, bundle.incarnation) == ("c", 5)
+        assert self.sent.setdefault((stream, bundle.first), bundle) == bundle, "sent again, it is exactly the same"
+        accepted = broker.unsafe[stream]
+        last = max(self.safe[stream], accepted[-1].last if accepted else 0)
+        if bundle.last <= self.safe[stream]:
+            session.to_client.append(Turned(stream, Receipt.DELIVERED, bundle.last))
+        elif bundle.last > last:
+            assert bundle.first == last + 1, "nothing is left out"
+            accepted.append(bundle)
+
+    def work(self) -> bool:
+        """One round of what happens when nothing goes wrong; False when there was nothing to do."""
+        busy = False
+        for name in BROKERS:
+            if name in self.opened and not self._connected(name):
+                self.connect(name)
+                busy = True
+            busy |= self.arrive(name) or self.hear(name) or self.answer(name)
+        return busy
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """Everybody lives, nobody is cut off; whatever can happen happens, until nothing is left to."""
+        for broker in self.brokers.values():
+            broker.frozen = False
+            self.restart(broker.name)
+        for _ in range(400):
+            if not self.work() and not self.fire():
+                break
+        home = self.brokers[self.machine.broker]
+        assert home.session is not None and home.session.served
+        for stream in STREAMS:
+            while home.unsafe[stream]:
+                self.receipt(home.name, stream, Receipt.SAFE)
+        while home.session.next_given <= self.produced:
+            self.give(home.name)
+        while self.arrive(home.name) or self.hear(home.name):
+            pass
+
+    def _connected(self, name: str) -> bool:
+        session = self.brokers[name].session
+        return session is not None and not session.silent and not session.over

@@ -1,0 +1,385 @@
+"""Clients that lost their broker come to another one: what they bring along, what they are given and told."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
+from resprout.core.contract import Send
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.marks import Mark, from_marks
+from resprout.edge import owed as owed_module
+from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribed, Turned, Unsubscribed
+from resprout.edge.owed import Owed, read_held
+from resprout.filters.predicate import parse_predicate
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
+from tests.edge.house import ROOM, SERVING, House
+
+DEAD = frozenset(("b1", "b2"))
+GHOST = "~ghost of b1"
+
+
+def held(filter: str = "t", where: str | None = None, id: int = 1, base: tuple[Mark, ...] = ()) -> HeldSubscription:
+    return HeldSubscription(id, filter, where, base)
+
+
+def attend(
+    *subscriptions: HeldSubscription, received: tuple[Mark, ...] = (), tried: tuple[str, ...] = ("b1",)
+) -> Attend:
+    return Attend(0, tried, received, subscriptions)
+
+
+def haunted(*filters: str, neighbours: tuple[str, ...] = ()) -> House:
+    """A house with a ghost of b1 and b2 that wants these."""
+    house = House("p", neighbours=neighbours)
+    house.told("p")
+    house.ghosts.add(GHOST, DEAD, [parse_predicate(each) for each in filters or ("#",)], house.says, house.out)
+    return house
+
+
+def come_back(house: House, message: Attend, name: str = "a", room: int = ROOM) -> list[Any]:
+    """As a stack does it; what the client is told, deliveries as their first numbers."""
+    guest = house.serve(name, message, room=room)
+    house.ghosts.claim(guest, message, house.out)
+    told = house.told(name)
+    assert isinstance(told[0], Serving) and told[0].resumed
+    return told[1:]
+
+
+# -- what it brings along ------------------------------------------------------------------------------------------
+
+
+def test_subscriptions_that_are_brought_along_go_on_under_their_numbers_without_another_confirmation() -> None:
+    house = House(neighbours=("n",))
+    guest = house.serve("a", attend(held("t", id=4), held("u", "x > 1", id=7), held("t", id=9)))
+    assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u", "x > 1"))]
+    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.told("a") == [SERVING] and list(guest.subscriptions) == [4, 7, 9]
+    house.unsubscribe("a", 4)
+    assert house.says[2:] == [] and house.told("a") == [Unsubscribed(4)]
+    house.unsubscribe("a", 9)
+    assert house.says[2:] == [("n", Uninterested(1))]
+
+
+def test_another_subscription_to_the_same_has_the_base_of_the_first() -> None:
+    house = House()
+    one, two = Mark("p", "ordered", 1, 5), Mark("p", "ordered", 1, 9)
+    house.serve("a", attend(held(base=(two,)), held(id=2, base=(one,))))
+    house.subscribe("a", 3)
+    assert house.told("a") == [SERVING, Subscribed(3, (two,))]
+
+
+def test_a_confirmation_tells_what_had_passed_before() -> None:
+    house = House("a", "b", neighbours=("n",))
+    for name in "ab":
+        house.subscribe(name, 1)
+    wishes = house.interest.confirmed_by("n", InterestConfirmed(1, (Mark("p", "ordered", 1, 9),)), house.says)
+    house.lobby.confirm(wishes, house.out)
+    assert house.told("a") == house.told("b") == [SERVING, Subscribed(1, (Mark("p", "ordered", 1, 9),))]
+    house.subscribe("a", 2)
+    assert house.told("a") == [Subscribed(2, (Mark("p", "ordered", 1, 9),))]
+
+
+@pytest.mark.parametrize(
+    ("subscriptions", "why"),
+    [
+        ((held(id=3), held("u", id=3)), "subscription 3 is there twice"),
+        ((held("a/#/b", id=5),), "subscription 5: .*'#' may only be the last level"),
+        ((held("a", "x >", id=5),), "subscription 5: "),
+        ((held(id=1), held(id=2), held(id=3)), "more than 2 subscriptions"),
+    ],
+)
+def test_what_cannot_have_been_confirmed_is_a_peers_fault_and_leaves_nothing(
+    subscriptions: tuple[HeldSubscription, ...], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owed_module, "SUBSCRIPTIONS_MAX", 2)
+    house = House(neighbours=("n",))
+    guest = house.lobby.arrive("a", 1, ROOM)
+    with pytest.raises(PeerError, match=why):
+        house.lobby.welcome(guest, attend(*subscriptions), (), True, house.says, house.out)
+    assert not house.out and not house.says and not guest.attending and guest.subscriptions == {}
+    with pytest.raises(PeerError, match=why):
+        Owed(attend(*subscriptions))
+
+
+def test_a_client_that_cannot_be_resumed_has_to_subscribe_again() -> None:
+    house = House(neighbours=("n",))
+    guest = house.serve("a", attend(held("t", id=4)), resumed=False)
+    assert [message.resumed for message in house.told("a")] == [False]
+    assert guest.subscriptions == {} and house.says == []
+    house.subscribe("a", 4)
+    assert house.says == [("n", Interested(1, "t", None))]
+
+
+def test_a_returned_client_is_known_by_what_it_has_until_it_leaves() -> None:
+    house = House("b")
+    guest = house.serve("a", attend(received=(Mark("p", "ordered", 1, 3),)), resumed=False)
+    bundle = house.bundle(payloads=(b"", b"", b"", b""))
+    assert guest.has(bundle) and not guest.has(house.bundle())
+    assert list(house.lobby.returned) == ["a"]
+    house.leave("a")
+    assert house.lobby.returned == {}
+
+
+# -- ghosts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_ghost_wants_what_the_clients_of_the_dead_wanted_until_it_expires() -> None:
+    house = haunted("t", "u/+", neighbours=("n",))
+    assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u/+", None))]
+    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.interest.index.match_any(("u/x",), {}) == [GHOST]
+    assert house.ghosts.knows(("x", "b2")) and not house.ghosts.knows(("x",)) and not house.ghosts.knows(())
+    house.ghosts.expire(GHOST, house.says, house.out)
+    assert house.says[2:] == [("n", Uninterested(1)), ("n", Uninterested(2))] and house.out == []
+    assert (
+        not house.ghosts.knows(("b1",))
+        and GHOST not in house.ghosts
+        and house.interest.index.match_any(("t",), {}) == []
+    )
+
+
+def test_what_a_ghost_has_inherited_is_not_asked_again() -> None:
+    house = House(neighbours=("n",))
+    house.interest.want(GHOST, parse_predicate("t"), house.says)
+    house.says.clear()
+    house.ghosts.add(
+        GHOST, DEAD, [parse_predicate("t"), parse_predicate("u"), parse_predicate("u")], house.says, house.out
+    )
+    assert house.says == [("n", Interested(2, "u", None))]
+
+
+def test_what_a_ghost_is_shown_is_sent_to_nobody_and_kept_until_it_expires() -> None:
+    house = haunted()
+    entries = [house.give(GHOST, by="p") for _ in range(3)]
+    assert [effect for effect in house.out if isinstance(effect, Send)] == []
+    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 3)], "somebody may still be owed it"
+    assert all(entry.bundle is not None for entry in entries)
+    house.append(GHOST, by="p")
+    house.ghosts.expire(GHOST, house.says, house.out)
+    house.show()
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 4)]
+    assert house.empty
+
+
+def test_a_ghost_reads_what_was_there_before_it_if_that_is_for_it_and_once() -> None:
+    house = House("p", "a")
+    early, other, gone = house.give("a", by="p"), house.give("a", topic="u"), house.give()
+    assert gone.bundle is None, "nobody needs it any more"
+    unshown = house.append(by="p")
+    late = house.append(payloads=(b"", b""), topic="v", rows=({"n": 1}, {"n": 5}))
+    filtered = house.append(topic="v", rows=({"n": 1},))
+    house.ghosts.add(GHOST, DEAD, [parse_predicate("t"), parse_predicate("v", "n > 4")], house.says, house.out)
+    for entry in (early, other, gone, unshown, late, filtered):
+        for _ in range(2):
+            house.ghosts.read(GHOST, entry)
+    house.show()
+    assert list(house.lobby.guests[GHOST].backlog) == [early, unshown, late]
+    house.take("a", 2)
+    assert list(house.log.entries.values()) == [early, unshown, late]
+    house.ghosts.expire(GHOST, house.says, house.out)
+    assert house.empty
+
+
+# -- what it is given ----------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_returns_is_given_what_it_missed_before_anything_shown_later() -> None:
+    house = haunted()
+    for _ in range(3):
+        house.give(GHOST, by="p")
+    assert come_back(house, attend(held())) == [1, 2, 3]
+    house.give(GHOST, "a", by="p")
+    assert house.told("a") == [4]
+
+
+def test_without_room_what_it_missed_waits_before_what_comes_later() -> None:
+    house = haunted()
+    for _ in range(2):
+        house.give(GHOST)
+    assert come_back(house, attend(held()), room=1) == [1]
+    house.give("a")
+    house.unsubscribe("a", 1)
+    assert house.told("a") == []
+    house.lobby.writable(house.guests["a"], ROOM, house.out)
+    assert house.told("a") == [2, 3, Unsubscribed(1)]
+
+
+def test_everybody_who_returns_has_a_share_and_the_log_waits_for_all_of_them_and_the_ghost() -> None:
+    house = haunted()
+    house.give(GHOST, by="p")
+    for name in ("a", "c"):
+        assert come_back(house, attend(held()), name) == [1]
+    house.told("p")
+    house.take("a", 1)
+    house.ghosts.expire(GHOST, house.says, house.out)
+    assert house.told("p") == [] and not house.empty
+    house.take("c", 1)
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)] and house.empty
+
+
+def test_a_returned_client_that_vanishes_is_owed_nothing_any_more() -> None:
+    house = haunted()
+    for _ in range(2):
+        house.give(GHOST, by="p")
+    come_back(house, attend(held()), room=1)
+    house.leave("a")
+    house.ghosts.expire(GHOST, house.says, house.out)
+    assert house.told("p")[-1] == Turned("ordered", Receipt.DELIVERED, 2) and house.empty
+
+
+def test_only_what_was_lost_with_its_own_brokers_is_given() -> None:
+    house = haunted()
+    house.give(GHOST)
+    assert come_back(house, attend(held(), tried=("b7",))) == []
+    assert come_back(house, attend(held(), tried=("b7", "b2")), "c") == [1]
+
+
+def test_several_ghosts_are_merged_in_the_order_of_causes_each_thing_once() -> None:
+    house = haunted()
+    other = "~ghost of b7"
+    house.ghosts.add(other, frozenset(("b7",)), [parse_predicate("#")], house.says, house.out)
+    for stamp, readers in ((5, (GHOST,)), (3, (other,)), (9, (GHOST, other)), (3, (GHOST, other))):
+        house.give(*readers, stamp=stamp)
+    assert come_back(house, attend(held(), tried=("b1", "b7"))) == [2, 4, 1, 3]
+    assert come_back(house, attend(held(), tried=("b1",)), "c") == [1, 3, 4], "one alone keeps its own order"
+
+
+def test_what_lies_within_the_base_or_was_received_is_not_given() -> None:
+    house = haunted()
+    for publisher in ("x", "y"):
+        for _ in range(3):
+            entry = house.log.append(house.bundle(publisher), None, None, 0, 0, 0, (house.lobby.guests[GHOST],))
+            house.show()
+            assert entry.shown
+    message = attend(held(base=(Mark("x", "ordered", 1, 2),)), received=(Mark("y", "ordered", 1, 1),))
+    guest = house.serve("a", message)
+    claimed = house.ghosts.claim(guest, message, house.out)
+    assert [(entry.publisher, entry.first) for entry in claimed] == [("x", 3), ("y", 2), ("y", 3)]
+
+
+def test_a_wider_subscription_with_a_smaller_base_is_owed_what_the_other_is_not() -> None:
+    house = haunted()
+    for _ in range(3):
+        house.give(GHOST)
+    base = (Mark("p", "ordered", 1, 2),)
+    assert come_back(house, attend(held("t", base=base), held("#", id=2, base=base[:0]))) == [1, 2, 3]
+
+
+def test_a_content_filter_picks_what_is_owed_and_others_get_all_of_it() -> None:
+    house = haunted()
+    house.give(GHOST, payloads=(b"0", b"1", b"2"))
+    given: dict[str, Delivery] = {}
+    for name, where in (("a", "n > 0"), ("c", None), ("d", "n = 9")):
+        message = attend(held("t", where))
+        house.ghosts.claim(house.serve(name, message), message, house.out)
+        for told in house.messages(name):
+            if isinstance(told, Delivery):
+                given[name] = told
+    assert given["a"].offsets == (1, 2) and unpack_payloads(given["a"].bundle) == [b"1", b"2"]
+    assert given["c"].offsets is None and given["c"].bundle.count == 3
+    assert "d" not in given
+
+
+def test_what_a_former_session_picked_does_not_stick_to_the_name() -> None:
+    house = haunted()
+    entry = house.give(GHOST, payloads=(b"0", b"1"))
+    entry.picks = {"a": (1,), "z": (0,)}
+    come_back(house, attend(held()))
+    assert entry.picks == {"z": (0,)}
+
+
+def test_a_bundle_that_cannot_be_read_is_owed_to_nobody_who_would_have_to_read_it() -> None:
+    bad = Bundle("p", 1, 1, 1, 1, "t", (), Guarantee.CAUSAL, b"\xc1", pack_payloads([b"x"]))
+    assert list(Owed(attend(held("t", "x = 1"))).offsets(bad)) == []
+    assert list(Owed(attend(held("t"))).offsets(bad)) == [0], "as whoever is there when it passes"
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    subscriptions=st.lists(
+        st.tuples(st.sampled_from(("t", "u", "#", "+")), st.sampled_from((None, "n > 1", "n = 0")), st.integers(0, 6)),
+        max_size=4,
+    ),
+    received=st.integers(0, 6),
+    topic=st.sampled_from(("t", "u", "v/w")),
+    first=st.integers(1, 6),
+    numbers=st.lists(st.integers(0, 3), min_size=1, max_size=4),
+)
+def test_what_is_owed_is_what_each_subscription_by_itself_would_be_owed(
+    subscriptions: list[tuple[str, str | None, int]], received: int, topic: str, first: int, numbers: list[int]
+) -> None:
+    brought = tuple(
+        held(filter, where, id, (Mark("p", "ordered", 1, base),) if base else ())
+        for id, (filter, where, base) in enumerate(subscriptions)
+    )
+    house = House()
+    house._published["p"] = first - 1
+    bundle = house.bundle(topic=topic, payloads=[b""] * len(numbers), rows=[{"n": n} for n in numbers])
+    marks = (Mark("p", "ordered", 1, received),) if received else ()
+    expected = [
+        offset
+        for offset, n in enumerate(numbers)
+        if first > received
+        and any(one.predicate.matches(topic, {"n": n}) and first > max((at[1] for at in one.base.values()), default=0)
+                for one in read_held(brought))
+    ]  # fmt: skip
+    assert list(Owed(attend(*brought, received=marks)).offsets(bundle)) == expected
+    assert from_marks(marks) == ({("p", "ordered"): (1, received)} if received else {})
+
+
+# -- what it published ---------------------------------------------------------------------------------------------
+
+
+def test_a_publisher_that_returns_has_the_receipts_of_what_is_still_on_its_way() -> None:
+    house = House("a", "p")
+    house.told("a")
+    entries = [house.give("a", by="p"), house.append("a", by="p")]
+    house.leave("p")
+    guest = house.serve("p", attend())
+    house.told("p")
+    house.lobby.adopt(guest, entries)
+    assert house.told("p") == [Turned("ordered", Receipt.ACCEPTED, 2), Turned("ordered", Receipt.SAFE, 1)]
+    house.lobby.known(guest, entries[0].bundle or house.bundle())
+    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 1)]
+    house.show()
+    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 2)]
+    house.take("a", 2)
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)] and house.empty
+
+
+@pytest.mark.parametrize(
+    ("reached", "at_once"), [({}, []), ({"ordered": 4}, [3]), ({"ordered": 9, "eventual": 2}, [3, 2])]
+)
+def test_what_lies_around_its_entries_was_delivered(reached: dict[str, int], at_once: list[int]) -> None:
+    house = House("a", "p")
+    house._published["p"] = 3
+    entry = house.give("a", by="p")
+    house.leave("p")
+    guest = house.serve("p", attend())
+    house.told("p")
+    house.lobby.adopt(guest, [entry], reached)
+    told = house.told("p")
+    assert sorted(turned.seq for turned in told if turned.receipt is Receipt.DELIVERED) == sorted(at_once)
+    assert Turned("ordered", Receipt.SAFE, 4) in told
+    house.take("a", 1)
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, max(4, reached.get("ordered", 0)))]
+
+
+def test_an_old_publication_is_answered_at_once() -> None:
+    house = House("p")
+    house.told("p")
+    house.lobby.known(house.guests["p"], house.bundle("p", payloads=(b"", b"")))
+    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
+
+
+def test_a_total_is_given_with_its_place() -> None:
+    house = House("a")
+    house.told("a")
+    entry = house.append("a")
+    entry.tseq = 12
+    house.show()
+    assert [message.tseq for message in house.messages("a")] == [12]
