@@ -1,26 +1,35 @@
 """Brokers that each break one promise and keep the rest: a judge that does not notice them is worth nothing.
 
-Apart from its one fault every variant follows the protocol, so that what it does looks like a slip of the pen in
-`stacks.resprout`, not like noise.
+Apart from its one fault every variant follows the protocol, so that what it does looks like a slip of the pen in the
+default stack, not like noise.
 """
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
-from resprout.core.bundle import Bundle, pick
+from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Event, Send, SetTimer, Timer, TimerFired
+from resprout.core.marks import Reached
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Delivery
+from resprout.filters.index import MatchIndex
 from resprout.order.entry import Entry
 from resprout.order.link import Link
+from resprout.order.locks import LockRecord
+from resprout.order.log import Log
 from resprout.order.messages import Forward, Levels
 from resprout.order.seen import Seen
+from resprout.order.totals import Totals
+from resprout.spread import asked
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
-from resprout.stacks import resprout
-from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, broker, core, flush
+from resprout.stacks.resprout.core import Core, nothing_more_to_do
+from resprout.stacks.resprout.messages import Item, Stub
+from resprout.stacks.resprout.pool import Pool
 from resprout.stacks.routes import Picks, Routes
 from resprout.stacks.stack import BrokerSeat, Stack
 
@@ -30,6 +39,21 @@ Make = Callable[[BrokerSeat, ResproutOptions, random.Random], ResproutBroker]
 def stack_of(make: Make) -> Stack[ResproutOptions]:
     """The default stack with other brokers."""
     return Stack("broken", RESPROUT.guarantees, ResproutOptions, RESPROUT.messages, make)
+
+
+def with_parts(*parts: tuple[Any, str, Any]) -> Make:
+    """The default broker, put together with other parts: (module, name of the part, what is taken instead)."""
+
+    def make(seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> ResproutBroker:
+        with ExitStack() as patches:
+            for module, name, part in parts:
+                patches.enter_context(mock.patch.object(module, name, part))
+            return ResproutBroker(seat, options, rng)
+
+    return make
+
+
+# -- without any crash -------------------------------------------------------------------------------------------------
 
 
 class Juggler(ResproutBroker):
@@ -52,7 +76,7 @@ class Juggler(ResproutBroker):
             else:
                 out.append(effect)
                 out.extend(self._pick_up(effect.peer))
-        if isinstance(event, TimerFired):
+        if isinstance(event, TimerFired) and not event.timer.background:
             out.extend(effect for peer in list(self._aside) for effect in self._pick_up(peer))
         return out
 
@@ -86,26 +110,31 @@ class Dawdler(ResproutBroker):
         return out
 
 
-class Sieve(ResproutBroker):
-    """Logs and counts every tenth bundle as sent, and does not send it."""
+class _Sieve(Core):
+    _count = 0
 
-    def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
-        super().__init__(seat, options, rng)
-        self._count = 0
-
-    def _send_on(self, link: Link, entry: Entry, forward: Forward, out: list[Effect]) -> bool:
+    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
         self._count += 1
-        return super()._send_on(link, entry, forward, [] if self._count % 10 == 0 else out)
-
-
-class Repeater(ResproutBroker):
-    """Sends every bundle twice. Harmless: whoever gets it can tell."""
-
-    def _send_on(self, link: Link, entry: Entry, forward: Forward, out: list[Effect]) -> bool:
-        went_on = super()._send_on(link, entry, forward, out)
-        link.sent.add(resprout._nothing_more_to_do(forward.bundle, link, forward.hops, self._faults))
-        out.append(Send(link.name, forward))
+        went_on = super()._send_on(link, entry, forward)
+        if self._count % 10 == 0:
+            self.out.pop()
         return went_on
+
+
+sieve = with_parts((broker, "Core", _Sieve))
+"""Logs and counts every tenth bundle as sent, and does not send it."""
+
+
+class _Repeater(Core):
+    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
+        went_on = super()._send_on(link, entry, forward)
+        link.sent.add(nothing_more_to_do(forward.bundle, link, forward.hops, self.faults))
+        self.out.append(Send(link.name, forward))
+        return went_on
+
+
+repeater = with_parts((broker, "Core", _Repeater))
+"""Sends every bundle twice. Harmless: whoever gets it can tell."""
 
 
 class _RemembersNothing(Seen):
@@ -113,12 +142,8 @@ class _RemembersNothing(Seen):
         return True
 
 
-class Parrot(Repeater):
-    """Sends every bundle twice and cannot tell, either."""
-
-    def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
-        super().__init__(seat, options, rng)
-        self._seen = _RemembersNothing()
+parrot = with_parts((broker, "Core", _Repeater), (core, "Seen", _RemembersNothing))
+"""Sends every bundle twice and cannot tell, either."""
 
 
 class Flatterer(ResproutBroker):
@@ -130,7 +155,8 @@ class Flatterer(ResproutBroker):
 
 def _flattered(effect: Effect) -> Effect:
     if isinstance(effect, Send) and isinstance(effect.message, Levels):
-        return Send(effect.peer, Levels(effect.message.taken, effect.message.spread, effect.message.taken[0]))
+        said = effect.message
+        return Send(effect.peer, Levels(said.have, said.firm, said.back_have, said.back_firm, said.have[0]))
     return effect
 
 
@@ -139,10 +165,8 @@ class _ConfirmsAtOnce(Interest):
         pass
 
 
-def promiser(seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> ResproutBroker:
-    """Confirms every subscription before anybody else has heard of it."""
-    with mock.patch.object(resprout, "Interest", _ConfirmsAtOnce):
-        return ResproutBroker(seat, options, rng)
+promiser = with_parts((core, "Interest", _ConfirmsAtOnce))
+"""Confirms every subscription before anybody else has heard of it."""
 
 
 class _Generous(Routes):
@@ -151,10 +175,8 @@ class _Generous(Routes):
         return links, guests, None
 
 
-def giver(seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> ResproutBroker:
-    """Gives whole bundles to those who asked for some messages of them."""
-    with mock.patch.object(resprout, "Routes", _Generous):
-        return ResproutBroker(seat, options, rng)
+giver = with_parts((core, "Routes", _Generous))
+"""Gives whole bundles to those who asked for some messages of them."""
 
 
 class Forger(ResproutBroker):
@@ -173,3 +195,67 @@ class Forger(ResproutBroker):
                 return Send(effect.peer, forged)
         assert isinstance(effect, Effect)
         return effect
+
+
+class _ClosesNothing(Totals):
+    def _advance(self, record: LockRecord) -> None:
+        if record.active and record.stamp is None:
+            self.settle(record, self.clock.now + 1)
+
+
+hasty = with_parts((core, "Totals", _ClosesNothing))
+"""Delivers a total as soon as it has its place, without waiting until everybody's side is closed."""
+
+
+# -- noticed when a broker dies ----------------------------------------------------------------------------------------
+
+
+class _EmptyPool(Pool):
+    def ordered(self) -> list[Item | Stub]:
+        return []
+
+
+class Rewirer(ResproutBroker):
+    """Makes the links of a repair and hands over nothing of what was on its way."""
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        with mock.patch.object(flush, "Pool", _EmptyPool):
+            return super().step(event, now_us)
+
+
+class _TrustsItself(Log):
+    __slots__ = ()
+
+    def is_safe(self, entry: Entry) -> bool:
+        return True
+
+
+blurter = with_parts((core, "Log", _TrustsItself))
+"""Shows everything, and calls it safe, before anybody else has it."""
+
+
+class Braggart(ResproutBroker):
+    """Tells its neighbours that its readers have taken what it has only just received."""
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        return [self._boasted(effect) for effect in super().step(event, now_us)]
+
+    @staticmethod
+    def _boasted(effect: Effect) -> Effect:
+        if isinstance(effect, Send) and isinstance(effect.message, Levels):
+            said = effect.message
+            firm = (said.have[0],) * len(said.firm)
+            return Send(effect.peer, Levels(said.have, firm, said.back_have, said.back_firm, said.done))
+        return effect
+
+
+def _is_owed_always(bundle: Bundle, index: MatchIndex[str], bases: dict[str, dict[Origin, Reached]]) -> bool:
+    return any(index.match_any(bundle.topics, {}))
+
+
+class Digger(ResproutBroker):
+    """In a repair it brings up again what had passed before its clients had subscribed."""
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        with mock.patch.object(asked, "_is_owed", _is_owed_always):
+            return super().step(event, now_us)

@@ -7,10 +7,12 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict
 from resprout.scenario.load import parse_scenario
+from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
 from resprout.stacks import registry
 from resprout.stacks.resprout import ResproutBroker
 from tests.stacks import broken
+from tests.stacks.stage import FORK, crash, play, scenario
 
 TREE = """
 stack = "broken"
@@ -70,7 +72,17 @@ kind = "random"
 clients = ["early"]
 topics = ["a/x"]
 operations = 300
-interval = "20ms"
+interval = "50ms"
+"""
+TOTALS = """
+[[workload]]
+kind = "random"
+topics = ["a/x", "a/y"]
+keys = 2
+operations = 30
+mix = { causal = 0.6, total = 0.4 }
+interval = "8ms"
+start = "300ms"
 """
 CHURN = """
 [[workload]]
@@ -97,6 +109,60 @@ start = "300ms"
 """
 
 
+LATECOMER = """
+stack = "resprout"
+seed = 3
+time_limit = "100s"
+[options]
+faults_tolerated = 1
+[[broker]]
+name = "b0"
+[[broker]]
+name = "b1"
+parent = "b0"
+[[broker]]
+name = "b2"
+parent = "b1"
+[[client]]
+name = "first"
+broker = "b0"
+[[client]]
+name = "second"
+broker = "b0"
+subscribe = ["a/#"]
+[[client]]
+name = "slow"
+broker = "b1"
+latency = "600ms"
+subscribe = ["a/#"]
+[[client]]
+name = "late"
+broker = "b2"
+latency = "730ms"
+subscribe = ["a/#"]
+[[workload]]
+kind = "random"
+clients = ["first"]
+topics = ["a/x"]
+operations = 5
+interval = "10ms"
+start = "5000ms"
+[[workload]]
+kind = "random"
+clients = ["second"]
+topics = ["a/x"]
+operations = 5
+interval = "10ms"
+start = "5300ms"
+[[fault]]
+at = "5600ms"
+kind = "crash"
+nodes = ["b1"]
+"""
+"""`late` subscribes when something of `first` has passed; `second` has seen that and publishes for `late`, too. What
+`first` published is still kept, because `slow` has not taken it, when the broker between them dies."""
+
+
 def judged(monkeypatch: pytest.MonkeyPatch, make: Any, workload: str) -> Verdict:
     """What the judge says about a run with these brokers; it must have come to rest, or loss is not judged."""
     monkeypatch.setitem(registry.STACKS, "broken", broken.stack_of(make))
@@ -111,9 +177,9 @@ def rules(verdict: Verdict) -> set[str]:
     return {anomaly.rule for anomaly in verdict.anomalies}
 
 
-@pytest.mark.parametrize("make", [ResproutBroker, broken.Repeater])
+@pytest.mark.parametrize("make", [ResproutBroker, broken.repeater])
 @pytest.mark.parametrize(
-    "workload", [STEADY, TALK, CHURN, PICKY, LATE], ids=["steady", "talk", "churn", "picky", "late"]
+    "workload", [STEADY, TALK, TOTALS, CHURN, PICKY, LATE], ids=["steady", "talk", "totals", "churn", "picky", "late"]
 )
 def test_brokers_that_break_nothing_are_found_clean(monkeypatch: pytest.MonkeyPatch, make: Any, workload: str) -> None:
     assert judged(monkeypatch, make, workload).anomalies == []
@@ -124,12 +190,13 @@ def test_brokers_that_break_nothing_are_found_clean(monkeypatch: pytest.MonkeyPa
     [
         (broken.Juggler, STEADY, "fifo", {"causal", "receipt"}),
         (broken.Dawdler, TALK, "causal", {"receipt"}),
-        (broken.Sieve, STEADY, "lost", {"receipt", "causal"}),
-        (broken.Parrot, STEADY, "twice", {"fifo", "causal"}),
+        (broken.sieve, STEADY, "lost", {"receipt", "causal"}),
+        (broken.parrot, STEADY, "twice", {"fifo", "causal"}),
         (broken.Flatterer, STEADY, "receipt", set()),
         (broken.promiser, LATE, "lost", {"receipt", "causal"}),
         (broken.giver, PICKY, "unasked", set()),
         (broken.Forger, STEADY, "invented", {"lost", "receipt", "fifo", "causal"}),
+        (broken.hasty, TOTALS, "barrier", {"total", "causal", "fifo", "receipt", "lost"}),
     ],
 )
 def test_a_broken_promise_is_caught_under_its_rule(
@@ -149,3 +216,39 @@ def test_the_causal_fault_is_caught_by_its_chain_and_not_by_fifo(monkeypatch: py
     assert verdict.check("fifo").status == "clean"
     worst = next(anomaly for anomaly in verdict.anomalies if anomaly.rule == "causal")
     assert len(worst.messages) >= 2, "it names what was delivered and on what that depends"
+
+
+# -- what only a crash brings to light ---------------------------------------------------------------------------------
+
+
+def judged_over_crashes(make: broken.Make, scene: Scenario, victim: str) -> set[str]:
+    """The rules that are broken when the victim dies at one of several moments, each in a run of its own."""
+    base = play(scene)
+    first, last = base.event_of(lambda row: row.kind == "publish"), base.result.stats.events
+    found: set[str] = set()
+    for event in range(first, last, (last - first) // 10):
+        found |= rules(play(scene, [crash(event, victim)], make=make).verdict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "victim", "expected"),
+    [
+        (broken.Rewirer, "b1", "lost"),
+        (broken.blurter, "b3", "receipt"),
+        (broken.Braggart, "b3", "lost"),
+    ],
+)
+def test_a_fault_that_shows_when_a_broker_dies_is_caught(make: broken.Make, victim: str, expected: str) -> None:
+    """With brokers as they should be the same crashes break nothing: `test_repair` shows it."""
+    scene = scenario(FORK, operations=15, mix="mix = { causal = 1.0 }")
+    assert expected in judged_over_crashes(make, scene, victim)
+
+
+def test_what_had_passed_before_a_subscription_must_not_come_up_again_in_a_repair() -> None:
+    scene = parse_scenario(LATECOMER)
+    sound = play(scene)
+    assert sound.verdict.anomalies == [] and len(sound.notes("deliver", "late")) == 5
+    verdict = play(scene, make=broken.Digger).verdict
+    assert rules(verdict) == {"causal"}
+    assert "late delivered second:1" in verdict.anomalies[0].explanation

@@ -1,27 +1,35 @@
 """Peers that break the protocol: only they are cut off, and everybody else goes on."""
 
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
-from resprout.core.contract import Close, LinkUp, Received, Send, TimerFired, Writable
+from resprout.core.contract import Close, Effect, Event, LinkUp, Received, Send, TimerFired, Writable
 from resprout.core.guarantee import Guarantee
-from resprout.edge.messages import (
-    Publish,
-    PublishRefused,
-    Serving,
-    Subscribe,
-    Subscribed,
-    Taken,
-    Turned,
-)
+from resprout.edge.messages import Attend, Publish, Refuge, Serving, Subscribe, Subscribed, Taken, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
-from resprout.order.messages import Forward, Levels, Ready
+from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportSpread, ReportTaken
+from resprout.order.total_messages import Lock, Submit
+from resprout.overlay.messages import Fenced, Suspect, Tell, Told
+from resprout.overlay.places import Life, Succession
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Uninterested
-from resprout.stacks.resprout import ResproutBroker, ResproutOptions
+from resprout.stacks.resprout import ResproutBroker, ResproutOptions, parcels
+from resprout.stacks.resprout.messages import (
+    Attach,
+    AttachRequest,
+    Grant,
+    Item,
+    JoinElsewhere,
+    JoinRequest,
+    ParcelEnd,
+    SeenMarks,
+    Welcome,
+)
 from resprout.stacks.stack import BrokerSeat
 from tests.stacks.tree import Tree
 
@@ -50,12 +58,24 @@ def busy_star(faults: int = 1) -> Tree:
     tree.run()
     tree.ask("p", PublishRequest("t", b"before"))
     tree.run()
+    tree.machines["evil"] = Mute()
+    del tree.wishes["evil", "b0"]
     return tree
+
+
+class Mute:
+    """Does nothing any more of its own accord."""
+
+    def start(self, now_us: int) -> Sequence[Effect]:
+        return ()
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        return ()
 
 
 def cut_off(tree: Tree) -> list[tuple[str, str]]:
     """Whom the honest closed and why; the machine behind a forged message is astonished by the answers, too."""
-    return [(peer, reason) for name, peer, reason in tree.closed if name not in ("evil", "b1")]
+    return list(dict.fromkeys((peer, reason) for name, peer, reason in tree.closed if name not in ("evil", "b1")))
 
 
 def check_the_others_go_on(tree: Tree, evil: int = 0) -> None:
@@ -83,8 +103,14 @@ HOSTILE_CLIENT: list[tuple[Any, str]] = [
     (Taken(0), "0 deliveries taken of 1 given, 1 before"),
     (Subscribe(1, "u", None), "subscription 1 exists already"),
     (Forward(bundle(), 1), "Forward is not for evil to say"),
-    (Levels((0, 0), (0,), 0), "Levels is not for evil to say"),
-    (Ready(), "Ready is not for evil to say"),
+    (Levels((0,), (0,), (), (0,), 0), "Levels is not for evil to say"),
+    (Attend(0), "evil asked to be served before"),
+    (JoinRequest(""), "JoinRequest is not for evil to say"),
+    (AttachRequest(1, (Life("b0", 1),)), "AttachRequest is not for evil to say"),
+    (Grant(1, (Life("b1", 1),), ("evil",), 1, 1, Succession(), True), "Grant is not for evil to say"),
+    (Lock(0, 1, bundle(guarantee=Guarantee.TOTAL)), "Lock is not for evil to say"),
+    (Fenced(9), "Fenced is not for evil to say"),
+    (Suspect(Life("b1", 1), (), True), "Suspect is not for evil to say"),
     (Interested(1, "#", None), "Interested is not for evil to say"),
     (InterestConfirmed(1), "InterestConfirmed is not for evil to say"),
     (Uninterested(1), "Uninterested is not for evil to say"),
@@ -129,30 +155,35 @@ def test_a_bundle_that_a_client_sends_twice_is_delivered_once() -> None:
     check_the_others_go_on(tree, evil=2)
 
 
-def test_a_client_that_ignores_what_is_offered_is_told_so_and_nothing_is_delivered() -> None:
-    broker = ResproutBroker(BrokerSeat("b0", 1, None), ResproutOptions(), None)  # type: ignore[arg-type]
+def test_a_client_that_speaks_before_it_is_served_is_cut_off() -> None:
+    broker = broker_with()
     broker.step(LinkUp("evil", "client", 1, 1000), 0)
-    sent = broker.step(Received("evil", Publish(bundle(1, 3, guarantee=Guarantee.TOTAL))), 0)
-    (refused,) = [effect.message for effect in sent if isinstance(effect, Send)]
-    assert isinstance(refused, PublishRefused)
-    assert (refused.stream, refused.first, refused.count) == ("ordered", 1, 3)
-    assert "does not offer 'total'" in refused.reason
-    assert broker._log.next_no == 0
+    effects = broker.step(Received("evil", Publish(bundle())), 0)
+    (said,) = [effect.reason for effect in effects if isinstance(effect, Close)]
+    assert said == "evil said Publish before it was served"
+    assert broker.core.log.next_no == 0
 
 
+TOTAL = bundle(guarantee=Guarantee.TOTAL)
 HOSTILE_BROKER: list[tuple[Any, str]] = [
-    (Levels((9, 0), (0,), 0), "level 0 reported for 9 of 1"),
-    (Levels((1, 1), (1,), 1), "level 1 reported for 1 of 0"),
-    (Levels((0, 0), (0,), 0), "reported for 0 of 1, 1 before"),
-    (Levels((), (), 0), "0 levels reported where 2 are used"),
-    (Levels((1, 1, 1), (0, 0), 1), "3 levels reported where 2 are used"),
+    (Levels((9,), (0,), (), (0,), 0), "level 0 reported for 9 of 1"),
+    (Levels((1,), (1,), (), (1,), 1), "level 1 reported for 1 of 0"),
+    (Levels((0,), (0,), (), (0,), 0), "reported for 0 of 1, 1 before"),
+    (Levels((), (), (), (), 0), "both must tolerate the same number of faults"),
+    (Levels((1, 1), (0, 0), (1,), (0, 0), 1), "both must tolerate the same number of faults"),
     (Interested(1, "a/#/b", None), "'#' may only be the last level"),
     (Interested(1, "a", "x >"), "column"),
     (Uninterested(77), "interest 77 was never asked"),
-    (Publish(bundle()), "Publish is not for b1 to say"),
-    (Subscribe(1, "t", None), "Subscribe is not for b1 to say"),
-    (Taken(1), "Taken is not for b1 to say"),
-    (Serving("x", (), 0), "Serving is not for b1 to say"),
+    (Publish(bundle()), "Publish is not for a broker to say"),
+    (Subscribe(1, "t", None), "Subscribe is not for a broker to say"),
+    (Taken(1), "Taken is not for a broker to say"),
+    (Serving("x", (), 0), "Serving is not for a broker to say"),
+    (Submit(bundle()), "is not a total"),
+    (Lock(1 << 40, 1, TOTAL), "at the impossible place"),
+    (Forward(bundle(stamp=1 << 62 | 1), 1), "the stamp"),
+    (Item(bundle(), 0, 1, False), "Item outside of a parcel"),
+    (ParcelEnd(), "the end of a parcel that never began"),
+    (Suspect(Life("b2", 1), (Life("x", 1),) * 1025, True), "1025 brokers called dead at once"),
 ]
 
 
@@ -161,9 +192,11 @@ def test_a_broker_that_breaks_the_protocol_is_cut_off_alone(message: Any, why: s
     tree = busy_star()
     tree.forge("b1", "b0", message)
     tree.run()
-    ((peer, reason),) = cut_off(tree)
-    assert peer == "b1" and why in reason
+    reason = cut_off(tree)[0]
+    assert reason[0] == "b1" and why in reason[1]
     check_the_others_go_on(tree)
+    assert tree.incarnations == {"b0": 1, "b1": 2, "b2": 1}, "its next life has joined again"
+    assert set(tree.brokers["b0"].core.links) == {"b1", "b2"}
 
 
 def test_an_interest_asked_twice_or_a_bundle_cut_in_two_ends_the_session_with_that_broker() -> None:
@@ -176,8 +209,7 @@ def test_an_interest_asked_twice_or_a_bundle_cut_in_two_ends_the_session_with_th
         for message in messages:
             tree.forge("b1", "b0", message)
         tree.run()
-        ((_, reason),) = cut_off(tree)
-        assert why in reason
+        assert why in cut_off(tree)[0][1]
         check_the_others_go_on(tree, evil=2 if why.startswith("overlaps") else 0)
 
 
@@ -185,19 +217,25 @@ def test_an_interest_asked_twice_or_a_bundle_cut_in_two_ends_the_session_with_th
 
 
 def broker_with(*events: Any, faults: int = 1) -> ResproutBroker:
-    """The root with neighbours `n` and `m`, open."""
-    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(faults_tolerated=faults), None)  # type: ignore[arg-type]
+    """The root with neighbours `n` and `m`, who have joined, and a client `c`."""
+    options = ResproutOptions(faults_tolerated=faults)
+    broker = ResproutBroker(BrokerSeat("b", 1, None), options, random.Random(1))
+    broker.start(0)
     for name in ("n", "m"):
         broker.step(LinkUp(name, "broker", 1, 10_000), 0)
-        broker.step(Received(name, Ready()), 0)
+        told = broker.step(Received(name, JoinRequest("")), 0)
+        for other in [effect for effect in told if isinstance(effect, Send) and isinstance(effect.message, Tell)]:
+            broker.step(Received(other.peer, Told(other.message.number)), 0)
+    assert list(broker.core.links) == ["n", "m"]
     broker.step(LinkUp("c", "client", 1, 10_000), 0)
+    broker.step(Received("c", Attend(0)), 0)
     for event in events:
         broker.step(event, 0)
     return broker
 
 
 def closed(effects: Any) -> list[str]:
-    return [effect.peer for effect in effects if isinstance(effect, Close)]
+    return list(dict.fromkeys(effect.peer for effect in effects if isinstance(effect, Close)))
 
 
 UNREADABLE = (
@@ -216,7 +254,7 @@ def test_a_broker_that_passes_on_columns_that_cannot_be_read_is_cut_off_by_whoev
     broker = broker_with(Received("c", Subscribe(1, "t", "x > 5")))
     assert closed(broker.step(Received("n", Forward(forged, hops)), 0)) == ["n"]
     for event in (
-        Received("m", Levels((0, 0), (0,), 0)),
+        Received("m", Levels((0,), (0,), (), (0,), 0)),
         Writable("m", 20_000),
         Received("c", Subscribe(2, "u", None)),
         TimerFired(ReportTaken()),
@@ -244,13 +282,28 @@ def test_a_client_may_not_have_the_name_of_a_neighbour_nor_a_neighbour_that_of_a
     broker = broker_with()
     assert closed(broker.step(LinkUp("n", "client", 1, 1000), 0)) == ["n"]
     assert closed(broker.step(LinkUp("c", "broker", 1, 1000), 0)) == ["c"]
-    assert closed(broker.step(Received("n", Levels((0, 0), (0,), 0)), 0)) == [], "the neighbour is still there"
+    assert closed(broker.step(Received("n", Levels((0,), (0,), (), (0,), 0)), 0)) == [], "the neighbour is still there"
 
 
-def test_there_is_a_limit_to_neighbours() -> None:
-    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(total_degree=2), None)  # type: ignore[arg-type]
-    refused = [closed(broker.step(LinkUp(f"n{n}", "broker", 1, 1000), 0)) for n in range(3)]
-    assert refused == [[], [], ["n2"]]
+def test_a_newcomer_is_sent_elsewhere_when_there_is_no_place_left() -> None:
+    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(total_degree=1), random.Random(1))
+    broker.start(0)
+    answers = []
+    for name in ("n", "m"):
+        broker.step(LinkUp(name, "broker", 1, 10_000), 0)
+        out = broker.step(Received(name, JoinRequest("")), 0)
+        answers += [effect.message for effect in out if isinstance(effect, Send) and effect.peer == name]
+    assert isinstance(answers[0], Welcome)
+    assert answers[-1] == JoinElsewhere((Refuge("n", ""),))
+    assert list(broker.core.links) == ["n"]
+
+
+def test_a_parcel_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parcels, "PARTS_MAX", 100)
+    broker = broker_with()
+    broker.step(Received("n", Attach(1, "x", (), 1, 1)), 0)
+    refused = [closed(broker.step(Received("n", SeenMarks(())), 0)) for _ in range(101)]
+    assert refused == [[]] * 100 + [["n"]]
 
 
 def test_what_a_stranger_says_is_ignored() -> None:

@@ -1,12 +1,15 @@
 """A tree of brokers and clients with nothing between them but FIFO queues, handled in an order drawn from a seed.
 
-No sessions, no latencies, no world: what remains is the stack alone, under every interleaving that FIFO links allow.
+No connections, no latencies, no world: what remains is the stack alone, under every interleaving that FIFO sessions
+allow. Brokers may die at any moment: of what they had said a part still arrives, then everybody learns that they are
+gone. Time passes only with timers. While anything else can happen no signs of life are given, and nobody is suspected
+for silence; `pulse` gives some.
 """
 
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from resprout.core.contract import (
     Answer,
@@ -14,17 +17,21 @@ from resprout.core.contract import (
     Close,
     Deliver,
     Effect,
+    Event,
     Hold,
     LinkDown,
     LinkUp,
+    Locate,
     Machine,
     Note,
     Open,
     Received,
     Release,
     Request,
+    Retire,
     Send,
     SetTimer,
+    Silent,
     Timer,
     TimerFired,
     Writable,
@@ -34,6 +41,13 @@ from resprout.edge.client import ClientMachine
 from resprout.edge.requests import ClientRequest
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
+
+SOON_US: Final = 200_000
+"""Timers that are due by then may fire before or after anything else; later ones only when nothing else is left."""
+PATIENCE_US: Final = 100_000_000
+"""What waits for longer is not waited for."""
+
+Pair = tuple[str, str]
 
 
 class Tree:
@@ -47,40 +61,62 @@ class Tree:
         seed: int = 0,
         options: ResproutOptions | None = None,
         window: int = 1 << 20,
+        make: Callable[[BrokerSeat, ResproutOptions, random.Random], ResproutBroker] = ResproutBroker,
     ) -> None:
         self.rng = random.Random(seed)
         self.window = window
+        self.now_us = 0
+        self.parents = parents
+        self._options = options or ResproutOptions()
+        self._make = make
         self.machines: dict[str, Machine] = {}
-        self.roles: dict[str, str] = {}
-        for name, parent in parents.items():
-            self.machines[name] = ResproutBroker(BrokerSeat(name, 1, parent), options or ResproutOptions(), self.rng)
-            self.roles[name] = "broker"
+        self.incarnations: dict[str, int] = {}
+        for name in parents:
+            self.machines[name] = self._new_broker(name)
         for name, home in homes.items():
             self.machines[name] = ClientMachine(name, 1, home)
-            self.roles[name] = "client"
-        self.queues: dict[tuple[str, str], deque[Any]] = {}
-        self.room: dict[tuple[str, str], int] = {}
-        self.told: dict[tuple[str, str], int] = {}
+        self.queues: dict[Pair, deque[tuple[int, Any]]] = {}
+        """(sender, receiver) -> what is under way, each with the number of its session."""
+        self.sessions: dict[Pair, int] = {}
+        """Those that stand, in both directions."""
+        self.wishes: dict[Pair, None] = {}
+        """(who, whom) a session is kept with."""
+        self._numbers = 0
+        self.room: dict[Pair, int] = {}
+        self.told: dict[Pair, int] = {}
         """The room that the sender knows of."""
-        self.held: dict[tuple[str, str], int] = {}
+        self.held: dict[Pair, int] = {}
         """(receiver, sender) -> bytes that came while the receiver grants no more."""
-        self.timers: dict[tuple[str, Timer], None] = {}
+        self.timers: dict[tuple[str, Timer], int] = {}
         self.delivered: dict[str, list[Message]] = {name: [] for name in homes}
         self.news: dict[str, list[Any]] = {name: [] for name in homes}
         self.closed: list[tuple[str, str, str]] = []
+        self.notes: list[tuple[str, str, str]] = []
+        """(broker, kind, detail)."""
         self.react: Callable[[str, Message], list[ClientRequest]] = lambda name, message: []
         self.history: list[tuple[str, str, Any]] = []
         """(client, "asked" | "delivered" | "told", what), in the order it happened."""
+
+    def _new_broker(self, name: str) -> ResproutBroker:
+        number = self.incarnations[name] = self.incarnations.get(name, 0) + 1
+        contacts = tuple([other for other in self.parents if other != name]) if number > 1 else ()
+        return self._make(BrokerSeat(name, number, self.parents[name], contacts), self._options, self.rng)
+
+    @property
+    def brokers(self) -> dict[str, ResproutBroker]:
+        return {name: machine for name, machine in self.machines.items() if isinstance(machine, ResproutBroker)}
 
     def start(self) -> None:
         names = list(self.machines)
         self.rng.shuffle(names)
         for name in names:
-            self._do(name, self.machines[name].start(0))
+            self._do(name, self.machines[name].start(self.now_us))
+
+    # -- what clients want -------------------------------------------------------------------------------------------
 
     def ask(self, client: str, request: ClientRequest) -> None:
         self.history.append((client, "asked", request))
-        self._do(client, self.machines[client].step(Request(request), 0))
+        self._step(client, Request(request))
 
     def ask_together(self, client: str, requests: Sequence[ClientRequest]) -> None:
         """Several before one flush, so that publications may share a bundle."""
@@ -89,7 +125,7 @@ class Tree:
         for request in requests:
             self.history.append((client, "asked", request))
             answers: list[Effect] = []
-            machine.ask(request, 0, answers)
+            machine.ask(request, self.now_us, answers)
             self._do(client, answers)
         out: list[Effect] = []
         machine.flush(out)
@@ -99,85 +135,193 @@ class Tree:
         """Put a message on its way that the sender's machine knows nothing of."""
         self._do(sender, [Send(receiver, message)])
 
-    def run(self, steps_max: int = 1_000_000) -> None:
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def run(self, steps_max: int = 100_000) -> None:
         """Until nothing is left to happen."""
         for _ in range(steps_max):
-            if not self.one():
+            if not self.one() and not self._wait():
                 return
         raise AssertionError("the tree does not come to rest")
 
     def one(self) -> bool:
         """Let one thing happen: a message arrives, or a timer fires."""
         choices: list[Any] = [pair for pair, queue in self.queues.items() if queue]
-        choices.extend(self.timers)
+        soon_us = self.now_us + SOON_US
+        choices += [key for key, at_us in self.timers.items() if at_us <= soon_us and not key[1].background]
         if not choices:
             return False
         choice = self.rng.choice(choices)
         if isinstance(choice[1], Timer):
-            del self.timers[choice]
-            self._do(choice[0], self.machines[choice[0]].step(TimerFired(choice[1]), 0))
-            return True
-        sender, receiver = choice
-        item = self.queues[choice].popleft()
-        if isinstance(item, Writable):
-            item = Writable(sender, self.room[receiver, sender])
-            self.told[receiver, sender] = item.room
-        if isinstance(item, LinkUp | LinkDown | Writable):
-            self._do(receiver, self.machines[receiver].step(item, 0))
-            return True
-        cost = item.cost
-        self._do(receiver, self.machines[receiver].step(Received(sender, item), 0))
-        if (receiver, sender) in self.held:
-            self.held[receiver, sender] += cost
-        elif cost:
-            self._grant(sender, receiver, cost)
+            self._fire(*choice)
+        else:
+            self._arrive(*choice)
         return True
 
+    def pulse(self) -> None:
+        """Let every broker give its signs of life once, and look for those of others."""
+        for name, timer in [key for key in self.timers if key[1].background]:
+            if (name, timer) in self.timers:
+                self._fire(name, timer)
+
+    def _wait(self) -> bool:
+        """Nothing else is left: let time pass to the next timer, if anybody waits for something."""
+        late = [at_us - self.now_us for (_, timer), at_us in self.timers.items() if not timer.background]
+        if not late or min(late) > PATIENCE_US:
+            return False
+        self._fire(*min(self.timers, key=self.timers.__getitem__))
+        return True
+
+    def _fire(self, name: str, timer: Timer) -> None:
+        self.now_us = max(self.now_us, self.timers.pop((name, timer)))
+        self._step(name, TimerFired(timer))
+
+    def _arrive(self, sender: str, receiver: str) -> None:
+        number, item = self.queues[sender, receiver].popleft()
+        if isinstance(item, Writable):
+            if self.sessions.get((receiver, sender)) != number:
+                return
+            item = Writable(sender, self.room[receiver, sender])
+            self.told[receiver, sender] = item.room
+        if isinstance(item, Event):
+            self._step(receiver, item)
+            if isinstance(item, LinkDown) and (receiver, sender) in self.wishes:
+                self._connect(receiver, sender)
+            return
+        self._step(receiver, Received(sender, item))
+        cost = item.cost
+        if self.sessions.get((sender, receiver)) == number:
+            if (receiver, sender) in self.held:
+                self.held[receiver, sender] += cost
+            elif cost:
+                self._grant(sender, receiver, cost)
+
     def lose(self, client: str) -> None:
-        """The client is gone; its broker hears of it."""
-        home = next(b for a, b in self.queues if a == client)
-        self.queues[client, home].clear()
-        self.queues[home, client].clear()
-        self.queues[client, home].append(LinkDown(client, "gone"))
-        self.timers = {key: None for key in self.timers if key[0] != client}
-        del self.machines[client]
+        """The client is gone; whoever has a session with it hears of it."""
+        for one, other in [pair for pair in self.sessions if pair[0] == client]:
+            number = self._end(one, other)
+            self.queues[other, one].clear()
+            self.queues[one, other].clear()
+            self.queues[one, other].append((number, LinkDown(client, "gone")))
+        self._bury(client)
+
+    def crash(self, name: str) -> None:
+        """A broker is gone. Of what it had said to each of its peers a part arrives, then they learn of it."""
+        for one, other in [pair for pair in self.sessions if pair[0] == name]:
+            number = self._end(one, other)
+            self.queues[other, one].clear()
+            said = self.queues[one, other]
+            arrives = self.rng.randint(0, len(said))
+            while len(said) > arrives:
+                said.pop()
+            said.append((number, Silent(name, True)))
+        self._bury(name)
+
+    def recover(self, name: str) -> None:
+        """The next life of a broker that is gone. Those who still keep a session with it learn that it is another."""
+        self.machines[name] = self._new_broker(name)
+        for who, whom in list(self.wishes):
+            if whom == name:
+                self.queues.setdefault((name, who), deque()).append((0, LinkDown(name, "it returned", "restarted")))
+        self._do(name, self.machines[name].start(self.now_us))
+
+    def _bury(self, name: str) -> None:
+        self.timers = {key: at_us for key, at_us in self.timers.items() if key[0] != name}
+        self.wishes = {pair: None for pair in self.wishes if pair[0] != name}
+        self.held = {pair: count for pair, count in self.held.items() if name not in pair}
+        del self.machines[name]
+
+    # -- sessions ----------------------------------------------------------------------------------------------------
+
+    def _connect(self, name: str, peer: str) -> None:
+        if peer not in self.machines:
+            self.queues.setdefault((peer, name), deque()).append((0, Silent(peer, True)))
+        elif (name, peer) not in self.sessions:
+            self._numbers += 1
+            for here, there in ((name, peer), (peer, name)):
+                self.sessions[here, there] = self._numbers
+                self.room[here, there] = self.told[here, there] = self.window
+                self.held.pop((here, there), None)
+                role = "client" if isinstance(self.machines[here], ClientMachine) else "broker"
+                up = LinkUp(here, role, self.incarnations.get(here, 1), self.window)
+                self.queues.setdefault((here, there), deque()).append((self._numbers, up))
+
+    def _end(self, one: str, other: str) -> int:
+        del self.sessions[other, one]
+        return self.sessions.pop((one, other))
+
+    def _close(self, name: str, peer: str, reason: str, cause: str = "closed") -> None:
+        self.wishes.pop((name, peer), None)
+        if (name, peer) in self.sessions:
+            number = self._end(name, peer)
+            self.queues[peer, name].clear()
+            self.queues[name, peer].append((number, LinkDown(name, reason, cause)))
+
+    def _retire(self, name: str, effect: Retire) -> None:
+        """A life ends by itself, after all that it has said; the next one begins."""
+        for other in [other for one, other in self.sessions if one == name]:
+            if effect.again:
+                self._close(name, other, effect.reason, "restarted")
+            else:
+                number = self._end(name, other)
+                self.queues[other, name].clear()
+                self.queues[name, other].append((number, Silent(name, True)))
+        self._bury(name)
+        if effect.again:
+            self.machines[name] = self._new_broker(name)
+            self._do(name, self.machines[name].start(self.now_us))
 
     def _grant(self, sender: str, receiver: str, cost: int) -> None:
         self.room[sender, receiver] += cost
         half = self.window / 2
         if self.told[sender, receiver] < half <= self.room[sender, receiver] and sender in self.machines:
-            self.queues[receiver, sender].append(Writable(receiver, 0))
+            self.queues[receiver, sender].append((self.sessions[sender, receiver], Writable(receiver, 0)))
 
-    def _do(self, name: str, effects: Any) -> None:
-        effect: Effect
+    # -- effects -----------------------------------------------------------------------------------------------------
+
+    def _step(self, name: str, event: Event) -> None:
+        if name in self.machines:
+            self._do(name, self.machines[name].step(event, self.now_us))
+
+    def _do(self, name: str, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Send):
-                if effect.peer in self.machines:
-                    self.queues[name, effect.peer].append(effect.message)
-                    self.room[name, effect.peer] -= effect.message.cost
-                    self.told[name, effect.peer] -= effect.message.cost
-            elif isinstance(effect, SetTimer):
-                self.timers[name, effect.timer] = None
-            elif isinstance(effect, CancelTimer):
-                self.timers.pop((name, effect.timer), None)
-            elif isinstance(effect, Open):
-                for here, there in ((name, effect.peer), (effect.peer, name)):
-                    self.queues[here, there] = deque([LinkUp(here, self.roles[here], 1, self.window)])
-                    self.room[here, there] = self.told[here, there] = self.window
-            elif isinstance(effect, Deliver):
-                for message in effect.messages:
-                    self.delivered[name].append(message)
-                    self.history.append((name, "delivered", message))
-                    for request in self.react(name, message):
-                        self.ask(name, request)
-            elif isinstance(effect, Answer):
-                self.news[name].append(effect.body)
-                self.history.append((name, "told", effect.body))
-            elif isinstance(effect, Hold):
-                self.held[name, effect.peer] = 0
-            elif isinstance(effect, Release):
-                self._grant(effect.peer, name, self.held.pop((name, effect.peer)))
-            elif isinstance(effect, Close):
-                self.closed.append((name, effect.peer, effect.reason))
-            else:
-                assert isinstance(effect, Note), effect
+            match effect:
+                case Send(peer, message):
+                    if (name, peer) in self.sessions:
+                        self.queues[name, peer].append((self.sessions[name, peer], message))
+                        self.room[name, peer] -= message.cost
+                        self.told[name, peer] -= message.cost
+                case SetTimer(timer, at_us):
+                    self.timers[name, timer] = at_us
+                case CancelTimer(timer):
+                    self.timers.pop((name, timer), None)
+                case Open(peer):
+                    self.wishes[name, peer] = None
+                    self._connect(name, peer)
+                case Close(peer, reason):
+                    self.closed.append((name, peer, reason))
+                    self._close(name, peer, reason)
+                case Deliver(messages):
+                    self._deliver(name, messages)
+                case Answer(body):
+                    self.news[name].append(body)
+                    self.history.append((name, "told", body))
+                case Hold(peer):
+                    self.held[name, peer] = 0
+                case Release(peer):
+                    if (name, peer) in self.held and (peer, name) in self.sessions:
+                        self._grant(peer, name, self.held.pop((name, peer)))
+                case Retire():
+                    self._retire(name, effect)
+                    return
+                case Note(kind, columns):
+                    self.notes.append((name, kind, str(columns.get("detail"))))
+                case _:
+                    assert isinstance(effect, Locate), effect
+
+    def _deliver(self, name: str, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.delivered[name].append(message)
+            self.history.append((name, "delivered", message))
+            for request in self.react(name, message):
+                self.ask(name, request)

@@ -20,7 +20,11 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     name: str
     incarnation: int
     parent: str | None
-    """None for the root."""
+    """Whom to join; None for the root, which founds the network unless it has contacts."""
+    contacts: tuple[str, ...] = ()
+    """Brokers that may be asked for a place when the parent is not there."""
+    address: str = ""
+    """Where others reach this broker; empty where names are enough to connect."""
 
 
 class Stack(msgspec.Struct, Generic[O], frozen=True):

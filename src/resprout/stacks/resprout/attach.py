@@ -1,0 +1,180 @@
+"""A member's part in a repair: hand over what crossed the dead link, wait for the Grant, take it all at once.
+
+Between the two, the dead link is owed everything that this side logs. The Grant replaces it by a link to the
+coordinator that begins with the pool in one order for all; what was logged meanwhile follows.
+"""
+
+from collections.abc import Callable
+
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.order.link import Link
+from resprout.order.total_messages import Closed, GrantedLock
+from resprout.overlay.messages import Fenced
+from resprout.overlay.places import Life
+from resprout.overlay.waves import Waves
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.inventory import Inventory
+from resprout.stacks.resprout.joining import learn
+from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ParcelEnd
+from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
+from resprout.stacks.resprout.parcels import Parcel
+from resprout.stacks.resprout.pool import Taking, in_order
+
+
+class Repair:
+    """Of one dead link."""
+
+    __slots__ = ("coordinator", "dead", "inventory", "token")
+
+    def __init__(self, coordinator: str, token: int, dead: tuple[Life, ...], inventory: Inventory) -> None:
+        self.coordinator = coordinator
+        self.token = token
+        self.dead = dead
+        self.inventory = inventory
+
+
+class Members:
+    """All repairs in which this broker is a member."""
+
+    def __init__(
+        self,
+        core: Core,
+        waves: Waves,
+        shut: Callable[[Life], None],
+        repaired: Callable[[tuple[str, ...], str], None],
+    ) -> None:
+        self._core = core
+        self._waves = waves
+        self._shut = shut
+        """Bury a broker, and shut the link to it."""
+        self._repaired = repaired
+        """Called with the dead and their heir when a link was replaced."""
+        self._repairs: dict[str, Repair] = {}
+        """By the dead neighbour."""
+
+    @property
+    def busy(self) -> bool:
+        """A neighbour is dead and not yet replaced."""
+        return any(not is_open for is_open in self._core.standing.neighbours.values())
+
+    # -- attach --------------------------------------------------------------------------------------------------------
+
+    def requested(self, peer: str, message: AttachRequest) -> None:
+        core = self._core
+        standing = core.standing
+        if standing.is_dead_speaker(peer):
+            core.peers.post(peer, Fenced(standing.graves[peer]), core.now_us)
+            return
+        dead = {life.name: life for life in message.dead}
+        mine = dead.get(core.seat.name)
+        if mine is not None and mine.incarnation >= core.seat.incarnation:
+            core.retire(f"{peer} repairs the tree around this broker")
+            return
+        hit = [name for name, link in core.links.items() if self._is_among(link, dead)]
+        for name, repair in self._repairs.items():  # whoever led its repair is dead: it belongs to this star, too
+            if name not in hit and repair.coordinator in dead and name in core.links:
+                hit.append(name)
+                dead[name] = Life(name, core.links[name].incarnation)
+        if not hit:
+            core.peers.post(peer, NotMember(message.token), core.now_us)
+            return
+        for life in dead.values():
+            self._shut(life)
+        for name in hit:
+            known = self._repairs.get(name)
+            if known is not None and (known.coordinator, known.token) == (peer, message.token):
+                continue  # once for each repair: a second time would undo its Grant
+            self._attach(core.links[name], peer, message.token, tuple(dead.values()))
+
+    @staticmethod
+    def _is_among(link: Link, dead: dict[str, Life]) -> bool:
+        return link.name in dead and dead[link.name].incarnation >= link.incarnation
+
+    def _attach(self, link: Link, coordinator: str, token: int, dead: tuple[Life, ...]) -> None:
+        core = self._core
+        core.say_all()
+        inventory = Inventory(core, link)
+        self._repairs[link.name] = Repair(coordinator, token, dead, inventory)
+        core.standing.attached[link.name] = coordinator
+        core.unsaid[link.name] = []
+        asks, served = core.interest.standing(link.name)
+
+        def send(part: ProtocolMessage) -> None:
+            core.peers.post(coordinator, part, core.now_us)
+
+        send(Attach(token, link.name, dead, core.clock.now, core.standing.epoch))
+        for part in (
+            *pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks), *pack_served(served),
+            *core.handover.report((link.name,)), *pack_last_totals(core.handover.last()),
+        ):  # fmt: skip
+            send(part)
+        for item in inventory.items():
+            send(item)
+        send(ParcelEnd())
+
+    # -- grant ---------------------------------------------------------------------------------------------------------
+
+    def granted(self, peer: str, incarnation: int, parcel: Parcel) -> None:
+        core = self._core
+        head: Grant = parcel.head
+        dead = next((name for name, r in self._repairs.items() if (r.coordinator, r.token) == (peer, head.token)), None)
+        if dead is None or dead not in core.links:
+            return  # of a repair that another coordinator has taken over
+        if core.seat.name not in head.members:
+            raise PeerError("a Grant for others")
+        repair = self._repairs.pop(dead)
+        core.standing.attached.pop(dead, None)
+        self._replace(repair, core.links[dead], peer, incarnation, parcel)
+        names = tuple([life.name for life in head.dead])
+        core.note("repair_end", " ".join(names))
+        self._repaired(names, peer)
+
+    def _replace(self, repair: Repair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
+        core = self._core
+        head: Grant = parcel.head
+        standing = core.standing
+        owed = core.interest.owing(old.name)
+        unsaid = core.unsaid.get(old.name, [])
+        for life in head.dead:
+            standing.bury(life.name, life.incarnation)
+        standing.mark_gone([life.name for life in head.dead])
+        standing.follow(head.succession)
+        standing.epoch = max(standing.epoch, head.epoch)
+        core.clock.raise_to(head.clock)
+        if standing.parent == old.name or standing.parent in {life.name for life in head.dead}:
+            standing.parent = coordinator
+        core.interest.replace_neighbour(old.name, coordinator)
+        core.remove_link(old)
+        link = core.add_link(coordinator, incarnation)
+        learn(core, parcel)
+        link.cursor = repair.inventory.snapshot
+        core.handover.take_locks(parcel.granted_locks, parcel.last_totals, (old.name,), (coordinator,))
+        core.book.replace((old.name,), (coordinator,))
+        taking = Taking(core, repair.inventory, owed, spread=head.spread)
+        me = head.members.index(core.seat.name) + 1
+        for thing in in_order(parcel.items, parcel.granted_locks):
+            if isinstance(thing, GrantedLock):
+                taking.deliver(thing, (coordinator,))
+                continue
+            is_mine = thing.side == me
+            entry, entered = taking.take(thing, link, 1, keeps_source=is_mine)
+            if not entered:
+                core.log.enter_link(link, entry, sent=is_mine)
+        base = core.log.retained()
+        core.confirmed(core.interest.reconcile(coordinator, parcel.asks, core.says))
+        core.interest.rebase(coordinator, base)
+        for origin, reached in parcel.seen.items():
+            core.seen.raise_to(origin, reached)
+        core.handover.follow(coordinator)
+        for entry in core.log.entries.values():
+            if entry.tseq >= 0 and entry.no >= repair.inventory.snapshot:
+                assert entry.bundle is not None
+                link.after.append((entry.no, Closed(entry.publisher, entry.incarnation, entry.first, entry.stamp - 1)))
+        for message in unsaid:
+            core.peers.send(coordinator, message)
+        core.peers.open(coordinator)
+        core.open_link(link)
+        taking.settle()
+        self._waves.start(standing.publish_place(), standing.reach, lambda: None)
+        core.handover.resume()

@@ -1,0 +1,266 @@
+"""Clients of one broker: who is served, what of theirs waits behind a total, who is sent elsewhere.
+
+A publication waits behind its client's own undelivered total and behind an active total on one of its keys, and what
+its client published later waits behind it. That holds for `eventual`, too: whoever delivered one that had overtaken,
+and then published something causal, would make it depend on what is still waiting here. Only totals follow totals at
+once: they are ordered as they were made.
+
+A client that lost its broker comes with the names of the brokers it tried. It is served where their ghosts are, sent
+there when that is known, and held while that is still being decided.
+"""
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Close, Send
+from resprout.core.guarantee import Guarantee
+from resprout.edge.ghosts import Ghosts
+from resprout.edge.guest import Guest
+from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
+from resprout.order.entry import Entry
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.durable import Durable
+from resprout.wire.columns import check_columns
+
+HEIRS_MAX = 4_096
+STREAMS = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
+
+
+class Clients:
+    def __init__(self, core: Core, ghosts: Ghosts, durable: Durable | None) -> None:
+        self._core = core
+        self._ghosts = ghosts
+        self._durable = durable
+        self._waiting: dict[str, Attend] = {}
+        """Clients that came and cannot be served yet."""
+        self._since: dict[str, int] = {}
+        """When they came: what they say about their broker may not have reached this one."""
+        self._heirs: dict[str, tuple[str, int]] = {}
+        """Dead broker -> who has its ghost, as far as it was heard, and since when."""
+        self._draining: set[str] = set()
+        self._settling: dict[str, int] = {}
+        """Clients that came from a dead broker, and when what they published there counts as delivered."""
+        self._refuges: tuple[Refuge, ...] = ()
+        self.began_us = 0
+        """When this life of the broker did."""
+        self.serving = False
+        """This broker has its place in the tree, and no repair is going on here."""
+        self.placed = False
+        """It has its place, at any rate. Whoever is new is served then: a repair may wait for what an operator says."""
+        core.drain = self.drain_all
+
+    # -- coming --------------------------------------------------------------------------------------------------------
+
+    def arrive(self, name: str, incarnation: int, room: int) -> None:
+        core = self._core
+        if name in core.links or core.peers.get(name) is not None:
+            core.out.append(Close(name, f"{name!r} is the name of a broker"))
+        else:
+            core.lobby.arrive(name, incarnation, room)
+
+    def attend(self, guest: Guest, message: Attend) -> None:
+        self._core.clock.raise_to(message.clock)
+        self._waiting[guest.name] = message
+        self._since[guest.name] = self._core.now_us
+        self._decide(guest)
+
+    def leave(self, name: str) -> None:
+        core = self._core
+        self._waiting.pop(name, None)
+        self._since.pop(name, None)
+        self._settling.pop(name, None)
+        guest = core.guests[name]
+        for publish in guest.waiting:
+            core.log.local_bytes -= publish.cost
+        guest.waiting.clear()
+        core.pressure.forget(name)
+        core.lobby.leave(name, core.says, core.out)
+        core.routes.forget()
+
+    def decide_all(self) -> None:
+        """Something has changed: look again at those that wait."""
+        for name in list(self._waiting):
+            guest = self._core.guests.get(name)
+            if guest is not None:
+                self._decide(guest)
+
+    def settle(self) -> None:
+        """What a client published before it came here, and of which nothing is left here, may still be kept for others
+        by a ghost elsewhere. When no ghost is left, it is delivered."""
+        core = self._core
+        for name, due_us in list(self._settling.items()):
+            if core.now_us >= due_us:
+                del self._settling[name]
+                guest = core.guests[name]
+                core.lobby.adopt(guest, (), self._reached(guest))
+
+    def inherit(self, dead: tuple[str, ...], heir: str) -> None:
+        for name in dead:
+            self._heirs.pop(name, None)
+            self._heirs[name] = (heir, self._core.now_us)
+        while len(self._heirs) > HEIRS_MAX:
+            del self._heirs[next(iter(self._heirs))]
+
+    def tell_refuges(self) -> None:
+        """When they have changed."""
+        core = self._core
+        refuges = core.refuges()
+        if refuges != self._refuges:
+            self._refuges = refuges
+            message = Refuges(refuges)
+            core.out.extend([Send(guest.name, message) for guest in core.guests.values() if guest.attending])
+
+    def _decide(self, guest: Guest) -> None:
+        core = self._core
+        attend = self._waiting[guest.name]
+        is_new = not attend.tried and not attend.subscriptions
+        if not (self.serving or (self.placed and is_new)):
+            return
+        tried = attend.tried
+        if not tried:
+            self._welcome(guest, attend, not attend.subscriptions)
+        elif self._ghosts.knows(tried):
+            self._welcome(guest, attend, True)
+        else:
+            refuge = self._refuge_for(guest.name, tried[0])
+            if refuge == core.seat.name:
+                return
+            if attend.anyhow or (refuge is None and not attend.subscriptions):
+                self._welcome(guest, attend, not attend.subscriptions)
+            else:
+                self._send_to(guest, refuge or core.seat.name)
+
+    def _refuge_for(self, client: str, lost: str) -> str | None:
+        """Who looks after the clients of a broker that one of them has lost; this broker itself while that is not
+        decided yet, None when nobody does."""
+        core = self._core
+        standing = core.standing
+        heir = self._heir_of(lost)
+        if heir is not None and heir != core.seat.name:
+            return heir
+        link = core.links.get(lost)
+        if link is not None:
+            waited_us = core.now_us - self._since.get(client, core.now_us)
+            is_heard = not core.peers.is_silent(lost) and core.peers.incarnation(lost) == link.incarnation
+            return lost if is_heard and waited_us >= 2 * core.options.heartbeat_us else core.seat.name
+        if heir is not None:
+            return None
+        if lost == core.seat.name:  # with an earlier life of this broker, or it was away for too long
+            is_young = core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
+            return standing.parent if is_young else None
+        place = standing.places.get(lost)
+        if place is None:
+            return None
+        above = place.parent if place.parent is not None else standing.succession.root
+        return above if above not in (core.seat.name, lost) else core.seat.name
+
+    def _heir_of(self, name: str) -> str | None:
+        """Heirs die, too, and then have heirs. What they keep they do not keep for ever."""
+        heir: str | None = None
+        oldest_us = self._core.now_us - self._core.options.ghost_us
+        for _ in range(len(self._heirs)):
+            following, since_us = self._heirs.get(heir or name, ("", 0))
+            if not following or since_us < oldest_us or following == name:
+                break
+            heir = following
+        return heir
+
+    def _send_to(self, guest: Guest, name: str) -> None:
+        place = self._core.standing.places.get(name)
+        del self._waiting[guest.name], self._since[guest.name]
+        refuge = Refuge(name, place.address if place is not None else "")
+        self._core.out.append(Send(guest.name, GoTo(refuge)))
+
+    def _welcome(self, guest: Guest, attend: Attend, resumed: bool) -> None:
+        core = self._core
+        del self._waiting[guest.name], self._since[guest.name]
+        core.lobby.welcome(guest, attend, core.refuges(), resumed, core.says, core.out)
+        core.routes.forget()
+        if attend.tried:
+            core.lobby.adopt(guest, self._answered_for(guest))
+            self._settling[guest.name] = core.now_us + core.options.ghost_us
+        if attend.tried and resumed:
+            self._ghosts.claim(guest, attend, core.out)
+            self._read_unshown(guest)
+
+    def _reached(self, guest: Guest) -> dict[str, int]:
+        """How far the streams of a client have come here."""
+        marks = [(stream, self._core.seen.mark((guest.name, stream))) for stream in STREAMS]
+        return {stream: last for stream, (incarnation, last) in marks if incarnation == guest.incarnation}
+
+    def _answered_for(self, guest: Guest) -> list[Entry]:
+        """Publications of the client that this broker answers for, because the broker that took them is dead."""
+        me = (guest.name, guest.incarnation)
+        entries = self._core.log.entries.values()
+        return [entry for entry in entries if (entry.publisher, entry.incarnation) == me and entry.source is None]
+
+    def _read_unshown(self, guest: Guest) -> None:
+        """What is in the log and not yet shown reaches a client that has just come, too."""
+        core = self._core
+        for entry in core.log.unshown:
+            bundle = entry.bundle
+            if bundle is None or entry.is_backup or guest in entry.readers or guest.has(bundle):
+                continue
+            _, readers, picks = core.routes.find(bundle)
+            if guest in readers:
+                core.log.add_reader(entry, guest)
+                if picks is not None and guest.name in picks:
+                    entry.picks = {**(entry.picks or {}), guest.name: picks[guest.name]}
+
+    # -- publishing ----------------------------------------------------------------------------------------------------
+
+    def publish(self, guest: Guest, message: Publish) -> None:
+        core = self._core
+        bundle = message.bundle
+        guest.check_next(bundle)
+        check_columns(bundle)
+        core.lobby.advertise_implied(guest, bundle.topic, core.says)
+        guest.waiting.append(message)
+        core.log.local_bytes += message.cost
+        self.drain(guest)
+        core.show()
+        core.pressure.check_guest(guest, core.out)
+
+    def drain_all(self) -> None:
+        for guest in list(self._core.guests.values()):
+            if guest.waiting:
+                self.drain(guest)
+
+    def drain(self, guest: Guest) -> None:
+        """Accept what need not wait any longer."""
+        core = self._core
+        totals = core.totals
+        if totals.held or guest.name in self._draining:
+            return
+        self._draining.add(guest.name)
+        queue = guest.waiting
+        while queue:
+            message = queue[0]
+            bundle = message.bundle
+            if self._is_known(bundle):
+                core.lobby.known(guest, bundle, everywhere=guest.name not in self._settling)
+            elif totals.own(guest.name) is not None and bundle.guarantee is not Guarantee.TOTAL:
+                break
+            elif bundle.guarantee is Guarantee.TOTAL:
+                if totals.full:
+                    break
+                core.clock.raise_to(bundle.stamp)
+                totals.submit(bundle.stamped(core.clock.tick()))
+            elif totals.is_gated(bundle):
+                break
+            else:
+                core.clock.raise_to(bundle.stamp)
+                self._accept(guest, bundle.stamped(core.clock.tick()), message.prompt)
+            queue.popleft()
+            core.log.local_bytes -= message.cost
+        self._draining.discard(guest.name)
+
+    def _accept(self, guest: Guest, bundle: Bundle, prompt: bool) -> None:
+        if self._durable is not None:
+            self._durable.write(bundle)
+        entry = self._core.accept(bundle, None, guest, 0, prompt)
+        assert entry is not None, "it was not known"
+        if self._durable is not None:
+            self._durable.wrote(entry)
+        self._core.lobby.published(guest, entry)
+
+    def _is_known(self, bundle: Bundle) -> bool:
+        return self._core.seen.mark(bundle.origin) >= (bundle.incarnation, bundle.last)

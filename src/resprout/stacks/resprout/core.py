@@ -1,0 +1,391 @@
+"""What every part of a broker shares, and the way of a bundle through it: accept, forward, show, report.
+
+The other parts (`clients`, `joining`, `attach`, `flush`) change who the neighbours are; this one only looks at them. A
+link that is not open is owed everything: its cursor stays where it is and the log keeps what lies beyond.
+"""
+
+import random
+from collections.abc import Callable
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Effect, Note, ProtocolMessage, Retire, Send
+from resprout.core.guarantee import Guarantee
+from resprout.edge.backpressure import BackPressure
+from resprout.edge.guest import Guest
+from resprout.edge.lobby import Lobby
+from resprout.edge.messages import Refuge, Serving
+from resprout.order.clock import Clock
+from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.log import Log
+from resprout.order.messages import Forward, Levels
+from resprout.order.reports import Reports
+from resprout.order.seen import Seen
+from resprout.order.total_handover import Handover
+from resprout.order.total_levels import REPORTED_MAX, TotalBook, TotalLevels
+from resprout.order.total_messages import Closed
+from resprout.order.totals import Totals
+from resprout.overlay.standing import Standing
+from resprout.spread.adverts import Adverts
+from resprout.spread.interest import Interest
+from resprout.spread.messages import Interested, Uninterested
+from resprout.spread.needs import Wish
+from resprout.spread.says import Says
+from resprout.stacks.resprout.options import ResproutOptions
+from resprout.stacks.resprout.peers import Peers
+from resprout.stacks.routes import Picks, Routes
+from resprout.stacks.stack import BrokerSeat
+from resprout.wire.columns import check_columns
+
+GUARANTEES = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
+NAME = "resprout"
+REFUGES_MAX = 16
+
+
+class Core:
+    def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
+        self.seat = seat
+        self.options = options
+        self.rng = rng
+        self.faults = options.faults_tolerated
+        self.out: list[Effect] = []
+        self.now_us = 0
+        self.retired = False
+        self.standing = Standing(seat.name, seat.incarnation, seat.address, self.faults)
+        self.peers = Peers(self.out)
+        self.clock = Clock()
+        self.seen = Seen()
+        self.log = Log(self.faults, self._rose)
+        self.interest = Interest(self.log.retained)
+        self.adverts = Adverts()
+        self.links: dict[str, Link] = {}
+        self.reports = Reports(self.links, self.faults, options.ack_delay_us)
+        self.pressure = BackPressure(self.log, options.log_bytes)
+        serving = Serving(NAME, GUARANTEES, self.faults)
+        self.lobby = Lobby(serving, self.log, self.interest, self.adverts, self.finished)
+        self.guests = self.lobby.guests
+        self.routes = Routes(self.interest.index, self.links, self.guests)
+        self.says: Says = []
+        self.fresh: tuple[Link, ...] = ()
+        """Links that a repair is making: the pool is put on them, not sent."""
+        self.totals = Totals(self.standing, self.clock, self._say_of_totals, self._deliver_total, self._is_delivered)
+        self.handover = Handover(self.totals)
+        self.book = TotalBook(self.log, self.faults, self.finished)
+        self.unsaid: dict[str, list[ProtocolMessage]] = {}
+        """By dead neighbour: what was to be said on its link since this broker handed over what it had said before."""
+        self.drain: Callable[[], None] = lambda: None
+        """Called when clients that waited behind a total may go on."""
+
+    # -- neighbours ----------------------------------------------------------------------------------------------------
+
+    def begin(self, now_us: int) -> list[Effect]:
+        """Of a step."""
+        self.now_us = now_us
+        self.out = self.peers.out = []
+        return self.out
+
+    def end(self) -> None:
+        """Of a step: tell what is to be told."""
+        self.say_all()
+        self.lobby.flush(self.out)
+        self.pressure.release(self.out)
+        if self.lobby.patient:
+            self.reports.taken_soon = True
+        if not self.links and len(self.book):
+            self.report_totals()  # nobody is told, and no timer comes: forget what is delivered
+        self.reports.flush(self.now_us, self.out)
+
+    def add_link(self, name: str, incarnation: int) -> Link:
+        """A neighbour that has kept up with everything so far. Interest in it is the business of whoever adds it."""
+        link = self.links[name] = Link(name, incarnation, self.faults, None)
+        self.standing.neighbours[name] = True
+        self.adverts.add_neighbour(name)
+        self.routes.forget()
+        return link
+
+    def open_link(self, link: Link) -> None:
+        """Bundles may cross from now on, behind what was said before."""
+        peer = self.peers.get(link.name)
+        assert peer is not None and peer.up, "a link is made within a session"
+        link.open = True
+        link.room = 0 if peer.queue else peer.room
+        link.quiet = not self.peers.is_clear(link.name)
+        if link.cursor is None and link.room <= 0:
+            link.cursor = self.log.next_no
+        self.says.extend(self.adverts.told(link.name))
+        self.pump(link)
+
+    def shut_link(self, link: Link) -> None:
+        """The neighbour is declared dead: from now on its link is owed everything, and nothing is heard from it."""
+        if link.open:
+            link.open = False
+            self.standing.neighbours[link.name] = False
+            self.pressure.forget(link.name)
+            if link.cursor is None:
+                link.cursor = self.log.next_no
+
+    def remove_link(self, link: Link) -> None:
+        """Nothing is left of it; what it owed and was owed has been handed to others."""
+        del self.links[link.name]
+        del self.standing.neighbours[link.name]
+        self.adverts.remove_neighbour(link.name, self.says)
+        self.unsaid.pop(link.name, None)
+        self.routes.forget()
+
+    def say_all(self) -> None:
+        """What neighbours must hear. One that does not listen hears everything at the beginning of its session, or, if
+        it is dead, whoever takes its place does."""
+        while self.says:
+            says = self.says[:]
+            self.says.clear()
+            for name, message in says:
+                link = self.links.get(name)
+                if link is not None and link.open:
+                    self.peers.send(name, message)
+                elif name in self.unsaid and isinstance(message, Interested | Uninterested):
+                    self.unsaid[name].append(message)  # answers to the dead are for nobody else
+
+    def note(self, kind: str, detail: str) -> None:
+        self.out.append(Note(kind, {"detail": detail}))
+
+    def retire(self, reason: str, again: bool = True, kind: str = "fenced") -> None:
+        if not self.retired:
+            self.retired = True
+            if again:
+                self.note(kind, reason)
+            self.out.append(Retire(reason, again))
+
+    def refuges(self) -> tuple[Refuge, ...]:
+        """Where clients turn when this broker dies: to whoever will lead the repair first."""
+        standing = self.standing
+        names: dict[str, None] = {}
+        above = standing.parent
+        while above is not None and above not in names and len(names) <= self.faults:
+            names[above] = None
+            above = standing.places[above].parent if above in standing.places else None
+        names.update(dict.fromkeys((*standing.succession.names, *standing.neighbours, *standing.places)))
+        names.pop(standing.name, None)
+        known = [
+            (name, standing.places[name]) for name in names if name in standing.places and not standing.is_dead(name)
+        ]
+        return tuple([Refuge(name, place.address) for name, place in known[:REFUGES_MAX]])
+
+    # -- accept and forward --------------------------------------------------------------------------------------------
+
+    def accept(
+        self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool, backup: bool = False
+    ) -> Entry | None:
+        """Log a bundle and send it on; None when it was here before."""
+        if not self.seen.is_new(bundle):
+            if source is not None:
+                source.arrived.add(nothing_more_to_do(bundle, source, hops, self.faults))
+                self.reports.taken_soon = True
+            return None
+        self.clock.raise_to(bundle.stamp)
+        if backup:
+            entry = self.keep(bundle, source, hops)
+            self.lobby.show(entry, self.out)
+            return entry
+        return self.append(bundle, source, client, hops, prompt)
+
+    def append(self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool) -> Entry:
+        """To the log, and to whoever wants it."""
+        wanting, readers, picks = self.find_readers(bundle)
+        flood = hops < self.faults
+        behind = 0
+        now: list[Link] = []
+        for link in self.links.values():
+            if link is source or link in self.fresh:
+                continue
+            if link.cursor is not None:
+                behind += 1
+            elif flood or link in wanting:
+                now.append(link)
+        entry = self.log.append(bundle, source, client, hops, behind + len(now), behind, readers)
+        entry.picks = picks
+        entry.prompt = prompt
+        if entry.delivered:
+            self.finished(entry)
+        if now:
+            forward = Forward(bundle, hops + 1, prompt)
+            for link in now:
+                self._send_on(link, entry, forward)
+        return entry
+
+    def keep(self, bundle: Bundle, source: Link | None, hops: int) -> Entry:
+        """A copy for others: nobody on this side is owed it. It is still to be shown, to nobody or a ghost."""
+        entry = self.log.append(bundle, source, None, hops, 0, 0, ())
+        entry.is_backup = True
+        self.log.unshown.pop()
+        return entry
+
+    def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+        wanting, readers, picks = self.routes.find(bundle)
+        if picks is not None:
+            check_columns(bundle)  # it will be taken apart here, when its source may no longer be there to blame
+        if readers and self.lobby.returned:
+            readers = tuple([guest for guest in readers if not guest.has(bundle)])
+        return wanting, readers, picks
+
+    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
+        """False when that was the last that the link has room for."""
+        link.sent.add(entry)
+        self.out.append(Send(link.name, forward))
+        link.room -= forward.cost
+        if link.room > 0:
+            return True
+        link.cursor = entry.no + 1
+        return False
+
+    def send_copy(self, link: Link, entry: Entry, forward: Forward) -> None:
+        """To a neighbour that does not want it, so that enough brokers have it."""
+        self.log.await_one(entry)
+        link.sent.add(entry)
+        self.out.append(Send(link.name, forward))
+        link.room -= forward.cost
+        if link.room <= 0:
+            link.cursor = self.log.next_no
+
+    def pump(self, link: Link) -> None:
+        """Let a link that fell behind catch up as far as it has room."""
+        if not link.open or link.cursor is None:
+            return
+        log = self.log
+        place = link.cursor
+        link.cursor = None
+        while place < log.next_no:
+            if link.after:
+                self._say_after(link, place)
+            if link.room <= 0:
+                link.cursor = place
+                break
+            entry = log.entries.get(place)
+            place += 1
+            if entry is None or entry.source is link or not crosses(entry):
+                continue
+            bundle = entry.bundle
+            assert bundle is not None, "what a link has not seen stays in the log"
+            log.waited(entry)
+            if entry.hops < self.faults or self.routes.wants(link, bundle):
+                if not self._send_on(link, entry, Forward(bundle, entry.hops + 1, entry.prompt)):
+                    break
+            else:
+                log.release(entry)
+                if entry.delivered:
+                    self.finished(entry)
+        if link.cursor is None and link.room <= 0:
+            link.cursor = log.next_no
+        if link.after:
+            self._say_after(link, link.cursor if link.cursor is not None else log.next_no)
+        self.show()
+
+    def say_in_order(self, name: str, message: ProtocolMessage) -> None:
+        """To a neighbour, but not before everything that is in the log now."""
+        link = self.links.get(name)
+        if link is None or not link.open:
+            return
+        if link.cursor is None:
+            self.peers.send(name, message)
+        else:
+            link.after.append((self.log.next_no, message))
+
+    def _say_after(self, link: Link, place: int) -> None:
+        while link.after and link.after[0][0] <= place:
+            self.peers.send(link.name, link.after.popleft()[1])
+
+    # -- acknowledge and show ------------------------------------------------------------------------------------------
+
+    def take_levels(self, link: Link, message: Levels) -> None:
+        news = link.take_report(message)
+        log = self.log
+        for reach, entry in news.reached:
+            log.reached(entry, reach)
+        for level, entry in news.firmer:
+            log.firmer(entry, level)
+        for entry in news.delivered:
+            if log.deliver_one(entry):
+                self.finished(entry)
+        if news.reached:
+            self.show()
+
+    def _rose(self, entry: Entry) -> None:
+        self.reports.rose(entry)
+
+    def finished(self, entry: Entry) -> None:
+        """Nobody on this side is owed the entry any more."""
+        if entry.source is None:
+            self.lobby.delivered(entry)
+        else:
+            self.reports.delivered(entry, entry.source)
+
+    def show(self) -> None:
+        log = self.log
+        unshown = log.unshown
+        while unshown and log.is_safe(unshown[0]):
+            self.lobby.show(unshown.popleft(), self.out)
+
+    # -- totals --------------------------------------------------------------------------------------------------------
+
+    def _say_of_totals(self, name: str, message: ProtocolMessage) -> None:
+        if isinstance(message, Closed):
+            self.say_in_order(name, message)
+        elif (link := self.links.get(name)) is not None and link.open:
+            self.peers.send(name, message)
+
+    def _is_delivered(self, bundle: Bundle) -> bool:
+        incarnation, last = self.seen.mark(bundle.origin)
+        return incarnation == bundle.incarnation and bundle.last <= last
+
+    def _deliver_total(self, bundle: Bundle, tseq: int) -> None:
+        """Closed all around: it enters the log here as it does everywhere, and every neighbour will report it."""
+        self.seen.raise_to(bundle.origin, (bundle.incarnation, bundle.last))
+        _, readers, picks = self.find_readers(bundle)
+        client = self.guests.get(bundle.publisher)
+        if client is not None and (client.incarnation != bundle.incarnation or not client.attending):
+            client = None
+        entry = self.log.append(bundle, None, client, self.faults, len(self.links), 0, readers)
+        entry.tseq = tseq
+        entry.picks = picks
+        self.book.add(entry, self.links)
+        if client is not None:
+            self.lobby.published(client, entry)
+        self.reports.taken_soon = True
+        self.show()
+        self.drain()
+
+    def take_total_levels(self, name: str, message: TotalLevels) -> None:
+        self.book.hear(name, message, self.totals.locks.undelivered.__contains__)
+        self.show()
+
+    def report_totals(self) -> None:
+        """With the other reports; and forget those that everybody is through with."""
+        for name, link in self.links.items():
+            if link.open and not link.quiet and (news := self.book.report(name)) is not None:
+                self.peers.send(name, news)
+                if len(news.levels) == REPORTED_MAX:
+                    self.reports.taken_soon = True
+        for id in self.book.forget(self.links):
+            self.totals.locks.forget(id)
+
+    def confirmed(self, wishes: list[Wish]) -> None:
+        """Wishes of local clients; and interest has changed."""
+        self.lobby.confirm(wishes, self.out)
+        self.routes.forget()
+
+
+def crosses(entry: Entry) -> bool:
+    """Whether it is a bundle that links pass on: not a mere copy, and not a total, which every broker delivers."""
+    return not entry.is_backup and entry.tseq < 0
+
+
+def nothing_more_to_do(bundle: Bundle, source: Link | None, hops: int, faults: int) -> Entry:
+    """What was through here before is counted, because its sender counts it, and is through with at once."""
+    entry = Entry(-1, bundle, source, None, hops)
+    entry.bundle = None
+    entry.reach = faults
+    entry.level = faults + 1
+    entry.pins = 0
+    entry.shown = True
+    entry.reach_lacking = [0] + [1] * faults
+    entry.lacking = [0] + [1] * faults
+    return entry

@@ -1,0 +1,94 @@
+"""What local clients published, kept on disk until it is safe elsewhere.
+
+Within f crashes nobody needs it: others have a copy, and clients send again what they do not know to be safe. It is for
+what lies beyond: a broker that dies together with its clients and neighbours. When it returns, it publishes again what
+its new parent has not seen. Whoever had it drops it as a duplicate.
+
+A record is on disk before the bundle leaves this broker. `eventual` may arrive behind later publications of the same
+client that went another way; ordered ones never do, they are dropped then.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Forget, Persist
+from resprout.core.guarantee import Guarantee
+from resprout.order.entry import Entry
+from resprout.stacks.resprout.core import Core
+
+_Fields = tuple[str, int, int, int, int, str, tuple[str, ...], int, bytes, bytes]
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Fields).decode
+
+
+class Durable:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._kept: deque[Entry] = deque()
+        """What has a record, oldest first."""
+        self._found: list[Bundle] = []
+
+    def write(self, bundle: Bundle) -> None:
+        """Before it is accepted, so that it is on disk before it leaves."""
+        self._core.out.append(Persist(to_record(bundle)))
+
+    def wrote(self, entry: Entry) -> None:
+        self._kept.append(entry)
+
+    def forget(self) -> None:
+        """At the end of a step: records of what is safe now."""
+        kept = self._kept
+        if kept and kept[0].shown:
+            while kept and kept[0].shown:
+                kept.popleft()
+            self._core.out.append(Forget(len(kept)))
+
+    # -- after a restart -----------------------------------------------------------------------------------------------
+
+    def recovered(self, records: Sequence[bytes]) -> None:
+        for record in records:
+            bundle = from_record(record)
+            if bundle is None:
+                self._core.note("recovery", "a record on disk cannot be read")
+            else:
+                self._found.append(bundle)
+
+    def offer(self) -> None:
+        """When this broker has its place: publish what nobody seems to have."""
+        core, found = self._core, self._found
+        if not found:
+            return
+        self._found = []
+        lost = [b for b in found if core.seen.mark(b.origin) < (b.incarnation, b.last)]
+        core.note("recovery", f"{len(lost)} of {len(found)} bundles on disk are published again")
+        for bundle in lost:
+            core.clock.raise_to(bundle.stamp)
+            again = bundle.stamped(core.clock.tick())
+            self.write(again)
+            entry = core.accept(again, None, None, 0, False)
+            if entry is not None:
+                self.wrote(entry)
+        core.out.append(Forget(len(self._kept)))
+
+
+def to_record(bundle: Bundle) -> bytes:
+    return _encode(
+        (
+            bundle.publisher, bundle.incarnation, bundle.first, bundle.count, bundle.stamp, bundle.topic, bundle.keys,
+            int(bundle.guarantee), bundle.attributes, bundle.payloads,
+        )
+    )  # fmt: skip
+
+
+def from_record(record: bytes) -> Bundle | None:
+    try:
+        publisher, incarnation, first, count, stamp, topic, keys, guarantee, attributes, payloads = _decode(record)
+        return Bundle(
+            publisher, incarnation, first, count, stamp, topic, keys, Guarantee(guarantee), attributes, payloads
+        )  # fmt: skip
+    except (msgspec.MsgspecError, ValueError):
+        return None

@@ -1,0 +1,347 @@
+"""The coordinator's part in a repair: the broker above the dead asks everybody around them for what was on its way,
+pools it, takes it, and becomes the centre of the star. One round trip, then links are plain again.
+
+Beside it the dead are registered (`overlay.council`), so that no other repair of the same piece can end as well.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from resprout.core.contract import ProtocolMessage, SetTimer, Timer
+from resprout.edge.ghosts import Ghosts
+from resprout.order.link import Link
+from resprout.order.messages import Forward
+from resprout.order.total_merge import MemberLocks, MergedLocks, Piece
+from resprout.order.total_messages import GrantedLock
+from resprout.overlay.council import Council
+from resprout.overlay.messages import Fenced
+from resprout.overlay.places import Life, Place
+from resprout.overlay.waves import Waves
+from resprout.spread.messages import Interested, Uninterested
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.inventory import Inventory
+from resprout.stacks.resprout.joining import learn
+from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, Item, NotMember, ParcelEnd, Stub
+from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
+from resprout.stacks.resprout.parcels import Parcel
+from resprout.stacks.resprout.pool import OWN_SIDE, Pool, Taking, in_order
+
+
+class GhostOver(Timer, frozen=True):
+    """When to stop keeping everything for the clients of a dead broker."""
+
+    ghost: str
+
+
+class Flush:
+    """One repair that this broker leads."""
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+        self.dead: dict[str, Life] = {}
+        self.asked: dict[str, int] = {}
+        """Members, and when they were asked."""
+        self.got: dict[str, tuple[int, Parcel]] = {}
+        """Members that have attached: their incarnation, and what they brought."""
+        self.others: dict[str, None] = {}
+        """Asked, and no members after all."""
+
+
+class Flushes:
+    def __init__(
+        self,
+        core: Core,
+        council: Council,
+        waves: Waves,
+        ghosts: Ghosts,
+        shut: Callable[[Life], None],
+        repaired: Callable[[tuple[str, ...], str], None],
+    ) -> None:
+        self._core = core
+        self._council = council
+        self._waves = waves
+        self._ghosts = ghosts
+        self._shut = shut
+        self._repaired = repaired
+        self._tokens = 0
+        self.current: Flush | None = None
+
+    # -- collecting ----------------------------------------------------------------------------------------------------
+
+    def declared(self, names: Iterable[str]) -> None:
+        """This broker is the authority over them: they are dead."""
+        core = self._core
+        names = list(names)
+        for name in names:
+            self._shut(core.standing.life(name))
+        if self.current is None:
+            self._tokens += 1
+            self.current = Flush(core.now_us * 1_000 + self._tokens % 1_000)
+        for name in names:
+            self.current.dead[name] = core.standing.life(name)
+        self.check()
+
+    def check(self) -> None:
+        """Ask who has not been asked, and finish when everybody is in."""
+        core, flush = self._core, self.current
+        if flush is None or core.retired:
+            return
+        for name in list(flush.dead):
+            for other in core.standing.component(name):
+                if other not in flush.dead:
+                    flush.dead[other] = core.standing.life(other)
+                    self._shut(flush.dead[other])
+        members = [name for name in core.standing.members(flush.dead) if name not in flush.others]
+        for name in members:
+            if name not in flush.asked:
+                flush.asked[name] = core.now_us
+                core.peers.post(name, AttachRequest(flush.token, tuple(flush.dead.values())), core.now_us)
+        if not self._council.register(frozenset(flush.dead), core.now_us):
+            return
+        if self.current is flush and all(self._is_in(flush, name) for name in members):
+            self.current = None
+            self._council.drop_registration()
+            self._finish(flush, members)
+
+    def _is_in(self, flush: Flush, name: str) -> bool:
+        return name in flush.got and flush.got[name][0] == self._core.peers.incarnation(name)
+
+    def tick(self) -> None:
+        """Members that do not answer may be dead, too."""
+        flush, core = self.current, self._core
+        if flush is None:
+            return
+        for name, asked_us in list(flush.asked.items()):
+            missing = name not in flush.got and name not in flush.others and not core.standing.is_dead(name)
+            if missing and self._council.overdue(name, asked_us, core.now_us):
+                self.declared([name])
+                if self.current is not flush:
+                    return
+        self.check()
+
+    def awaits(self, name: str) -> bool:
+        """It was asked and has not answered."""
+        flush = self.current
+        return flush is not None and name in flush.asked and name not in flush.got and name not in flush.others
+
+    def attached(self, peer: str, incarnation: int, parcel: Parcel) -> None:
+        core, flush = self._core, self.current
+        head: Attach = parcel.head
+        if core.standing.is_dead_speaker(peer):
+            core.peers.post(peer, Fenced(core.standing.graves[peer]), core.now_us)
+            return
+        learn(core, parcel)
+        if flush is None or head.token != flush.token:
+            return
+        for life in head.dead:
+            if life.name not in flush.dead:
+                self._shut(life)
+                flush.dead[life.name] = life
+        flush.got[peer] = (incarnation, parcel)
+        self.check()
+
+    def not_member(self, peer: str, message: NotMember) -> None:
+        flush = self.current
+        if flush is not None and message.token == flush.token:
+            flush.others[peer] = None
+            self.check()
+
+    def unlink(self, link: Link) -> None:
+        """A link on which nobody ever spoke goes without a repair: nobody is behind it, and nobody is dead."""
+        self._tokens += 1
+        flush = Flush(self._core.now_us * 1_000 + self._tokens % 1_000)
+        flush.dead[link.name] = Life(link.name, link.incarnation)
+        self._core.shut_link(link)
+        self._core.peers.close(link.name, "it went elsewhere")
+        self._waves.unwait(link.name)
+        self._finish(flush, [])
+
+    # -- finishing -----------------------------------------------------------------------------------------------------
+
+    def _finish(self, flush: Flush, members: list[str]) -> None:
+        core = self._core
+        core.say_all()
+        parcels = {name: flush.got[name][1] for name in members}
+        old = [link for name, link in core.links.items() if name in flush.dead]
+        inventory = Inventory(core, *old)
+        pool = Pool()
+        for number, name in enumerate(members, 1):
+            pool.add_member(number, parcels[name].items)
+        pool.add_own(inventory)
+        merged = self._merge_locks(flush, parcels)
+        owing = [core.interest.owing(link.name) for link in old]
+        ghost = self._raise_ghost(flush, old)
+        links = self._rewire(flush, old, parcels)
+        spread = len(members) >= core.faults
+        grants, later = self._merge_interest(links, parcels)
+
+        core.handover.take_locks(merged.locks, merged.last, [link.name for link in old], list(links))
+        core.book.replace([link.name for link in old], list(links))
+        taking = Taking(core, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
+        items = pool.ordered()
+        core.fresh = tuple(links.values())
+        self._take(items, merged, taking, members, links, ghost)
+        core.fresh = ()
+        for parcel in parcels.values():
+            for origin, reached in parcel.seen.items():
+                core.seen.raise_to(origin, reached)
+        base = core.log.retained()
+        for name in links:
+            core.interest.rebase(name, base)
+            self._grant(flush, members, name, items, merged, grants[name], spread)
+            for message in later[name]:
+                core.peers.send(name, message)
+            core.peers.open(name)
+        for link in links.values():
+            core.open_link(link)
+        core.handover.lead(merged)
+        if not spread:
+            self._push(taking, links)
+        taking.settle()
+        standing = core.standing
+        standing.mark_gone(flush.dead)
+        self._waves.start(standing.publish_place(), standing.reach, lambda: None)
+        core.handover.resume()
+        names = tuple(flush.dead)
+        core.note("repair_end", " ".join(names))
+        self._repaired(names, core.seat.name)
+
+    def _merge_locks(self, flush: Flush, parcels: dict[str, Parcel]) -> MergedLocks:
+        core = self._core
+        pieces: list[Piece] = []
+        left = dict.fromkeys(flush.dead)
+        while left:
+            name = next(iter(left))
+            piece = [other for other in core.standing.component(name) if other in left] or [name]
+            for other in piece:
+                del left[other]
+            around = [member for member, parcel in parcels.items() if parcel.head.neighbour in piece]
+            pieces.append(Piece(piece, around))
+        reports = {
+            name: MemberLocks(tuple(parcel.lock_reports), tuple(parcel.last_totals)) for name, parcel in parcels.items()
+        }
+        return core.handover.merge(reports, pieces)
+
+    def _raise_ghost(self, flush: Flush, old: list[Link]) -> str:
+        """Whoever was behind the dead as a client will be looked after here."""
+        core = self._core
+        predicates = dict.fromkeys(p for link in old for p in core.interest.index.predicates_of(link.name))
+        names = frozenset(flush.dead)
+        ghost = f"~ghost {flush.token} of {min(names)}"
+        self._ghosts.add(ghost, names, predicates, core.says, core.out)
+        core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.ghost_us))
+        core.routes.forget()
+        return ghost
+
+    def _rewire(self, flush: Flush, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
+        core = self._core
+        standing = core.standing
+        for parcel in parcels.values():
+            core.clock.raise_to(parcel.head.clock)
+            standing.epoch = max(standing.epoch, parcel.head.epoch)
+        for name in parcels:  # before the dead go: a wish that waits only for them would count as confirmed
+            core.interest.add_neighbour(name)
+        for link in old:
+            core.confirmed(core.interest.remove_neighbour(link.name, core.says))
+            core.remove_link(link)
+        if standing.parent in flush.dead:
+            standing.parent = None
+            core.totals.become_root(standing.epoch + 1)
+        links = {name: core.add_link(name, flush.got[name][0]) for name in parcels}
+        here = standing.publish_place()
+        for name, link in links.items():
+            place = standing.places.get(name)
+            if place is None or place.incarnation != link.incarnation:
+                place = Place(name, link.incarnation, 0, here.name, (), "")
+            rewired = place.rewired(flush.dead, here.life)
+            standing.learn(msgspec.structs.replace(rewired, parent=here.name))
+        return links
+
+    def _merge_interest(
+        self, links: dict[str, Link], parcels: dict[str, Parcel]
+    ) -> tuple[dict[str, list[ProtocolMessage]], dict[str, list[ProtocolMessage]]]:
+        """By member: its part of the Grant about interest, and what it is told right after that."""
+        core = self._core
+        for name, parcel in parcels.items():
+            core.confirmed(core.interest.reconcile(name, parcel.asks, core.says))
+        base = core.log.retained()
+        asks = {name: core.interest.standing(name)[0] for name in links}
+        for name, parcel in parcels.items():
+            core.confirmed(core.interest.presume(name, parcel.served, base, core.says))
+        grants: dict[str, list[ProtocolMessage]] = {}
+        for name in links:
+            sure = {id: confirmed for id, _, confirmed in core.interest.standing(name)[0]}
+            grants[name] = list(pack_asks([(id, predicate, sure[id]) for id, predicate, _ in asks[name]]))
+        later: dict[str, list[ProtocolMessage]] = {name: [] for name in links}
+        others = []
+        for name, message in core.says:
+            if name not in later:
+                others.append((name, message))
+            elif not isinstance(message, Interested | Uninterested):  # what is asked stands in the Grant
+                later[name].append(message)
+        core.says[:] = others
+        core.routes.forget()
+        return grants, later
+
+    def _take(
+        self,
+        items: list[Item | Stub],
+        merged: MergedLocks,
+        taking: Taking,
+        members: list[str],
+        links: dict[str, Link],
+        ghost: str,
+    ) -> None:
+        core = self._core
+        for thing in in_order(items, merged.locks):
+            if isinstance(thing, GrantedLock):
+                taking.deliver(thing, list(links))
+                entry = core.book.entry((thing.bundle.publisher, thing.bundle.incarnation, thing.bundle.first))
+            else:
+                source = links[members[thing.side - 1]] if thing.side > 0 else None
+                entry, entered = taking.take(thing, source, 0, keeps_source=thing.side == OWN_SIDE)
+                for link in links.values():
+                    if link is not source:
+                        core.log.enter_link(link, entry, sent=True)
+                    elif not entered:
+                        core.log.enter_link(link, entry, sent=False)
+            if entry is not None:
+                self._ghosts.read(ghost, entry)
+
+    def _grant(
+        self,
+        flush: Flush,
+        members: list[str],
+        name: str,
+        items: list[Item | Stub],
+        merged: MergedLocks,
+        asks: list[ProtocolMessage],
+        spread: bool,
+    ) -> None:
+        core = self._core
+        standing = core.standing
+        send = core.peers.send
+        send(
+            name,
+            Grant(
+                flush.token, tuple(flush.dead.values()), tuple(members), core.clock.now, standing.epoch,
+                standing.succession, spread,
+            ),
+        )  # fmt: skip
+        for part in (
+            *pack_surroundings(core), *pack_marks(core.seen.marks()), *asks, *merged.locks,
+            *pack_last_totals(merged.last), *items,
+        ):  # fmt: skip
+            send(name, part)
+        send(name, ParcelEnd())
+
+    def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
+        """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
+        core = self._core
+        for link in core.links.values():
+            if link.name in fresh or not link.open or link.cursor is not None:
+                continue
+            for entry in taking.unspread():
+                if entry.source is not link and entry.bundle is not None and link.room > 0:
+                    core.send_copy(link, entry, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True))

@@ -1,0 +1,73 @@
+"""Brokers that never return, as the operator says: a part that is cut off for good, a silent host in a tree too small
+for a majority. Nothing in the network can know that, so it waits for them until somebody says it.
+
+Whoever can connect may say it: there is no authentication. A broker that lives after all, somewhere else, is fenced as
+soon as it is heard again, and joins as a new leaf. One that is heard here cannot be forgotten; it has to be stopped.
+
+Not done here: declaring anybody dead (`overlay.council`), and telling whether it worked, which shows in the tree.
+"""
+
+from collections.abc import Callable
+
+from resprout.core.contract import Send
+from resprout.core.errors import UsageError
+from resprout.edge.forgetting import check_names
+from resprout.edge.guest import Guest
+from resprout.edge.messages import BrokersForgotten, ForgetBrokers
+from resprout.overlay.council import Council
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.flush import Flushes
+from resprout.stacks.resprout.words import listed
+
+
+class Forgetting:
+    def __init__(self, core: Core, council: Council, flushes: Flushes, is_attached: Callable[[], bool]) -> None:
+        self._core = core
+        self._council = council
+        self._flushes = flushes
+        self._is_attached = is_attached
+        """This broker has its place in the tree."""
+
+    def asked(self, guest: Guest, message: ForgetBrokers) -> None:
+        core = self._core
+        reason = self._refusal(message.names)
+        core.out.append(Send(guest.name, BrokersForgotten(message.names, reason)))
+        if not reason:
+            core.note("forget", f"{listed(message.names)}, as {guest.name} says")
+            self._council.forget(message.names, core.now_us)
+            if self._flushes.current is not None:  # what is being registered may wait for votes that never come
+                self._council.drop_registration()
+                self._flushes.check()
+
+    def _refusal(self, names: tuple[str, ...]) -> str:
+        """Why this is not done; empty when it is. All of it, or nothing."""
+        here = self._core.seat.name
+        try:
+            check_names(names)
+        except UsageError as error:
+            return str(error)
+        if not self._is_attached():
+            return f"{here} has no place in the tree itself: ask another broker"
+        if here in names:
+            return f"{here} cannot forget itself: stop it, or ask another broker"
+        if unknown := [name for name in names if not self._is_known(name)]:
+            return f"{listed(unknown)}: not known to {here}, which waits for no such broker: leave it out"
+        if alive := [name for name in names if self._is_alive(name)]:
+            return f"{listed(alive)} {'is' if len(alive) == 1 else 'are'} alive here: stop {_them(alive)} first"
+        return ""
+
+    def _is_known(self, name: str) -> bool:
+        """What was replaced before counts: to say it twice is no mistake."""
+        here = self._core.standing
+        return name in here.places or name in here.neighbours or name in here.graves or name in here.succession.names
+
+    def _is_alive(self, name: str) -> bool:
+        """The life that stands in the tree is heard, and nobody has declared it dead."""
+        core = self._core
+        if core.peers.is_silent(name) or core.standing.is_dead(name) or self._council.refuses(name):
+            return False
+        return core.peers.incarnation(name) == core.standing.incarnation_of(name)
+
+
+def _them(names: list[str]) -> str:
+    return "it" if len(names) == 1 else "them"

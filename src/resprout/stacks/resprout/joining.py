@@ -1,0 +1,276 @@
+"""How a broker comes into the tree, and how it goes.
+
+A newcomer asks its parent, or any broker it knows, for a place. The one that takes it first has its own new place known
+within reach, so that whoever may have to repair the tree knows of the newcomer; then `Welcome` hands over what it must
+know, and is the first message of the new link. Several newcomers that ask at once are taken together.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from resprout.core.contract import CancelTimer, Locate, SetTimer, Timer
+from resprout.core.errors import PeerError
+from resprout.edge.messages import Refuge
+from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
+from resprout.overlay.messages import Fenced, Probe
+from resprout.overlay.waves import Waves
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.messages import (
+    JoinElsewhere,
+    JoinRequest,
+    JoinWithdrawn,
+    Leaving,
+    ParcelEnd,
+    Welcome,
+)
+from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
+from resprout.stacks.resprout.parcels import Parcel
+
+FIRST_PATIENCE_US = 20_000_000
+"""How long a broker that starts waits for the parent it was given, which may be waiting for its own."""
+OFFERED_MAX = 8
+"""Places that a newcomer is offered instead of the one it asked for."""
+PATIENCE_US = 5_000_000
+"""How long one broker is waited for that is there and has not answered: it may be looking for a place itself."""
+
+
+class JoinAgain(Timer, frozen=True):
+    """When to ask somebody else for a place, because the one asked has not answered."""
+
+
+class Joining:
+    def __init__(self, core: Core, waves: Waves, is_calm: Callable[[], bool], settled: Callable[[], None]) -> None:
+        self._core = core
+        self._waves = waves
+        self._is_calm = is_calm
+        """No repair is going on here."""
+        self._settled = settled
+        """Called when this broker has its place, and when its neighbours have changed."""
+        self.attached = False
+        self._candidates: list[str] = []
+        self._asked: str | None = None
+        self._racing: dict[str, None] = {}
+        """Called, and the first to answer will be asked."""
+        self._requests: dict[str, tuple[int, str]] = {}
+        """Newcomers: (incarnation, address)."""
+        self._admitting: dict[str, tuple[int, str]] = {}
+
+    # -- asking for a place --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        core = self._core
+        seat = core.seat
+        if seat.parent is None and not seat.contacts:
+            core.standing.found()
+            self.attached = True
+            self._settled()
+            return
+        self._candidates = [seat.parent] if seat.parent is not None else []
+        self._candidates += [name for name in seat.contacts if name not in self._candidates and name != seat.name]
+        self._ask_next()
+
+    def _ask_next(self) -> None:
+        core = self._core
+        if self._asked is not None:
+            if self._candidates[0] == self._asked:
+                self._candidates.append(self._candidates.pop(0))
+            if len(self._candidates) > 1:
+                core.peers.close(self._asked, f"{core.seat.name} asks somebody else for a place")
+        self._asked = self._candidates[0]
+        core.peers.post(self._asked, JoinRequest(core.seat.address), core.now_us)
+        is_first = core.seat.incarnation == 1 and self._asked == core.seat.parent
+        core.out.append(SetTimer(JoinAgain(), core.now_us + (FIRST_PATIENCE_US if is_first else PATIENCE_US)))
+
+    def again(self) -> None:
+        """The one asked is there and has not answered: withdraw, and ask another when it agrees."""
+        core = self._core
+        if self.attached or self._asked is None:
+            return
+        if not core.peers.is_silent(self._asked) and len(self._candidates) > 1:
+            core.peers.send(self._asked, JoinWithdrawn())
+            core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
+        else:
+            self._ask_next()
+
+    def silent(self, peer: str) -> None:
+        """The one asked is not there. A first parent that was never reached may be about to start."""
+        core = self._core
+        if not self.attached and peer == self._asked and (core.seat.incarnation > 1 or core.peers.incarnation(peer)):
+            self._ask_next()
+
+    def lost(self, peer: str) -> None:
+        """The session with the one asked is over, and the request with it."""
+        if not self.attached and peer == self._asked:
+            self._ask_next()
+
+    def sent_elsewhere(self, peer: str, message: JoinElsewhere) -> None:
+        """Call all that are offered: whoever is nearest answers first."""
+        core = self._core
+        if self.attached or peer != self._asked:
+            return
+        names = [refuge.name for refuge in message.refuges[:OFFERED_MAX] if refuge.name != core.seat.name]
+        for refuge in message.refuges[:OFFERED_MAX]:
+            if refuge.name in names and refuge.address:
+                core.out.append(Locate(refuge.name, refuge.address))
+        self._candidates = [*names, *[name for name in self._candidates if name not in names]]
+        self._racing = dict.fromkeys(names)
+        for name in names:
+            core.peers.post(name, Probe(0), core.now_us)
+        if not names:
+            self._ask_next()
+
+    def answered(self, peer: str) -> None:
+        """One of those that were called says something."""
+        if not self.attached and peer in self._racing:
+            self._candidates.remove(peer)
+            self._candidates.insert(0, peer)
+            self._racing = {}
+            self._ask_next()
+
+    def welcomed(self, parent: str, incarnation: int, parcel: Parcel) -> None:
+        core = self._core
+        head: Welcome = parcel.head
+        if self.attached or parent != self._asked:
+            core.peers.close(parent, f"{core.seat.name} has asked somebody else for a place")
+            return
+        self.attached = True
+        core.out.append(CancelTimer(JoinAgain()))
+        standing = core.standing
+        standing.parent = parent
+        standing.epoch = head.epoch
+        standing.succession = head.succession
+        link = core.add_link(parent, incarnation)
+        learn(core, parcel)
+        core.clock.raise_to(head.clock)
+        for origin, reached in parcel.seen.items():
+            core.seen.raise_to(origin, reached)
+        core.interest.add_neighbour(parent)
+        core.confirmed(core.interest.reconcile(parent, parcel.asks, core.says))
+        accept_welcome(core.totals, parcel.welcome_locks, parcel.last_totals, parent)
+        core.open_link(link)
+        core.note("joined", parent)
+        self._waves.start(standing.publish_place(), standing.reach, lambda: None)
+        self._settled()
+        self.admit()
+
+    # -- giving a place ------------------------------------------------------------------------------------------------
+
+    def withdrawn(self, name: str, message: JoinWithdrawn) -> None:
+        """Too late when it is a child already: then it hears the Welcome first."""
+        core = self._core
+        if self._requests.pop(name, None) is not None or self._admitting.pop(name, None) is not None:
+            core.peers.send(name, JoinElsewhere(()))
+
+    def requested(self, name: str, incarnation: int, message: JoinRequest) -> None:
+        core = self._core
+        if name in core.guests:
+            raise PeerError(f"{name!r} is the name of a client")
+        standing = core.standing
+        over = max(standing.graves.get(name, -1), standing.gone.get(name, -1))
+        if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
+            core.peers.post(name, Fenced(over), core.now_us)
+            return
+        if message.address:
+            core.out.append(Locate(name, message.address))
+        self._requests[name] = (incarnation, message.address)
+        self.admit()
+
+    def admit(self) -> None:
+        """Take those who wait, if this is a moment for it."""
+        core = self._core
+        if not self.attached or self._admitting or not self._requests or not self._is_calm() or core.retired:
+            return
+        standing = core.standing
+        room = core.options.total_degree - len(core.links)
+        for name, (incarnation, address) in list(self._requests.items()):
+            if core.peers.incarnation(name) != incarnation:
+                del self._requests[name]
+            elif standing.admits(name, incarnation):
+                if len(self._admitting) < room:
+                    self._admitting[name] = (incarnation, address)
+                else:
+                    self._send_elsewhere(name)
+                del self._requests[name]
+        if self._admitting:
+            links = tuple(core.links)
+            here = standing.publish_place()
+            lives = [incarnation for incarnation, _ in self._admitting.values()]
+            foretold = msgspec.structs.replace(
+                here, neighbours=(*here.neighbours, *self._admitting), lives=(*here.lives, *lives)
+            )
+            standing.places[here.name] = foretold
+            self._waves.start(foretold, standing.reach, lambda: self._take_in(links))
+
+    def _send_elsewhere(self, name: str) -> None:
+        """To those who have room as far as is known here, or else to all: they will know others."""
+        core = self._core
+        places = core.standing.places
+        others = [place for other, place in places.items() if other not in (name, core.seat.name)]
+        roomy = [place for place in others if len(place.neighbours) < core.options.total_degree] or others
+        core.rng.shuffle(roomy)
+        refuges = tuple([Refuge(place.name, place.address) for place in roomy[:OFFERED_MAX]])
+        core.peers.post(name, JoinElsewhere(refuges), core.now_us)
+
+    def _take_in(self, links: tuple[str, ...]) -> None:
+        """The new place is known. If the neighbours have changed meanwhile, it is not the place that was told."""
+        core = self._core
+        admitted, self._admitting = self._admitting, {}
+        if tuple(core.links) != links or not self._is_calm():
+            for name, request in admitted.items():
+                self._requests.setdefault(name, request)
+            self.admit()
+            return
+        for name, (incarnation, _) in admitted.items():
+            if core.peers.incarnation(name) == incarnation and name not in core.links:
+                self._welcome(name, incarnation)
+        standing = core.standing
+        self._waves.start(standing.publish_place(), standing.reach, lambda: None)
+        self._settled()
+        self.admit()
+
+    def _welcome(self, name: str, incarnation: int) -> None:
+        core = self._core
+        standing = core.standing
+        core.say_all()  # what is to be said to the others has nothing to do with the newcomer
+        core.interest.add_neighbour(name)
+        base = core.log.retained()
+        asks = core.interest.standing(name)[0]
+        core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.says))
+        send = core.peers.send
+        send(name, Welcome(core.clock.now, standing.epoch, standing.succession))
+        for part in (*pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks, confirmed=True)):
+            send(name, part)
+        for lock in (*newcomer_locks(core.totals), *pack_last_totals(core.handover.last())):
+            send(name, lock)
+        send(name, ParcelEnd())
+        link = core.add_link(name, incarnation)
+        joined(core.totals, name)
+        core.peers.open(name)
+        core.open_link(link)
+        core.totals.progress()
+
+    # -- going ---------------------------------------------------------------------------------------------------------
+
+    def move_away(self, parent: str) -> None:
+        """Asked by the parent, which has too many neighbours."""
+        core = self._core
+        if parent == core.standing.parent and len(core.links) == 1 and self._is_calm():
+            core.peers.send(parent, Leaving())
+            core.retire(f"{parent} asked {core.seat.name} to move", kind="moved")
+
+    def leave(self) -> None:
+        """Tell the neighbours that nobody needs to wait for this broker, and end. Its parent repairs the tree, and the
+        clients find another broker, as if it had crashed."""
+        core = self._core
+        for name in core.links:
+            core.peers.send(name, Leaving())
+        core.retire(f"{core.seat.name} leaves", again=False)
+
+
+def learn(core: Core, parcel: Parcel) -> None:
+    """What a parcel says of the tree."""
+    for grave in parcel.graves:
+        core.standing.bury(grave.name, grave.incarnation)
+    core.standing.learn(*parcel.places)
+    core.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])

@@ -1,0 +1,202 @@
+"""What brokers of the default stack say when the tree changes. Tags 100..127 of the wire belong to this file.
+
+What a broker must hand over (`Attach`, `Grant`, `Welcome`) can be much, so it travels as a *parcel*: the message that
+names it, then parts in any number, then `ParcelEnd`. Parts cost room like bundles do.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ProtocolMessage
+from resprout.core.marks import Marks
+from resprout.edge.messages import Refuge
+from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, WelcomeLock
+from resprout.overlay.places import Life, Place, Succession
+
+PART_ITEMS = 500
+"""Of small things in one part of a parcel."""
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True):
+    """One interest, as in `Interested`."""
+
+    id: int
+    filter: str
+    where: str | None
+    confirmed: bool
+    """Whoever asks knows already that nothing is missing."""
+
+
+class Served(msgspec.Struct, frozen=True, array_like=True):
+    """An interest that had been confirmed to the dead broker."""
+
+    filter: str
+    where: str | None
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+class JoinRequest(ProtocolMessage, frozen=True, tag=100):
+    """Take me as your child."""
+
+    address: str
+
+
+class JoinElsewhere(ProtocolMessage, frozen=True, tag=101):
+    """There is no place here; ask these."""
+
+    refuges: tuple[Refuge, ...]
+
+
+class JoinWithdrawn(ProtocolMessage, frozen=True, tag=117):
+    """I would rather ask somebody else. Answered by `JoinElsewhere`, unless the `Welcome` is on its way already: two
+    brokers must not take the same newcomer."""
+
+
+class Welcome(ProtocolMessage, frozen=True, tag=102):
+    """You are my child now; parcel."""
+
+    clock: int
+    epoch: int
+    succession: Succession
+
+
+class Leaving(ProtocolMessage, frozen=True, tag=103):
+    """I am about to end: do not wait for me."""
+
+
+class MoveAway(ProtocolMessage, frozen=True, tag=116):
+    """I have too many neighbours, and you have no children: please join elsewhere."""
+
+
+# -- repair ------------------------------------------------------------------------------------------------------------
+
+
+class AttachRequest(ProtocolMessage, frozen=True, tag=104):
+    """These are dead and I take their place: hand over what crossed them."""
+
+    token: int
+    dead: tuple[Life, ...]
+
+
+class NotMember(ProtocolMessage, frozen=True, tag=105):
+    """None of them is my neighbour."""
+
+    token: int
+
+
+class Attach(ProtocolMessage, frozen=True, tag=106):
+    """What the link to a dead neighbour still owed and was owed; parcel."""
+
+    token: int
+    neighbour: str
+    """The dead broker that this one was next to."""
+    dead: tuple[Life, ...]
+    clock: int
+    epoch: int
+
+
+class Grant(ProtocolMessage, frozen=True, tag=107):
+    """The first message of the link that replaces the dead one; parcel."""
+
+    token: int
+    dead: tuple[Life, ...]
+    members: tuple[str, ...]
+    """Everybody else who attached; `Item.side` counts them from 1."""
+    clock: int
+    epoch: int
+    succession: Succession
+    spread: bool
+    """Enough brokers hold the pool: it may be shown."""
+
+
+# -- parts of parcels --------------------------------------------------------------------------------------------------
+
+
+class Item(ProtocolMessage, frozen=True, tag=108):
+    """A bundle of the pool. `side`: in `Attach`, 1 when it came from the sender's side of the dead link, else 0; in
+    `Grant`, the member from whose side it came, 0 for the sender's own, -1 for that of a dead broker's clients."""
+
+    bundle: Bundle
+    side: Annotated[int, msgspec.Meta(ge=-1)]
+    hops: int
+    prompt: bool
+
+    @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.key_bytes
+
+
+class Stub(ProtocolMessage, frozen=True, tag=109):
+    """The place of a bundle that is stable, and of which only receipts are still to come."""
+
+    publisher: str
+    stream: str
+    incarnation: int
+    first: int
+    last: int
+    stamp: int
+    side: Annotated[int, msgspec.Meta(ge=-1)]
+
+    @property
+    def cost(self) -> int:
+        return 160
+
+
+class SeenMarks(ProtocolMessage, frozen=True, tag=110):
+    marks: Marks
+
+    @property
+    def cost(self) -> int:
+        return 128 * len(self.marks)
+
+
+class Asks(ProtocolMessage, frozen=True, tag=111):
+    """What the sender wants of the receiver."""
+
+    asks: tuple[Ask, ...]
+
+    @property
+    def cost(self) -> int:
+        return sum(48 + 4 * len(ask.filter) + 4 * len(ask.where or "") for ask in self.asks)
+
+
+class ServedAsks(ProtocolMessage, frozen=True, tag=112):
+    """What the sender had confirmed to the dead broker."""
+
+    served: tuple[Served, ...]
+
+    @property
+    def cost(self) -> int:
+        return sum(48 + 4 * len(ask.filter) + 4 * len(ask.where or "") for ask in self.served)
+
+
+class Surroundings(ProtocolMessage, frozen=True, tag=113):
+    """What the sender knows of the tree."""
+
+    places: tuple[Place, ...]
+    graves: tuple[Life, ...]
+
+    @property
+    def cost(self) -> int:
+        return 512 + 128 * (len(self.graves) + sum(2 + len(place.neighbours) for place in self.places))
+
+
+class ParcelEnd(ProtocolMessage, frozen=True, tag=115):
+    pass
+
+
+PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings)
+"""Of this file; `LockReport`, `GrantedLock`, `WelcomeLock` and `LastTotals` are parts, too."""
+LOCK_PARTS = (LockReport, GrantedLock, WelcomeLock, LastTotals)
+PARCELS = (Attach, Grant, Welcome)
+REPAIR_MESSAGES = (
+    JoinRequest, JoinElsewhere, JoinWithdrawn, Leaving, MoveAway, AttachRequest, NotMember, *PARCELS, *PARTS, ParcelEnd,
+)  # fmt: skip

@@ -1,0 +1,27 @@
+"""What can be set about the default stack."""
+
+from typing import Annotated
+
+import msgspec
+
+
+class ResproutOptions(msgspec.Struct, frozen=True):
+    faults_tolerated: Annotated[int, msgspec.Meta(ge=0, le=8)] = 1
+    """f: how many brokers on any path of 2f + 1 may be down at once."""
+    total_degree: Annotated[int, msgspec.Meta(ge=1)] = 1_000
+    """Neighbours that a broker may have, its parent included. A repair may exceed it for a while."""
+    ack_delay_us: Annotated[int, msgspec.Meta(ge=0)] = 10_000
+    """How long an acknowledgement may wait for company. What a publisher waits for never waits here; what nobody waits
+    for may be later by this much per hop."""
+    log_bytes: Annotated[int, msgspec.Meta(ge=4096)] = 64 << 20
+    """What may wait here of one neighbour's bundles, and be under way of all local clients' together, before they are
+    held back. A session's window of what is already on its way comes on top."""
+    heartbeat_us: Annotated[int, msgspec.Meta(ge=1_000)] = 500_000
+    """How often a broker tells its parent that it lives."""
+    lease_us: Annotated[int, msgspec.Meta(ge=4_000)] = 3_000_000
+    """How long a broker may be silent before it can be declared dead. Several heartbeats; shorter repairs a frozen
+    broker sooner and a slow one in vain. A process whose own host says that it is gone is not waited for."""
+    ghost_us: Annotated[int, msgspec.Meta(ge=0)] = 30_000_000
+    """How long everything is kept for the clients of a dead broker that have not found another."""
+    durable: bool = False
+    """Keep on disk what local clients published until it is safe elsewhere, and publish it again after a restart."""

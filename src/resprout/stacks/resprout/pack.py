@@ -1,0 +1,50 @@
+"""Parcels on their way out: much of one kind in parts of bounded size."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from resprout.core.marks import Mark
+from resprout.filters.predicate import Predicate
+from resprout.order.total_messages import LastTotals
+from resprout.overlay.places import Life
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.messages import PART_ITEMS, Ask, Asks, SeenMarks, Served, ServedAsks, Surroundings
+
+T = TypeVar("T")
+
+
+def pack_marks(marks: Iterable[Mark]) -> Iterator[SeenMarks]:
+    for some in _in_parts(marks):
+        yield SeenMarks(some)
+
+
+def pack_last_totals(marks: Iterable[Mark]) -> Iterator[LastTotals]:
+    for some in _in_parts(marks):
+        yield LastTotals(some)
+
+
+def pack_asks(asks: Sequence[tuple[int, Predicate, bool]], confirmed: bool = False) -> Iterator[Asks]:
+    """`confirmed`: all of them are, whatever is said of each."""
+    for some in _in_parts(asks):
+        yield Asks(tuple([Ask(id, p.filter, p.where_text, confirmed or sure) for id, p, sure in some]))
+
+
+def pack_served(predicates: Iterable[Predicate]) -> Iterator[ServedAsks]:
+    for some in _in_parts(predicates):
+        yield ServedAsks(tuple([Served(predicate.filter, predicate.where_text) for predicate in some]))
+
+
+def pack_surroundings(core: Core) -> Iterator[Surroundings]:
+    places = core.standing.places.values()
+    graves = [Life(name, number) for name, number in core.standing.graves.items()]
+    for some in _in_parts(places):
+        yield Surroundings(some, ())
+    for dead in _in_parts(graves):
+        yield Surroundings((), dead)
+
+
+def _in_parts(things: Iterable[T]) -> Iterator[tuple[T, ...]]:
+    left = iter(things)
+    while some := tuple(islice(left, PART_ITEMS)):
+        yield some

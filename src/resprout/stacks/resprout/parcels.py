@@ -1,0 +1,76 @@
+"""Parcels on their way in: parts are collected until the end comes, so that what they bring is taken all at once."""
+
+from typing import Any
+
+from resprout.core.bundle import Origin
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError, UsageError
+from resprout.core.marks import NOTHING, Mark, Reached
+from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, WelcomeLock, check_locks
+from resprout.overlay.places import Life, Place
+from resprout.stacks.resprout.messages import (
+    Asks,
+    Item,
+    SeenMarks,
+    ServedAsks,
+    Stub,
+    Surroundings,
+)
+
+PARTS_MAX = 1_000_000
+"""In one parcel; a log that holds more cannot be handed over."""
+
+
+class Parcel:
+    """What one `Attach`, `Grant` or `Welcome` brought."""
+
+    def __init__(self, head: Any) -> None:
+        self.head = head
+        self.items: list[Item | Stub] = []
+        self.seen: dict[Origin, Reached] = {}
+        self.asks: list[tuple[int, Predicate, bool]] = []
+        self.served: list[Predicate] = []
+        self.places: list[Place] = []
+        self.graves: list[Life] = []
+        self.lock_reports: list[LockReport] = []
+        self.granted_locks: list[GrantedLock] = []
+        self.welcome_locks: list[WelcomeLock] = []
+        self.last_totals: list[Mark] = []
+        self._parts = 0
+
+    def add(self, part: ProtocolMessage) -> None:
+        self._parts += 1
+        if self._parts > PARTS_MAX:
+            raise PeerError(f"a parcel of more than {PARTS_MAX} parts")
+        match part:
+            case Item() | Stub():
+                self.items.append(part)
+            case SeenMarks(marks):
+                for mark in marks:
+                    origin, reached = (mark.publisher, mark.stream), (mark.incarnation, mark.seq)
+                    if reached > self.seen.get(origin, NOTHING):
+                        self.seen[origin] = reached
+            case Asks(asks):
+                self.asks += [(ask.id, _predicate(ask.filter, ask.where), ask.confirmed) for ask in asks]
+            case ServedAsks(served):
+                self.served += [_predicate(ask.filter, ask.where) for ask in served]
+            case Surroundings(places, graves):
+                self.places += places
+                self.graves += graves
+            case LockReport():
+                check_locks((part,))
+                self.lock_reports.append(part)
+            case GrantedLock():
+                self.granted_locks.append(part)
+            case WelcomeLock():
+                self.welcome_locks.append(part)
+            case LastTotals(marks):
+                self.last_totals += marks
+
+
+def _predicate(filter: str, where: str | None) -> Predicate:
+    try:
+        return parse_predicate(filter, where)
+    except UsageError as error:
+        raise PeerError(str(error)) from None

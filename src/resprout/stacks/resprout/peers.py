@@ -1,0 +1,146 @@
+"""Sessions with other brokers: neighbours, those that would lead a repair, and whoever there is a word to say to.
+
+A message with a cost waits here while its peer has no room, and everything after it waits behind it: what is said to
+one broker arrives in the order in which it was said.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from resprout.core.contract import Close, Effect, Open, ProtocolMessage, Send
+
+ERRANDS_MAX: Final = 256
+"""Words that wait for a session with one broker; older ones are then out of date anyway."""
+PEERS_MAX: Final = 4_096
+
+
+class Peer:
+    __slots__ = ("errands", "idle_since_us", "incarnation", "name", "opened", "queue", "room", "silent", "up")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.incarnation = 0
+        self.up = False
+        self.opened = False
+        """This side keeps the session."""
+        self.silent = False
+        self.room = 0
+        self.queue: deque[ProtocolMessage] = deque()
+        self.errands: deque[ProtocolMessage] = deque(maxlen=ERRANDS_MAX)
+        self.idle_since_us = 0
+
+
+class Peers:
+    def __init__(self, out: list[Effect]) -> None:
+        self._peers: dict[str, Peer] = {}
+        self.out = out
+        """Effects go here; a step replaces it."""
+
+    def get(self, name: str) -> Peer | None:
+        return self._peers.get(name)
+
+    def incarnation(self, name: str) -> int:
+        """Of the session that stands; 0 for none."""
+        peer = self._peers.get(name)
+        return peer.incarnation if peer is not None and peer.up else 0
+
+    def is_silent(self, name: str) -> bool:
+        peer = self._peers.get(name)
+        return peer is None or not peer.up or peer.silent
+
+    def is_clear(self, name: str) -> bool:
+        """Nothing waits for room on the way to it, and it is heard."""
+        peer = self._peers.get(name)
+        return peer is not None and peer.up and not peer.queue and not peer.silent
+
+    # -- coming and going ----------------------------------------------------------------------------------------------
+
+    def open(self, name: str) -> Peer:
+        peer = self._peers.get(name)
+        if peer is None:
+            peer = self._peers[name] = Peer(name)
+        if not peer.opened:
+            peer.opened = True
+            self.out.append(Open(name))
+        return peer
+
+    def close(self, name: str, reason: str) -> None:
+        if self._peers.pop(name, None) is not None:
+            self.out.append(Close(name, reason))
+
+    def came_up(self, name: str, incarnation: int, room: int, now_us: int) -> Peer | None:
+        """A session begins. None when there are too many."""
+        peer = self._peers.get(name)
+        if peer is None:
+            if len(self._peers) >= PEERS_MAX:
+                return None
+            peer = self._peers[name] = Peer(name)
+        peer.up, peer.silent = True, False
+        peer.incarnation, peer.room = incarnation, room
+        peer.idle_since_us = now_us
+        peer.queue.clear()
+        while peer.errands:
+            self._put(peer, peer.errands.popleft())
+        return peer
+
+    def went_down(self, name: str) -> None:
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.up = False
+            peer.queue.clear()
+            if not peer.opened:
+                del self._peers[name]
+
+    def keep_only(self, wanted: Iterable[str], idle_us: int, now_us: int) -> None:
+        """Open what is wanted, and close what this side opened and has not used for a while. What others opened is
+        theirs to close."""
+        wanted = dict.fromkeys(wanted)
+        for name in wanted:
+            self.open(name)
+        for peer in list(self._peers.values()):
+            if peer.name in wanted:
+                peer.idle_since_us = now_us
+            elif peer.opened and now_us - peer.idle_since_us > idle_us:
+                self.close(peer.name, "not needed any more")
+
+    # -- what is said --------------------------------------------------------------------------------------------------
+
+    def post(self, name: str, message: ProtocolMessage, now_us: int) -> None:
+        """To any broker; without a session one is opened, and the message waits for it, perhaps in vain."""
+        peer = self._peers.get(name)
+        if peer is None or not peer.up:
+            if peer is None and len(self._peers) >= PEERS_MAX:
+                return
+            peer = self.open(name)
+            peer.errands.append(message)
+        else:
+            if peer.silent:
+                self.open(name)  # whoever opened the session may be gone: call it
+            self._put(peer, message)
+        peer.idle_since_us = now_us
+
+    def send(self, name: str, message: ProtocolMessage) -> None:
+        """Within a session that stands; otherwise to nobody."""
+        peer = self._peers.get(name)
+        if peer is not None and peer.up:
+            self._put(peer, message)
+
+    def _put(self, peer: Peer, message: ProtocolMessage) -> None:
+        cost = message.cost
+        if peer.queue or (cost and peer.room <= 0):
+            peer.queue.append(message)
+        else:
+            peer.room -= cost
+            self.out.append(Send(peer.name, message))
+
+    def writable(self, name: str, room: int) -> None:
+        peer = self._peers.get(name)
+        if peer is None:
+            return
+        peer.room = room
+        queue = peer.queue
+        while queue and (peer.room > 0 or not queue[0].cost):
+            message = queue.popleft()
+            peer.room -= message.cost
+            self.out.append(Send(name, message))

@@ -1,0 +1,130 @@
+"""Why the publications of local clients wait, in words for people.
+
+A total needs every broker, so it waits while any is out of reach: for ever, if need be, because no timeout could tell a
+partition from a crash. Its publisher is told what it waits for, as far as that can be seen from here, when that has
+taken longer than a lease, and again when the reason changes. What waits behind a total is explained in the same way.
+
+Not done here: to do anything about it. Only the repair, a heal or the operator (`forgetting`) can.
+"""
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Send
+from resprout.core.guarantee import Guarantee
+from resprout.edge.guest import Guest
+from resprout.edge.messages import PublicationWaits
+from resprout.order.total_messages import TotalId, id_of
+from resprout.order.totals import Waiting
+from resprout.overlay.council import Council
+from resprout.overlay.status import CouncilStatus
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.words import listed, unheard
+
+
+class _Wait:
+    """The oldest publication of one client that waits."""
+
+    __slots__ = ("id", "reason", "since_us")
+
+    def __init__(self, id: tuple[int, str, int], since_us: int) -> None:
+        self.id = id
+        self.since_us = since_us
+        self.reason = ""
+        """What the client was told last."""
+
+
+class Waits:
+    def __init__(self, core: Core, council: Council) -> None:
+        self._core = core
+        self._council = council
+        self._waits: dict[str, _Wait] = {}
+        """By client."""
+        self._noted: dict[str, None] = {}
+        """Reasons of totals that are in the trace and still hold: many clients wait for the same."""
+
+    def tick(self) -> None:
+        core = self._core
+        before, self._waits = self._waits, {}
+        overdue: list[tuple[Guest, Bundle, _Wait]] = []
+        for guest in core.guests.values() if core.totals.pending else ():
+            head = self._head(guest) if guest.attending else None
+            if head is not None:
+                id = (head.incarnation, head.stream, head.first)
+                wait = before.get(guest.name)
+                if wait is None or wait.id != id:
+                    wait = _Wait(id, core.now_us)
+                self._waits[guest.name] = wait
+                if core.now_us - wait.since_us > core.options.lease_us:
+                    overdue.append((guest, head, wait))
+        noted, self._noted = self._noted, {}
+        if overdue:
+            reasons = _Reasons(core, self._council.status(core.now_us))
+            for guest, head, wait in overdue:
+                self._tell(guest, head, wait, reasons.of(guest, head), noted)
+
+    def _head(self, guest: Guest) -> Bundle | None:
+        """A client's publications wait for one another, so only the first needs a reason."""
+        own = self._core.totals.own(guest.name)
+        if own is not None and own.incarnation == guest.incarnation:
+            return own
+        return guest.waiting[0].bundle if guest.waiting else None
+
+    def _tell(self, guest: Guest, head: Bundle, wait: _Wait, reason: str, noted: dict[str, None]) -> None:
+        if head.guarantee is Guarantee.TOTAL:
+            if reason not in noted and reason not in self._noted:
+                self._core.note("total_waits", f"{guest.name} {head.stream}:{head.first} {reason}")
+            self._noted[reason] = None
+        if reason != wait.reason:
+            wait.reason = reason
+            self._core.out.append(Send(guest.name, PublicationWaits(head.stream, head.first, reason)))
+
+
+class _Reasons:
+    """As they are at one moment."""
+
+    def __init__(self, core: Core, status: CouncilStatus) -> None:
+        self._core = core
+        self._status = status
+        self._totals: dict[TotalId, Waiting] = {id_of(one.bundle): one for one in core.totals.waiting()}
+
+    def of(self, guest: Guest, head: Bundle) -> str:
+        total = self._totals.get(id_of(head))
+        if total is not None:
+            return self._of_total(total)
+        if self._core.totals.own(guest.name) is not None:
+            return f"waits behind a total that {guest.name} published before it began anew"
+        if head.guarantee is Guarantee.TOTAL:
+            return f"waits until some of {self._core.totals.pending} other totals are delivered"
+        return "waits behind a total on the same keys"
+
+    def _of_total(self, total: Waiting) -> str:
+        first = total
+        while first.behind and (earlier := self._totals.get(id_of(first.behind[0]))) is not None:
+            first = earlier
+        reason = self._repair() or self._unordered(first) or self._unclosed(first)
+        return reason if first is total else f"waits behind an earlier total on the same keys, which {reason}"
+
+    def _repair(self) -> str:
+        dead = [name for name, is_open in self._core.standing.neighbours.items() if not is_open]
+        return f"waits while the tree is repaired around {listed(dead)}" if dead else ""
+
+    def _unordered(self, total: Waiting) -> str:
+        if total.place is not None:
+            return ""
+        parent = self._status.parent
+        if parent is not None and self._is_unheard(parent):
+            return f"waits for {unheard(self._with_cut_off([parent]))}"
+        return "waits for the root" if self._status.leased else "waits for the root, which is not heard"
+
+    def _unclosed(self, total: Waiting) -> str:
+        silent = [name for name in total.neighbours if self._is_unheard(name)]
+        if silent or self._status.cut_off:
+            return f"waits for {unheard(self._with_cut_off(silent))}"
+        if total.neighbours:
+            return f"waits for brokers behind {listed(total.neighbours)}"
+        return "waits for its turn"
+
+    def _is_unheard(self, name: str) -> bool:
+        return name in self._status.silent or self._core.peers.is_silent(name)
+
+    def _with_cut_off(self, names: list[str]) -> list[str]:
+        return sorted({*names, *self._status.cut_off})
