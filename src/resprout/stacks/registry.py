@@ -3,10 +3,11 @@
 from typing import Any
 
 from resprout.core.errors import UsageError
+from resprout.stacks.ginger import GINGER
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.stack import Stack
 
-STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT,)}
+STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER)}
 
 
 def find_stack(name: str) -> Stack[Any]:

@@ -1,0 +1,228 @@
+"""One broker's publications: taken in, forwarded along subscriptions, shown when safe, kept until stable.
+
+Links are FIFO and the tree has no cycles, so what is forwarded in the order it was taken in keeps FIFO and causal
+order. A local client's publication goes to all neighbours, wanted or not, and is shown only when one of them has it: it
+then survives the death of either. Everything else goes where somebody wants it; what is not sent on a link is told
+there (`Passed`) before the next thing that is, so that `seen` is a causal cut at every broker, with one number per
+client. Gaps in a client's numbers say nothing and are not looked at.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Effect, Hold, ProtocolMessage, Release, Send
+from resprout.core.errors import PeerError
+from resprout.core.marks import Marks, to_marks
+from resprout.order.seen import Seen
+from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, Progress, TotalProcessed
+from resprout.stacks.ginger.options import GingerOptions
+from resprout.stacks.ginger.window import Entry, Link
+from resprout.stacks.ginger.wishes import Says, Wishes
+
+
+class Core:
+    """The state that every part of a broker works on, and the ways of a publication through it."""
+
+    def __init__(self, name: str, options: GingerOptions) -> None:
+        self.name = name
+        self.options = options
+        self.now_us = 0
+        self.out: list[Effect] = []
+        """Effects of this step."""
+        self.clock = 0
+        self.epoch = 0
+        """Counts roots: every number that orders totals begins with it."""
+        self.is_root = False
+        self.seen = Seen()
+        self.wishes = Wishes()
+        self.says: Says = []
+        self.links: dict[str, Link] = {}
+        """Neighbours in the tree, those that died and are not replaced yet included."""
+        self.broken: dict[str, None] = {}
+        """Those that died. What would pass them is kept."""
+        self.log: dict[MessageId, Entry] = {}
+        """What is not stable, in the order it was taken in."""
+        self.unshown: deque[Entry] = deque()
+        self.taken_in = 0
+        self.show: Callable[[Entry], None] = lambda entry: None
+        """Give an entry to the local clients among its readers."""
+        self.stable: Callable[[Entry], None] = lambda entry: None
+        """Everybody has it."""
+        self.is_reader: Callable[[str], bool] = lambda direction: False
+        """Whether a direction is a local client, or stands for those of a dead broker."""
+        self.count_local: Callable[[str, int], None] = lambda publisher, count: None
+
+    @property
+    def parent(self) -> Link | None:
+        return next((link for link in self.links.values() if link.is_parent), None)
+
+    @property
+    def children(self) -> list[str]:
+        return [name for name, link in self.links.items() if not link.is_parent]
+
+    def open_links(self) -> list[Link]:
+        return [link for name, link in self.links.items() if name not in self.broken]
+
+    def is_old(self, bundle: Bundle) -> bool:
+        return (bundle.incarnation, bundle.last) <= self.seen.mark(bundle.origin)
+
+    def marks(self) -> Marks:
+        return tuple(self.seen.marks())
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def arrive(self, link: Link, message: Metadata) -> Entry:
+        """A publication is here; its place in the order comes later, when no lock holds it."""
+        entry = Entry(message.bundle, message.hops, link.name, message.prompt)
+        self.count_in(link, entry)
+        if message.hops == 1:
+            link.urgent = True
+        return entry
+
+    def count_in(self, link: Link, entry: Entry) -> None:
+        """It is the next one on this link."""
+        entry.waiting[link.name] = None
+        link.received.add(entry)
+        link.news = True
+        link.unstable += entry.bundle.count
+        if link.unstable > self.options.buffer and not link.held:
+            link.held = True
+            self.out.append(Hold(link.name))
+
+    def take_in_new(self, entry: Entry) -> None:
+        """A second copy is counted, because its sender counts it, and otherwise ignored."""
+        if self.seen.is_new(entry.bundle):
+            self.take_in(entry)
+        else:
+            entry.taken_in = True
+            self._less_waiting(entry)
+
+    def take_in(self, entry: Entry) -> None:
+        """The next in this broker's order: on to the links and readers that want it."""
+        bundle = entry.bundle
+        self.clock = max(self.clock, bundle.stamp)
+        self.seen.raise_to(bundle.origin, (bundle.incarnation, bundle.last))
+        self.taken_in += 1
+        entry.no = self.taken_in
+        entry.taken_in = True
+        self.log[entry.id] = entry
+        wanting = self.wishes.readers(bundle)
+        for direction, offsets in wanting.items():
+            if self.is_reader(direction):
+                entry.waiting[direction] = None
+                entry.readers.append(direction)
+                if offsets is not None:
+                    entry.picks[direction] = offsets
+        for name, link in self.links.items():
+            if name == entry.source:
+                continue
+            if name in self.broken:
+                entry.waiting[name] = None
+            else:
+                self.pass_on(link, entry, name in wanting)
+        self.unshown.append(entry)
+        self.show_safe()
+        self._less_waiting(entry)
+
+    def pass_on(self, link: Link, entry: Entry, wanted: bool) -> None:
+        """Down a link, or past it."""
+        if not wanted and entry.hops > 0 and entry.place < 0:
+            bundle = entry.bundle
+            link.skips[bundle.origin] = (bundle.incarnation, bundle.last)
+            return
+        entry.waiting[link.name] = None
+        link.sent.add(entry)
+        self.tell_skips(link)
+        if entry.place < 0:
+            self.put(link, Metadata(entry.bundle, entry.hops + 1, entry.prompt))
+        else:
+            self.put(link, TotalProcessed(entry.lock, entry.bundle.stamp, entry.place, entry.hops + 1))
+
+    def show_safe(self) -> None:
+        while self.unshown and (self.unshown[0].safe or not self.links):
+            entry = self.unshown.popleft()
+            entry.shown = True
+            self.show(entry)
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def tell_skips(self, link: Link) -> None:
+        if link.skips:
+            self.put(link, Passed(to_marks(link.skips)))
+            link.skips = {}
+
+    def put(self, link: Link, message: ProtocolMessage) -> None:
+        """In order, as soon as there is room."""
+        if link.out or link.room <= 0:
+            link.out.append(message)
+        else:
+            link.room -= message.cost
+            self.out.append(Send(link.name, message))
+
+    def writable(self, link: Link, room: int) -> None:
+        link.room = room
+        while link.out and link.room > 0:
+            message = link.out.popleft()
+            link.room -= message.cost
+            self.out.append(Send(link.name, message))
+
+    # -- stability -----------------------------------------------------------------------------------------------------
+
+    def through(self, entry: Entry, direction: str) -> None:
+        """Everyone in this direction has it, or is owed it no more."""
+        if entry.waiting.pop(direction, 0) is None:
+            self._less_waiting(entry)
+
+    def _less_waiting(self, entry: Entry) -> None:
+        if len(entry.waiting) > 1 or not entry.taken_in:
+            return
+        for direction in entry.waiting or self.links:
+            if (link := self.links.get(direction)) is not None:
+                link.news = True
+                link.urgent |= entry.prompt
+        if not entry.waiting:
+            self._forget(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        if self.log.get(entry.id) is entry:
+            del self.log[entry.id]
+            self.stable(entry)
+        if entry.source is None:
+            self.count_local(entry.bundle.publisher, -entry.bundle.count)
+        elif (link := self.links.get(entry.source)) is not None:
+            link.unstable -= entry.bundle.count
+            if link.held and link.unstable <= self.options.buffer // 2:
+                link.held = False
+                self.out.append(Release(link.name))
+
+    def hear_progress(self, link: Link, message: Progress) -> None:
+        if not link.acknowledged <= message.received <= link.sent.last:
+            raise PeerError(f"{message.received} of {link.sent.last} publications received")
+        for no in range(link.acknowledged + 1, message.received + 1):
+            if (entry := link.sent.entries.get(no)) is not None:
+                entry.safe = True
+        link.acknowledged = message.received
+        for entry in link.sent.hear(message.done):
+            self.through(entry, link.name)
+        for entry in link.received.hear(message.clear):
+            self.through(entry, link.name)
+        self.show_safe()
+
+    def report(self, all_news: bool) -> bool:
+        """Tell neighbours what they wait for, or all there is. True when something is left for later."""
+        later = False
+        for link in self.links.values():
+            if not link.news or link.name in self.broken:
+                continue
+            if not link.urgent and not all_news:
+                later = True
+                continue
+            link.received.advance(link.name)
+            link.sent.advance(link.name)
+            link.news = link.urgent = False
+            progress = Progress(link.received.last, link.received.mine, link.sent.mine)
+            if progress != link.told:
+                link.told = progress
+                self.out.append(Send(link.name, progress))
+        return later

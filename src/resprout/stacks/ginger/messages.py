@@ -1,0 +1,240 @@
+"""What Ginger's brokers say to each other. Tags 128..159 of the wire belong to this file."""
+
+from typing import Annotated
+
+import msgspec
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ProtocolMessage
+from resprout.core.marks import Marks
+
+Place = Annotated[int, msgspec.Meta(ge=-1)]
+"""In the order of totals; -1 for what is none."""
+
+# -- publications ------------------------------------------------------------------------------------------------------
+
+
+class Metadata(ProtocolMessage, frozen=True, tag=128):
+    """A publication on its way along the subscriptions."""
+
+    bundle: Bundle
+    hops: int
+    prompt: bool = False
+
+    @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+
+class Passed(ProtocolMessage, frozen=True, tag=129):
+    """What was published up to here and not sent on this link was not wanted there when it passed."""
+
+    marks: Marks
+
+
+class Progress(ProtocolMessage, frozen=True, tag=130):
+    """Cumulative, in publications counted from 1 on this link; see `window`."""
+
+    received: int
+    """So many of yours are here."""
+    done: int
+    """So many of yours are delivered to everyone behind me."""
+    clear: int
+    """So many of mine are delivered to everyone behind me."""
+
+
+# -- total order -------------------------------------------------------------------------------------------------------
+
+
+class TotalRequest(ProtocolMessage, frozen=True, tag=131):
+    """A total on its way up to the root."""
+
+    bundle: Bundle
+    hops: int
+    prompt: bool = False
+
+    @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+
+class TotalLock(ProtocolMessage, frozen=True, tag=132):
+    """From the root down: the next total in its order. Free, because what waits for its end may fill the windows."""
+
+    no: int
+    bundle: Bundle
+    hops: int
+    prompt: bool = False
+
+
+class TotalAck(ProtocolMessage, frozen=True, tag=133):
+    """This total holds its keys here and everywhere below."""
+
+    no: int
+
+
+class TotalProcessed(ProtocolMessage, frozen=True, tag=134):
+    """From the root down, in its place among the publications: deliver it. Counts as a publication on the link."""
+
+    no: int
+    stamp: int
+    place: int
+    hops: int
+
+
+# -- the tree ----------------------------------------------------------------------------------------------------------
+
+
+class Contact(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    address: str = ""
+
+
+class TreeViewUpdate(ProtocolMessage, frozen=True, tag=135):
+    """The sender's place in the tree. `version` is answered by `TreeViewSeen`."""
+
+    version: int
+    children: tuple[Contact, ...]
+    clients: tuple[str, ...]
+    line: tuple[Contact, ...]
+    """Its ancestors, nearest first, as far as it knows them."""
+    succession: tuple[Contact, ...]
+    """The root's children: the first of them that lives follows it."""
+    address: str = ""
+    """Where the sender listens."""
+
+
+class TreeViewSeen(ProtocolMessage, frozen=True, tag=136):
+    version: int
+
+
+class ParentRequest(ProtocolMessage, frozen=True, tag=137):
+    """Be my parent. `dead` are the brokers that left me without one; none when I am new."""
+
+    dead: tuple[str, ...]
+    lives: tuple[int, ...]
+    """The incarnation of each: its next life is another matter."""
+    break_degree: bool = False
+    address: str = ""
+
+
+class ParentResponse(ProtocolMessage, frozen=True, tag=138):
+    accepted: bool
+
+
+class MessageId(msgspec.Struct, frozen=True, array_like=True):
+    publisher: str
+    stream: str
+    incarnation: int
+    seq: int
+
+
+class ParentBuffer(ProtocolMessage, frozen=True, tag=139):
+    """From the broker that leads a repair: what it has of what is not stable and crossed the dead one."""
+
+    dead: tuple[str, ...]
+    buffered: tuple[MessageId, ...]
+
+
+class LostMessage(ProtocolMessage, frozen=True, tag=140):
+    """One publication that the receiver lacks. Belongs to the `LostMessageRequest` or `Attached` that follows."""
+
+    bundle: Bundle
+    hops: int
+    prompt: bool
+    place: Place = -1
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription of somebody behind a link."""
+
+    id: int
+    filter: str
+    where: str | None
+
+
+class Pending(msgspec.Struct, frozen=True, array_like=True):
+    """A total that the root has ordered and that is not processed."""
+
+    no: int
+    bundle: Bundle
+    hops: int
+    prompt: bool
+
+
+class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
+    """An orphan's half of the synchronisation: send me what I lack."""
+
+    buffered: tuple[MessageId, ...]
+    """All that is not stable here and crossed the dead broker; what the leader lacked of it came before."""
+    seen: Marks
+    clock: int
+    epoch: int
+    wants: tuple[Wanted, ...]
+    pending: tuple[Pending, ...]
+
+
+class Placed(ProtocolMessage, frozen=True, tag=142):
+    """To the leader of a repair: somebody else has accepted me."""
+
+    parent: str
+
+
+class Adopted(msgspec.Struct, frozen=True, array_like=True):
+    """An orphan that finds its place under a sibling."""
+
+    name: str
+    address: str
+    wants: tuple[Wanted, ...]
+    """What it asks of its new parent."""
+    asks: tuple[Wanted, ...]
+    """What its new parent asks of it."""
+
+
+class Attached(ProtocolMessage, frozen=True, tag=143):
+    """The repair is complete: everybody continues from here. The first message of a new link."""
+
+    parent: str
+    dead: tuple[str, ...]
+    pool: tuple[MessageId, ...]
+    """What was not stable, in causal order: the first publications of the new link, downwards."""
+    seen: Marks
+    clock: int
+    epoch: int
+    wants: tuple[Wanted, ...]
+    pending: tuple[Pending, ...]
+    adopted: tuple[Adopted, ...] = ()
+
+
+# -- subscriptions -----------------------------------------------------------------------------------------------------
+
+
+class Wish(ProtocolMessage, frozen=True, tag=145):
+    """A subscription of somebody behind the sender: send what matches from now on."""
+
+    id: int
+    filter: str
+    where: str | None
+
+
+class WishRecorded(ProtocolMessage, frozen=True, tag=146):
+    """Every broker behind the sender sends what matches from now on."""
+
+    id: int
+
+
+class WishEnded(ProtocolMessage, frozen=True, tag=147):
+    id: int
+
+
+class Gone(ProtocolMessage, frozen=True, tag=144):
+    """You were declared dead; what you do counts no more."""
+
+    incarnation: int
+
+
+GINGER_MESSAGES = (
+    Metadata, Passed, Progress, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
+    ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached, Gone,
+    Wish, WishRecorded, WishEnded,
+)  # fmt: skip

@@ -1,0 +1,254 @@
+"""A broker without a parent looks for one.
+
+It asks whoever leads the repair: the nearest ancestor that lives, or, when the root is dead, the first of its children
+in the order that the root published. If the leader has no degree left it asks its siblings, each once; then the leader
+again, which must break its degree. When there is nobody to ask it tries again after a pause. A newcomer does the same
+with the parent it was given, and then with its contacts.
+"""
+
+from collections.abc import Callable
+
+from resprout.core.contract import CancelTimer, Note, Send, SetTimer, Timer
+from resprout.core.errors import PeerError
+from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.handover import Handover, lost_message
+from resprout.stacks.ginger.leader import with_adopted
+from resprout.stacks.ginger.messages import (
+    Attached,
+    Contact,
+    LostMessage,
+    LostMessageRequest,
+    MessageId,
+    ParentBuffer,
+    ParentRequest,
+    ParentResponse,
+    Placed,
+    Wanted,
+)  # fmt: skip
+from resprout.stacks.ginger.peers import Peers
+from resprout.stacks.ginger.totals import Totals
+from resprout.stacks.ginger.view import View
+from resprout.stacks.ginger.window import id_of
+from resprout.stacks.stack import BrokerSeat
+
+
+class AnswerDue(Timer, frozen=True):
+    """When to see whether whoever was asked is still there; without a name, when to begin again."""
+
+    peer: str
+
+
+class Quest:
+    """One search."""
+
+    __slots__ = ("asked", "asks", "breaking", "dead", "declined", "leader", "lost", "place", "refused", "unreachable")
+
+    def __init__(self, dead: tuple[str, ...]) -> None:
+        self.dead = dead
+        """Who left this broker without a parent; nobody for a newcomer."""
+        self.leader: str | None = None
+        self.asked: str | None = None
+        self.declined: dict[str, None] = {}
+        self.refused = False
+        """The leader has declined: then this broker accepts nobody."""
+        self.breaking = False
+        self.unreachable: dict[str, None] = {}
+        self.place: str | None = None
+        """Who has accepted."""
+        self.asks: tuple[Wanted, ...] = ()
+        self.lost: dict[MessageId, LostMessage] = {}
+
+
+class Seeker:
+    def __init__(
+        self, seat: BrokerSeat, core: Core, totals: Totals, view: View, peers: Peers, handover: Handover
+    ) -> None:
+        self._seat = seat
+        self._core = core
+        self._totals = totals
+        self._view = view
+        self._peers = peers
+        self._handover = handover
+        self.quest: Quest | None = None
+        self.led: dict[str, str] = {}
+        """By dead broker, who led its repair: its clients are expected there."""
+        self.follow_root: Callable[[Quest], None] = lambda quest: None
+        """This broker is the first of the root's children that lives."""
+        self.decided: Callable[[], None] = lambda: None
+        """It was accepted, or declined: others may wait to hear that."""
+        self.settled: Callable[[], None] = lambda: None
+        """The links have changed."""
+        self.linked: Callable[[str], None] = lambda name: None
+        """A link has begun."""
+
+    def begin(self, dead: tuple[str, ...]) -> None:
+        self.quest = Quest(dead)
+        self._seek_leader(self.quest)
+
+    # -- whom to ask ---------------------------------------------------------------------------------------------------
+
+    def _candidates(self, quest: Quest) -> list[str]:
+        """Who may lead, nearest first."""
+        if quest.dead:
+            names = [contact.name for contact in (*self._view.line, *self._view.succession)]
+            avoid = {*quest.unreachable, *quest.dead, *self._peers.dead}
+        else:
+            names = [*([self._seat.parent] if self._seat.parent else []), *self._seat.contacts]
+            avoid = {*quest.unreachable}
+        return [name for name in dict.fromkeys(names) if name not in avoid]
+
+    def _seek_leader(self, quest: Quest) -> None:
+        core = self._core
+        quest.leader = quest.asked = quest.place = None
+        quest.declined.clear()
+        quest.lost.clear()
+        quest.refused = False
+        quest.breaking = not quest.dead and self._seat.parent is not None  # the tree as it was laid out
+        candidates = self._candidates(quest)
+        if quest.dead and candidates[:1] == [core.name]:
+            self.quest = None
+            self.follow_root(quest)
+            return
+        quest.leader = next((name for name in candidates if name != core.name), None)
+        if quest.leader is not None:
+            self._ask(quest, quest.leader)
+        else:
+            quest.unreachable.clear()
+            core.out.append(SetTimer(AnswerDue(""), core.now_us + core.options.timer_us))
+
+    def _ask_next(self, quest: Quest) -> None:
+        """Somebody who has not declined; then the leader, who must accept."""
+        assert quest.leader is not None
+        avoid = {*quest.declined, *self._peers.dead, quest.leader, self._core.name}
+        if quest.dead:
+            others = [name for dead in quest.dead for name in self._view.children_of(dead) if name not in avoid]
+        else:
+            others = [name for name in self._candidates(quest) if name not in avoid]
+            quest.leader = others[0] if others else quest.leader
+            quest.breaking = False
+        if others:
+            self._ask(quest, others[0])
+        else:
+            quest.breaking = True
+            quest.declined.clear()
+            self._ask(quest, quest.leader)
+
+    def _ask(self, quest: Quest, name: str) -> None:
+        core = self._core
+        quest.asked = name
+        self._peers.open(name)
+        if quest.dead:
+            core.out.append(Note("repair_round", {"detail": quest.dead[0]}))
+        core.out.append(SetTimer(AnswerDue(name), core.now_us + core.options.timer_us))
+        if name in self._peers.up:
+            self.session_began(name)
+
+    def session_began(self, name: str) -> None:
+        quest = self.quest
+        if quest is not None and quest.asked == name:
+            lives = tuple(self._peers.dead.get(dead, 0) for dead in quest.dead)
+            request = ParentRequest(quest.dead, lives, quest.breaking, self._seat.address)
+            self._core.out.append(Send(name, request))
+
+    # -- who is not there ----------------------------------------------------------------------------------------------
+
+    def concerns(self, name: str) -> bool:
+        return self.quest is not None and name in (self.quest.leader, self.quest.asked, self.quest.place)
+
+    def found_dead(self, name: str) -> None:
+        """Whoever is asked next shall know that this one is dead as well."""
+        if self.quest is not None and self.quest.dead and name == self.quest.leader:
+            self.quest.dead = (*self.quest.dead, name)
+
+    def give_up_on(self, name: str) -> None:
+        quest = self.quest
+        if quest is None or not self.concerns(name):
+            return
+        quest.unreachable[name] = None
+        if name == quest.leader:
+            self._peers.close_if_strange(name)
+            self._seek_leader(quest)
+        else:
+            quest.declined[name] = None
+            quest.place = None
+            self._ask_next(quest)
+
+    def answer_due(self, timer: AnswerDue) -> None:
+        core = self._core
+        if self.quest is None:
+            return
+        if not timer.peer:
+            self._seek_leader(self.quest)
+        elif timer.peer in self._peers.silent:
+            self.give_up_on(timer.peer)
+        elif self.concerns(timer.peer):  # it lives, and has its reasons
+            core.out.append(SetTimer(timer, core.now_us + core.options.timer_us))
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def hear_response(self, name: str, message: ParentResponse) -> None:
+        quest = self.quest
+        if quest is None or quest.asked != name or quest.place is not None:
+            return
+        core = self._core
+        if message.accepted:
+            quest.place = name
+            self.decided()
+            if name != quest.leader and quest.leader is not None:
+                core.out.append(Send(quest.leader, Placed(name)))
+        else:
+            quest.declined[name] = None
+            quest.refused |= name == quest.leader
+            self.decided()
+            self._ask_next(quest)
+
+    def hear_buffer(self, name: str, message: ParentBuffer) -> None:
+        """Send what the leader lacks, and say what there is here."""
+        quest = self.quest
+        if quest is None or quest.leader != name or not quest.dead:
+            return
+        core = self._core
+        there = set(message.buffered)
+        crossed = self._handover.crossed(quest.dead)
+        core.out.extend(Send(name, lost_message(entry)) for entry in crossed if entry.id not in there)
+        quest.asks = core.wishes.asks_for(quest.dead[0])
+        ids = tuple(entry.id for entry in crossed)
+        pending = self._totals.pending()
+        core.out.append(Send(name, LostMessageRequest(ids, core.marks(), core.clock, core.epoch, quest.asks, pending)))
+
+    def hear_lost(self, name: str, message: LostMessage) -> None:
+        if self.quest is not None and self.quest.leader == name:
+            self.quest.lost[id_of(message.bundle)] = message
+
+    def hear_attached(self, name: str, message: Attached) -> None:
+        quest = self.quest
+        if quest is None or quest.leader != name:
+            raise PeerError(f"{name} does not lead a repair here")
+        core, handover = self._core, self._handover
+        self.quest = None
+        for asked in dict.fromkeys((quest.leader, quest.asked or "", "")):
+            core.out.append(CancelTimer(AnswerDue(asked)))
+        core.clock = max(core.clock, message.clock)
+        core.epoch = message.epoch
+        adopted = [child.name for child in message.adopted]
+        dead = dict.fromkeys((*quest.dead, *message.dead))
+        entries = handover.take_over(message.pool, quest.lost, dead, message.parent, adopted)
+        self._totals.new_parent()
+        asks = with_adopted(quest.asks, message.adopted)
+        handover.begin_link(message.parent, True, message.wants, asks, entries)
+        for child in message.adopted:
+            self._view.locate(Contact(child.name, child.address))
+            handover.begin_link(child.name, False, child.wants, child.asks, entries)
+        handover.agree(message.seen, ())
+        handover.pass_on_what_waited(dead, [message.parent, *adopted])
+        handover.bury(dead)
+        handover.agree((), message.pending)
+        self._totals.request_again()
+        if quest.dead:
+            self.led.update(dict.fromkeys(quest.dead, name))
+            core.out.append(Note("repair_end", {"detail": quest.dead[0]}))
+        if name != message.parent:
+            self._peers.close_if_strange(name)
+        self.settled()
+        for other in (message.parent, *adopted):
+            self.linked(other)

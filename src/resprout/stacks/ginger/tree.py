@@ -1,0 +1,188 @@
+"""The tree repairs itself: who is dead, who is asked to be a parent, and who joins.
+
+When a broker dies, its parent *leads* the repair (`leader`): it waits for the dead one's children, as its view names
+them. When the root dies its children follow in the order that it published, and the first one alive leads. The others
+are *orphans* (`orphan`): each asks the leader to be its parent, and if need be its siblings. Only a broker that the
+leader itself has accepted accepts a sibling, so no cycle can come about.
+
+Leader and orphans then find out what was lost. The leader says what it has of what crossed the dead one and is not
+stable (`ParentBuffer`); an orphan sends what is missing there, says what it has itself and what it has seen
+(`LostMessageRequest`). When the leader has heard all orphans and knows their places, it orders everything causally,
+takes in what it lacks, and tells each orphan the same (`Attached`): one cut for all, from which the new links continue.
+Until then whatever would pass the dead broker waits; the rest goes on.
+"""
+
+from resprout.core.contract import Note, Retire, Send
+from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.guests import Guests
+from resprout.stacks.ginger.handover import Handover
+from resprout.stacks.ginger.intake import Intake
+from resprout.stacks.ginger.leader import Leader
+from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse
+from resprout.stacks.ginger.orphan import Quest, Seeker
+from resprout.stacks.ginger.peers import Peers
+from resprout.stacks.ginger.totals import Totals
+from resprout.stacks.ginger.view import View
+from resprout.stacks.ginger.window import Link
+from resprout.stacks.stack import BrokerSeat
+
+UNSEEN = 1 << 62
+"""More than any version of a view: nobody has seen it yet."""
+
+
+class Tree:
+    def __init__(
+        self, seat: BrokerSeat, core: Core, totals: Totals, guests: Guests, view: View, intake: Intake
+    ) -> None:
+        self._seat = seat
+        self._core = core
+        self._totals = totals
+        self._view = view
+        self._intake = intake
+        self.peers = Peers(core)
+        self._handover = Handover(core, totals, guests, view, self.peers)
+        self.leader = Leader(core, totals, guests, view, self.peers, self._handover)
+        self.seeker = Seeker(seat, core, totals, view, self.peers, self._handover)
+        self._later: dict[str, ParentRequest] = {}
+        """Requests that cannot be answered now."""
+        self.leader.is_attached = lambda: self.seeker.quest is None
+        self.leader.settled = self._settle
+        self.seeker.settled = self._settle
+        self.seeker.decided = self._reconsider
+        self.seeker.follow_root = self._follow_root
+
+    @property
+    def is_settled(self) -> bool:
+        """In the tree, and nothing under repair here."""
+        core = self._core
+        return self.seeker.quest is None and not self.leader.repairs and (core.is_root or core.parent is not None)
+
+    def start(self) -> None:
+        if self._seat.parent is None and not self._seat.contacts:
+            self._core.is_root = True
+            self._core.epoch = 1
+        else:
+            self.seeker.begin(())
+
+    # -- who is dead ---------------------------------------------------------------------------------------------------
+
+    def declare(self, name: str) -> None:
+        """From now on it counts as dead; should it live, it is told so."""
+        core = self._core
+        if name in self.peers.dead or name == core.name:
+            return
+        self.peers.declare(name)
+        self._later.pop(name, None)
+        self._view.newcomers.pop(name, None)
+        if name in core.links:
+            core.out.append(Note("suspect", {"detail": name}))
+            self._lose_neighbour(core.links[name])
+        self.leader.lose(name)
+        self.seeker.give_up_on(name)
+
+    def _lose_neighbour(self, link: Link) -> None:
+        core = self._core
+        core.broken[link.name] = None
+        link.out.clear()
+        self._intake.release(link)  # what it sent counts, and no lock may hold what must be handed on
+        self._totals.forget_acks(link.name)
+        if link.is_parent:
+            core.out.append(Note("repair_begin", {"detail": link.name}))
+            self.seeker.begin((link.name,))
+        else:
+            self.leader.lead((link.name,), self._view.children_of(link.name))
+
+    def refused(self, name: str) -> None:
+        """Nobody listens there any more."""
+        quest = self.seeker.quest
+        if name in self._core.links or self.leader.expects(name):
+            self.declare(name)
+        elif quest is not None and self.seeker.concerns(name):
+            if quest.dead:
+                self.seeker.found_dead(name)
+                self.declare(name)
+            else:
+                self.seeker.give_up_on(name)
+
+    def _follow_root(self, quest: Quest) -> None:
+        siblings = [contact.name for contact in self._view.succession]
+        orphans = [*siblings, *(name for dead in quest.dead for name in self._view.children_of(dead))]
+        self.leader.lead(quest.dead, orphans)
+        self._reconsider()
+
+    # -- asked to be a parent ------------------------------------------------------------------------------------------
+
+    def hear_request(self, name: str, message: ParentRequest) -> None:
+        core = self._core
+        self._view.locate(Contact(name, message.address))
+        for dead, life in zip(message.dead, message.lives, strict=False):
+            if dead == core.name:
+                if life == self._seat.incarnation:
+                    core.out.append(Retire(f"declared dead by {name}"))
+                return
+            if self.peers.incarnations.get(dead, 0) <= life:
+                self.declare(dead)
+        if not message.dead:
+            self._let_in(name, message)
+        elif (quest := self.seeker.quest) is not None:
+            self._accept_sibling(quest, name, message)
+        else:
+            self.leader.accept(name, message)
+
+    def _accept_sibling(self, quest: Quest, name: str, message: ParentRequest) -> None:
+        """Only when the leader itself has accepted this broker: then neither is below the other."""
+        undecided = quest.place is None and not quest.refused
+        if undecided or not set(message.dead) & set(quest.dead):
+            self._later[name] = message
+        else:
+            self.leader.respond(name, quest.place == quest.leader and self.leader.degree_left() > 1)
+
+    def _let_in(self, name: str, message: ParentRequest) -> None:
+        """A newcomer: nothing is owed to it, but everybody must know of it first."""
+        core = self._core
+        self.leader.lose(name)
+        if name in core.links and name not in core.broken:
+            self.declare(name)  # the life that it had before
+        self.peers.dead.pop(name, None)
+        if self.seeker.quest is not None and not message.break_degree:
+            self.leader.respond(name, False)
+        elif not self.is_settled or name in core.links:
+            self._later[name] = message
+        elif self.leader.degree_left() > 0 or message.break_degree:
+            self._view.newcomers[name] = UNSEEN
+            self._view.refresh()
+        else:
+            self.leader.respond(name, False)
+
+    def admit(self) -> None:
+        """Newcomers whom everybody knows."""
+        if not self._view.newcomers or not self.is_settled:
+            return
+        core = self._core
+        admitted = self._view.admitted()
+        for name in admitted:
+            del self._view.newcomers[name]
+            if name in self.peers.up:
+                asks = core.wishes.asks_for(name)
+                core.out.append(Send(name, ParentResponse(True)))
+                core.out.append(Send(name, self.leader.attached(core.name, (), (), asks)))
+                self._handover.begin_link(name, False, (), asks, ())
+        if admitted:
+            self._settle()
+
+    def hear_lost(self, name: str, message: LostMessage) -> None:
+        self.seeker.hear_lost(name, message)
+        self.leader.hear_lost(name, message)
+
+    def _reconsider(self) -> None:
+        """Something changed: answer what could not be answered."""
+        later, self._later = self._later, {}
+        for name, message in later.items():
+            self.hear_request(name, message)
+
+    def _settle(self) -> None:
+        """After the links changed."""
+        self._totals.acknowledge_all()
+        self._handover.introduce()
+        self.leader.finish_all()
+        self._reconsider()

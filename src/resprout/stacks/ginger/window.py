@@ -1,0 +1,127 @@
+"""What is not stable yet: the publications that a broker keeps, and how the two ends of a link agree to forget them.
+
+A publication waits for *directions*: the links it crossed (the one it came on included) and the local clients it was
+given to. A direction is through with it when everyone behind it has it. Each end of a link tells the other, in counts,
+how many of those that crossed it are delivered everywhere on its own side; nothing is forgotten before that is true of
+all sides. So whenever a broker dies, its neighbours together still have all that it may have left undone.
+"""
+
+from collections import deque
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.core.marks import Reached
+from resprout.stacks.ginger.messages import MessageId, Progress
+
+
+def id_of(bundle: Bundle) -> MessageId:
+    return MessageId(bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+
+
+class Entry:
+    """One publication at one broker."""
+
+    __slots__ = (
+        "bundle", "hops", "id", "lock", "no", "picks", "place", "prompt", "readers", "safe", "shown", "source",
+        "taken_in", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, bundle: Bundle, hops: int, source: str | None, prompt: bool, place: int = -1) -> None:
+        self.bundle = bundle
+        self.id = id_of(bundle)
+        self.no = 0
+        """Its place in this broker's order."""
+        self.hops = hops
+        self.source = source
+        """The link it came on; None for a local client's."""
+        self.prompt = prompt
+        self.place = place
+        """Of a total: in the one order of totals."""
+        self.waiting: dict[str, None] = {}
+        """Directions that are not through with it."""
+        self.readers: list[str] = []
+        self.picks: dict[str, tuple[int, ...]] = {}
+        """For readers that want only some of its messages: which."""
+        self.lock = 0
+        """Of a total: the number under which it was locked."""
+        self.taken_in = False
+        """False while a lock holds it: then it is here, but nowhere in the order."""
+        self.safe = hops > 0
+        self.shown = False
+
+    def done_but_for(self, direction: str) -> bool:
+        waiting = self.waiting
+        return self.taken_in and (not waiting or (len(waiting) == 1 and direction in waiting))
+
+
+class Lane:
+    """The publications that crossed a link in one direction, numbered from 1, until both ends are through with them."""
+
+    __slots__ = ("_forgotten", "entries", "last", "mine", "theirs")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.last = 0
+        self.mine = 0
+        """So many are delivered everywhere on this side."""
+        self.theirs = 0
+        """So many are delivered everywhere on the other."""
+        self._forgotten = 0
+
+    def add(self, entry: Entry) -> None:
+        self.last += 1
+        self.entries[self.last] = entry
+
+    def advance(self, peer: str) -> bool:
+        """True when there is news for the peer."""
+        before = self.mine
+        while self.mine < self.last and self.entries[self.mine + 1].done_but_for(peer):
+            self.mine += 1
+        self._forget()
+        return self.mine > before
+
+    def hear(self, count: int) -> list[Entry]:
+        """The entries with which the other side is through now."""
+        if not self.theirs <= count <= self.last:
+            raise PeerError(f"{count} of {self.last} publications done, {self.theirs} before")
+        heard = [self.entries[no] for no in range(self.theirs + 1, count + 1)]
+        self.theirs = count
+        self._forget()
+        return heard
+
+    def _forget(self) -> None:
+        while self._forgotten < self.mine and self._forgotten < self.theirs:
+            self._forgotten += 1
+            del self.entries[self._forgotten]
+
+
+class Link:
+    """A neighbour in the tree."""
+
+    __slots__ = (
+        "acknowledged", "held", "is_parent", "name", "news", "out", "pool", "received", "room", "sent",
+        "skips", "told", "unstable", "urgent",
+    )  # fmt: skip
+
+    def __init__(self, name: str, is_parent: bool, room: int) -> None:
+        self.name = name
+        self.is_parent = is_parent
+        self.room = room
+        self.out: deque[ProtocolMessage] = deque()
+        """Waits for room, in order."""
+        self.sent = Lane()
+        self.received = Lane()
+        self.acknowledged = 0
+        """So many of those sent are there."""
+        self.skips: dict[tuple[str, str], Reached] = {}
+        """What passed and was not sent, to be told before the next that is."""
+        self.pool: deque[tuple[ProtocolMessage, Entry | None]] = deque()
+        """Arrived behind something that a lock holds."""
+        self.news = False
+        """There is something to report; `urgent`: somebody waits for it."""
+        self.urgent = False
+        self.told = Progress(0, 0, 0)
+        self.unstable = 0
+        """Messages that came on this link and are not stable."""
+        self.held = False

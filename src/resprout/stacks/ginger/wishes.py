@@ -1,0 +1,190 @@
+"""Subscriptions in the tree: who wants what, what was asked of whom, and when a wish is recorded everywhere.
+
+A *direction* is a neighbour, a local client, or the client of a dead broker. What one direction wants is asked of every
+neighbour but itself; it is recorded when all of them say so. A neighbour that is being replaced has not answered, so
+nothing is confirmed past it; its place is taken at once by the one that replaces it, so nothing is withdrawn either.
+"""
+
+from resprout.core.bundle import Bundle, unpack_attributes
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError, UsageError
+from resprout.filters.index import MatchIndex
+from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.stacks.ginger.messages import Wanted, Wish, WishEnded, WishRecorded
+
+WISHES_MAX = 1_000_000
+"""What one neighbour may ask at a time."""
+
+Says = list[tuple[str, ProtocolMessage]]
+Confirmed = list[tuple[str, Predicate]]
+"""(local client, predicate): what is recorded everywhere now."""
+
+
+class _Ask:
+    __slots__ = ("id", "recorded")
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.recorded = False
+
+
+class Wishes:
+    """Methods append what is to be said to `says`."""
+
+    def __init__(self) -> None:
+        self.index: MatchIndex[str] = MatchIndex()
+        self._wanted: dict[Predicate, dict[str, None]] = {}
+        self._open: dict[Predicate, dict[str, None]] = {}
+        """Directions that wait to hear that theirs is recorded."""
+        self._asks: dict[str, dict[Predicate, _Ask]] = {}
+        self._asked: dict[tuple[str, int], Predicate] = {}
+        """(neighbour, number): what was asked."""
+        self._by_id: dict[str, dict[int, Predicate]] = {}
+        """By neighbour: what it asked."""
+        self._last_id = 0
+
+    # -- neighbours ----------------------------------------------------------------------------------------------------
+
+    def add_link(self, name: str, asks: tuple[Wanted, ...], says: Says) -> None:
+        """A new neighbour that was told these asks; `says` gets what changed since."""
+        self._by_id[name] = {}
+        mine = self._asks[name] = {}
+        for ask in asks:
+            predicate = self._asked[name, ask.id] = _predicate(ask.filter, ask.where)
+            mine[predicate] = _Ask(ask.id)
+        self._last_id = max(self._last_id, *(ask.id for ask in asks), 0)
+        for predicate in self._wanted:
+            if predicate not in mine and self._needed(name, predicate):
+                self._ask(name, predicate, says)
+        for predicate in list(mine):
+            if not self._needed(name, predicate):
+                self._unask(name, predicate, says)
+
+    def has_link(self, name: str) -> bool:
+        return name in self._asks
+
+    def asks_for(self, name: str) -> tuple[Wanted, ...]:
+        """What a neighbour-to-be will be asked: all that anybody else wants."""
+        wanted = []
+        for predicate in self._wanted:
+            if self._needed(name, predicate):
+                self._last_id += 1
+                wanted.append(Wanted(self._last_id, predicate.filter, predicate.where_text))
+        return tuple(wanted)
+
+    def remove_link(self, name: str, says: Says) -> Confirmed:
+        """It is no neighbour any more, and its wishes are gone."""
+        for ask in self._asks.pop(name).values():
+            self._asked.pop((name, ask.id), None)
+        del self._by_id[name]
+        confirmed = self.drop_all(name, says)
+        for predicate in list(self._open):
+            confirmed += self._check(predicate, says)
+        return confirmed
+
+    def hear(self, name: str, wish: Wish | Wanted, says: Says) -> Confirmed:
+        predicate = _predicate(wish.filter, wish.where)
+        theirs = self._by_id[name]
+        if wish.id in theirs or predicate in self.index.predicates_of(name):
+            raise PeerError(f"{name} asked for {predicate} before")
+        if len(theirs) >= WISHES_MAX:
+            raise PeerError(f"{name} has more than {WISHES_MAX} wishes")
+        theirs[wish.id] = predicate
+        return self.want(name, predicate, says)
+
+    def hear_ended(self, name: str, message: WishEnded, says: Says) -> Confirmed:
+        predicate = self._by_id[name].pop(message.id, None)
+        if predicate is None:
+            raise PeerError(f"{name} never had the wish {message.id}")
+        return self.drop(name, predicate, says)
+
+    def hear_recorded(self, name: str, message: WishRecorded, says: Says) -> Confirmed:
+        predicate = self._asked.get((name, message.id))
+        ask = self._asks[name].get(predicate) if predicate is not None else None
+        if predicate is None or ask is None or ask.id != message.id:  # it was withdrawn meanwhile
+            return []
+        ask.recorded = True
+        return self._check(predicate, says)
+
+    # -- directions ----------------------------------------------------------------------------------------------------
+
+    def want(self, direction: str, predicate: Predicate, says: Says, recorded: bool = False) -> Confirmed:
+        """`recorded`: it is known to be, and nobody waits to hear it."""
+        if not self.index.add(direction, predicate):
+            return []
+        self._wanted.setdefault(predicate, {})[direction] = None
+        for name, asks in self._asks.items():
+            if name != direction and predicate not in asks:
+                self._ask(name, predicate, says)
+        if recorded:
+            return []
+        self._open.setdefault(predicate, {})[direction] = None
+        return self._check(predicate, says)
+
+    def drop(self, direction: str, predicate: Predicate, says: Says) -> Confirmed:
+        if not self.index.remove(direction, predicate):
+            return []
+        del self._wanted[predicate][direction]
+        if (waiting := self._open.get(predicate)) is not None and waiting.pop(direction, 0) is None and not waiting:
+            del self._open[predicate]
+        for name, asks in self._asks.items():
+            if predicate in asks and not self._needed(name, predicate):
+                self._unask(name, predicate, says)
+        if not self._wanted[predicate]:
+            del self._wanted[predicate]
+        return []
+
+    def drop_all(self, direction: str, says: Says) -> Confirmed:
+        for predicate in self.index.predicates_of(direction):
+            self.drop(direction, predicate, says)
+        return []
+
+    def readers(self, bundle: Bundle) -> dict[str, tuple[int, ...] | None]:
+        """Who wants a publication; None: all of its messages, else which."""
+        plan = self.index.plan_any(bundle.topics)
+        if not bundle.attributes or not plan.conditional:
+            return dict.fromkeys(plan.match({}))
+        wanted: dict[str, list[int]] = {}
+        for offset, row in enumerate(unpack_attributes(bundle)):
+            for id in plan.match(row):
+                wanted.setdefault(id, []).append(offset)
+        return {id: tuple(offsets) if len(offsets) < bundle.count else None for id, offsets in wanted.items()}
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _needed(self, name: str, predicate: Predicate) -> bool:
+        return any(direction != name for direction in self._wanted.get(predicate, ()))
+
+    def _ask(self, name: str, predicate: Predicate, says: Says) -> None:
+        self._last_id += 1
+        self._asks[name][predicate] = _Ask(self._last_id)
+        self._asked[name, self._last_id] = predicate
+        says.append((name, Wish(self._last_id, predicate.filter, predicate.where_text)))
+
+    def _unask(self, name: str, predicate: Predicate, says: Says) -> None:
+        id = self._asks[name].pop(predicate).id
+        self._asked.pop((name, id), None)
+        says.append((name, WishEnded(id)))
+
+    def _check(self, predicate: Predicate, says: Says) -> Confirmed:
+        """Tell the directions of a predicate for which nobody is missing any more."""
+        confirmed: Confirmed = []
+        waiting = self._open.get(predicate, {})
+        for direction in list(waiting):
+            if all(name == direction or asks[predicate].recorded for name, asks in self._asks.items()):
+                del waiting[direction]
+                if direction not in self._by_id:
+                    confirmed.append((direction, predicate))
+                else:
+                    ids = (id for id, wanted in self._by_id[direction].items() if wanted == predicate)
+                    says.extend((direction, WishRecorded(id)) for id in ids)
+        if not waiting:
+            self._open.pop(predicate, None)
+        return confirmed
+
+
+def _predicate(filter: str, where: str | None) -> Predicate:
+    try:
+        return parse_predicate(filter, where)
+    except UsageError as error:
+        raise PeerError(str(error)) from None
