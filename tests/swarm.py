@@ -1,7 +1,8 @@
 """`python -m tests.swarm --seeds N --first S --workers W`: draws, runs and judges N scenarios.
 
 Exit status 1 when any of them fails; each failure says what was drawn and the command that shows it again. With
-`--write` the scenario of the first seed is written as TOML, for `resprout sim` and for a closer look.
+`--write` the scenario of the first seed is written as TOML, for `resprout sim` and for a closer look; a fault that
+strikes after an event is written with the time of that event, which is nearly the same.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 
 from resprout.scenario.write import to_toml
-from resprout.sim.swarm import Outcome, swarm_scenario, try_seeds
+from resprout.sim.swarm import Outcome, swarm_trial, try_seeds
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the scenario of the first seed as TOML")
     wanted = parser.parse_args(arguments)
     if wanted.write is not None:
-        wanted.write.write_text(to_toml(swarm_scenario(wanted.first)))
+        wanted.write.write_text(to_toml(swarm_trial(wanted.first).timed))
     begin = time.monotonic()
     failed: list[int] = []
     for number, outcome in enumerate(try_seeds(range(wanted.first, wanted.first + wanted.seeds), wanted.workers), 1):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.describe import describe
-from resprout.scenario.draw import WITHOUT_TOTAL, draw_scenario
+from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.workload_options import ChatterOptions, RandomOptions
 from resprout.scenario.write import to_toml
@@ -64,7 +64,7 @@ def test_draws_cover_what_a_swarm_must_meet() -> None:
     assert brokers == set(range(1, 13))
     assert {len(scenario.clients) for scenario in scenarios} == set(range(1, 9))
     assert {scenario.options["faults_tolerated"] for scenario in scenarios} == {0, 1, 2}
-    assert {guarantee for w in workloads for guarantee, _ in w.mix.shares} == set(WITHOUT_TOTAL)
+    assert {guarantee for w in workloads for guarantee, _ in w.mix.shares} == set(Guarantee)
     assert any(s.where for s in subscriptions)
     assert any("+" in s.filter for s in subscriptions)
     assert any("#" in s.filter for s in subscriptions)

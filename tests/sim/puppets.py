@@ -11,6 +11,7 @@ from resprout.core.contract import (
     Disconnected,
     Effect,
     Event,
+    ProtocolMessage,
     Recovered,
     Request,
     Timer,
@@ -31,6 +32,18 @@ class Bell(Timer, frozen=True):
 
 class Heartbeat(Timer, frozen=True):
     """When to show a sign of life."""
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class Word(ProtocolMessage, frozen=True, tag=250):
+    """Something that matters."""
+
+
+class Pulse(ProtocolMessage, frozen=True, tag=251):
+    """A sign of life."""
 
     @property
     def background(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from resprout.core.errors import UsageError
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
-from resprout.sim.run import FaultAtEvent, RunResult, run_scenario
+from resprout.sim.run import FaultAtEvent, Run, RunResult, run_scenario
 from resprout.sim.swarm import complaint_about
 from resprout.trace.schema import Row
 
@@ -173,9 +173,14 @@ def test_a_client_that_leaves_is_owed_nothing_more_and_has_sent_what_it_publishe
     assert sent <= {identity(row) for row in of_kind(result, "deliver", node="c3")}
 
 
-def test_a_broker_of_a_stack_that_has_no_way_to_leave_is_not_asked_to() -> None:
-    with pytest.raises(UsageError, match="b1 cannot leave"):
-        run_scenario(scenario(fault("300ms", "leave", '["b1"]')))
+@pytest.mark.parametrize("broker", ["b0", "b1", "b3"])
+def test_a_broker_that_leaves_is_missed_by_nobody(broker: str) -> None:
+    run = Run(scenario(fault("300ms", "leave", f'["{broker}"]')), None, ())
+    result = run.finish()
+    assert result.ended == "quiescent"
+    assert of_kind(result, "leave", node=broker)
+    assert run.world.nodes[broker].process is None
+    assert complaint_about(scenario(), result) == ""
 
 
 def test_a_run_that_cannot_finish_ends_at_its_time_limit() -> None:
@@ -199,6 +204,19 @@ def test_a_client_may_crash_after_any_event(tenth: int) -> None:
     result = run_scenario(scenario(), at_events=[FaultAtEvent(event, crash)])
     assert len(of_kind(result, "crash")) == 1
     assert complaint_about(scenario(), result) == ""
+
+
+@pytest.mark.parametrize("tenth", range(1, 10))
+def test_a_broker_may_crash_after_any_event(tenth: int) -> None:
+    event = run_scenario(scenario()).stats.events * tenth // 10
+    crash = FaultSpec(0, FaultKind.CRASH, nodes=("b1",))
+    result = run_scenario(scenario(), at_events=[FaultAtEvent(event, crash)])
+    assert len(of_kind(result, "crash", node="b1")) == 1
+    assert complaint_about(scenario(), result) == ""
+
+
+def test_nobody_is_suspected_where_nothing_is_wrong() -> None:
+    assert not of_kind(run_scenario(scenario()), "suspect")
 
 
 def test_an_unknown_option_of_the_stack_is_refused() -> None:

@@ -13,12 +13,13 @@ from resprout.scenario.model import FaultKind
 from resprout.scenario.write import to_toml
 from resprout.sim import swarm
 from resprout.sim.run import RunResult, run_scenario
-from resprout.sim.swarm import complaint_about, swarm_scenario, try_seed, try_seeds
+from resprout.sim.swarm import complaint_about, swarm_trial, try_seed, try_seeds
+from resprout.sim.trial import Trial
 from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
 from tests.swarm import main
 
-SEEDS = 200
+SEEDS = 300
 BLOCK = 10
 
 
@@ -28,16 +29,19 @@ def test_drawn_scenarios_keep_every_promise(first: int) -> None:
     assert not failures, "\n\n".join(failures)
 
 
-def test_mishaps_of_every_kind_are_drawn() -> None:
-    kinds = {fault.kind for seed in range(1, SEEDS + 1) for fault in swarm_scenario(seed).faults}
-    assert kinds == set(FaultKind) - {FaultKind.JOIN}
-    assert any(not swarm_scenario(seed).faults for seed in range(1, SEEDS + 1))
+def test_equal_seeds_give_equal_trials() -> None:
+    assert swarm_trial(8) == swarm_trial(8)
+    assert try_seed(8).digest == try_seed(8).digest != try_seed(9).digest
 
 
 @pytest.mark.parametrize("seed", [2, 5, 9])
-def test_a_scenario_written_as_toml_is_the_same_run(seed: int) -> None:
-    scenario = swarm_scenario(seed)
-    assert run_scenario(parse_scenario(to_toml(scenario))).digest == try_seed(seed).digest
+def test_a_trial_written_as_toml_is_read_back(seed: int) -> None:
+    scenario = swarm_trial(seed).timed
+    assert parse_scenario(to_toml(scenario)) == scenario
+
+
+def calm_trial() -> Trial:
+    return next(trial for trial in map(swarm_trial, range(1, 100)) if not trial.timed.faults)
 
 
 def forged(result: RunResult, rows: Sequence[Row]) -> RunResult:
@@ -48,16 +52,16 @@ def forged(result: RunResult, rows: Sequence[Row]) -> RunResult:
 
 
 def test_a_lost_delivery_is_a_complaint() -> None:
-    scenario = swarm_scenario(1)
-    result = run_scenario(scenario)
-    assert complaint_about(scenario, result) == ""
+    trial = calm_trial()
+    result = trial.run()
+    assert complaint_about(trial.scenario, result) == ""
     last = max(number for number, row in enumerate(result.rows) if row.kind == "deliver")
-    complaint = complaint_about(scenario, forged(result, result.rows[:last] + result.rows[last + 1 :]))
+    complaint = complaint_about(trial.scenario, forged(result, result.rows[:last] + result.rows[last + 1 :]))
     assert "never delivered" in complaint
 
 
 def test_a_run_that_gets_stuck_is_a_complaint() -> None:
-    scenario = msgspec.structs.replace(swarm_scenario(1), time_limit_us=1000, faults=())
+    scenario = msgspec.structs.replace(calm_trial().scenario, time_limit_us=1000)
     assert "STUCK" in complaint_about(scenario, run_scenario(scenario))
 
 
@@ -67,13 +71,35 @@ def test_an_exception_in_a_run_is_a_complaint_with_the_way_to_see_it_again(
     def explode(*_: object) -> None:
         raise AssertionError("a bug of our own")
 
-    monkeypatch.setattr(swarm, "run_scenario", explode)
+    monkeypatch.setattr(Trial, "run", explode)
     assert main(["--seeds", "1", "--first", "7"]) == 1
     text = capsys.readouterr().out
     assert "drawn from seed 7" in text
     assert "a bug of our own" in text
     assert "python -m tests.swarm --first 7 --seeds 1" in text
     assert "seeds 7 to 7: 1 failed (7)" in text
+
+
+def test_an_exception_in_a_rehearsal_is_a_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(*_: object) -> None:
+        raise AssertionError("a bug of our own")
+
+    monkeypatch.setattr(swarm, "with_mishaps", explode)
+    outcome = try_seed(7)
+    assert outcome.failed
+    assert "rehearsal" in outcome.report
+    assert "a bug of our own" in outcome.report
+
+
+def test_what_is_drawn_is_told_with_its_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = map(swarm_trial, range(1, 100))
+    trial = next(trial for trial in trials if trial.at_events and trial.at_events[0].fault.kind is FaultKind.CRASH)
+    strike = trial.at_events[0]
+    monkeypatch.setattr(swarm, "with_mishaps", lambda scenario: trial)
+    told = try_seed(trial.scenario.seed).description
+    assert f"after event {strike.event}, " in told
+    assert f"crash {strike.fault.nodes[0]}" in told
+    assert f"{len(trial.scenario.brokers)} brokers" in told
 
 
 def test_the_command_runs_seeds_in_processes_and_writes_the_scenario(tmp_path: Path) -> None:
@@ -84,4 +110,4 @@ def test_the_command_runs_seeds_in_processes_and_writes_the_scenario(tmp_path: P
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "seeds 3 to 4: 0 failed" in done.stdout
-    assert run_scenario(parse_scenario(file.read_text())).digest == try_seed(3).digest
+    assert parse_scenario(file.read_text()) == swarm_trial(3).timed

@@ -1,11 +1,24 @@
 """Timers, the order of events, and when a run is over."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from resprout.core.contract import CancelTimer, SetTimer, Transmit
+from resprout.core.contract import (
+    CancelTimer,
+    Connect,
+    Connected,
+    Disconnect,
+    Effect,
+    Event,
+    SetTimer,
+    TimerFired,
+    Transmit,
+)
 from resprout.core.errors import UsageError
-from resprout.links.frames import Data
-from tests.sim.puppets import Bell, Heartbeat, Village
+from resprout.links.frames import Data, Goodbye
+from tests.sim.puppets import Bell, Heartbeat, Pulse, Puppet, Village, Word
 
 HOUR_US = 3_600_000_000
 
@@ -93,6 +106,48 @@ def test_an_empty_frame_that_work_has_caused_is_waited_for() -> None:
     assert len(village.frames("b")) == 1
 
 
+@pytest.mark.parametrize("bandwidth_bps", [None, 8_000_000])
+def test_signs_of_life_are_not_waited_for_whatever_has_caused_them(bandwidth_bps: int | None) -> None:
+    village = Village("", size_of=lambda frame: 1)
+    village.settle("a", None, 0, bandwidth_bps)
+    village.settle("b", "a", 10)
+    connection = village.link("a", "b")
+    begin = village.world.now_us
+    village.send("a", connection, Data(1, 1, 1, (Pulse(), Pulse())))
+    assert village.world.run(HOUR_US) == "quiescent"
+    assert village.world.now_us == begin
+    village.send("a", connection, Data(1, 1, 1, (Pulse(), Word())))
+    assert village.world.run(HOUR_US) == "quiescent"
+    assert len(village.frames("b")) == 2
+
+
+def test_greetings_that_housekeeping_causes_are_not_waited_for_and_what_follows_them_is() -> None:
+    class Caller(Puppet):
+        """Calls as a matter of housekeeping, greets, and says something the third time."""
+
+        def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+            self.heard.append((now_us, event))
+            if isinstance(event, TimerFired):
+                return [Connect("a"), SetTimer(Heartbeat(), now_us + 100)]
+            if isinstance(event, Connected):
+                first: Any = Goodbye("never mind")
+                if sum(isinstance(event, Connected) for _, event in self.heard) == 3:
+                    first = Data(1, 1, 1, (Word(),))
+                return [Transmit(event.connection, first), Disconnect(event.connection, "that was all")]
+            return [SetTimer(Heartbeat(), now_us + 100)]
+
+    village = Village("a", settle_us=300)
+    village.distances.place("caller", "a", 10)
+    village.faults.join(village.world.add("caller", Caller))
+    village.pull("a", SetTimer(Bell("x"), 50))
+    caller = village.world.nodes["caller"].process
+    assert caller is not None
+    village.world.request(caller, None)
+    assert village.world.run(HOUR_US) == "quiescent"
+    # After the bell it is calm; the third call is made at 300, stands at 320, and what it brings arrives at 330.
+    assert village.world.now_us == 330 + 300
+
+
 def test_work_that_a_heartbeat_causes_is_waited_for_while_the_run_settles() -> None:
     class Watchful:
         """Sends its heartbeat, and with the third one something that matters."""
@@ -103,7 +158,7 @@ def test_work_that_a_heartbeat_causes_is_waited_for_while_the_run_settles() -> N
 
         def beat(self, process: object, timer: object) -> None:
             self.beats += 1
-            self.village.pull("a", Transmit(connection, Data(1, 1, 1, ("work",) if self.beats == 3 else ())))
+            self.village.pull("a", Transmit(connection, Data(1, 1, 1, (Word(),) if self.beats == 3 else ())))
             self.set()
 
         def set(self) -> None:

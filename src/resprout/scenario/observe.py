@@ -7,11 +7,13 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.names import check_keys
 from resprout.edge.requests import (
+    BrokerChanged,
     ClientRequest,
     Published,
     PublishRequest,
     ReceiptTurned,
     Refused,
+    SessionLost,
     SubscribeRequest,
     SubscriptionConfirmed,
     SubscriptionEnded,
@@ -62,6 +64,7 @@ class ClientRows:
             keys=message.keys,
             guarantee=label,
             position=message.position,
+            tseq=message.tseq if message.tseq >= 0 else None,
             hops=message.hops,
             metadata_bytes=message.metadata_bytes,
             payload_bytes=len(message.payload),
@@ -93,7 +96,7 @@ class ClientRows:
                 yield self._row(time_us, kinds.UNSUBSCRIBE, filter=request.filter, where=request.where)
 
     def told(self, time_us: int, news: Any) -> Iterator[Row]:
-        """Of an answer; one row for each publication that it speaks of."""
+        """Of an answer; one row for each publication that it speaks of. What only people want to know is a note."""
         match news:
             case SubscriptionConfirmed():
                 yield self._row(time_us, kinds.SUBSCRIBED, filter=news.filter, where=news.where)
@@ -105,6 +108,10 @@ class ClientRows:
                     yield self._row(time_us, kinds.RECEIPT, **identity, receipt=news.receipt.label)
             case Refused():
                 yield from self._refused(time_us, news)
+            case BrokerChanged():
+                yield self._row(time_us, kinds.NOTE, detail=f"{news.name} serves this client now")
+            case SessionLost():
+                yield self._row(time_us, kinds.NOTE, detail=f"session lost: {news.reason}")
 
     def _refused(self, time_us: int, news: Refused) -> Iterator[Row]:
         request = news.request

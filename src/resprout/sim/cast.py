@@ -7,6 +7,7 @@ from typing import Any
 
 from resprout.core.contract import Machine, Timer
 from resprout.edge.client import ClientMachine
+from resprout.edge.refuge import AskAgain
 from resprout.links.frames import Data, Goodbye, Hello, Welcome
 from resprout.links.links import Links
 from resprout.links.timers import ReconnectDue
@@ -16,6 +17,7 @@ from resprout.sim.client import ClientSide
 from resprout.sim.distances import Distances
 from resprout.sim.network import SizeOf
 from resprout.sim.nodes import Node, Process
+from resprout.sim.patience import link_options, settle_us
 from resprout.sim.world import OnNote, World
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import BrokerSeat
@@ -24,33 +26,38 @@ from resprout.wire.codec import Codec
 
 
 class Cast:
-    def __init__(self, scenario: Scenario, record: Callable[[Row], None], on_note: OnNote, settle_us: int) -> None:
+    def __init__(self, scenario: Scenario, record: Callable[[Row], None], on_note: OnNote, has_faults: bool) -> None:
         self._scenario = scenario
         self._stack = find_stack(scenario.stack)
         self._options = self._stack.parse_options(scenario.options)
+        self._links = link_options(scenario)
         self._record = record
         self._apps = AppMaker(scenario)
         self._clients: list[ClientSide] = []
         self._distances = Distances()
+        self._brokers: dict[str, BrokerSpec] = {}
+        """All that have ever been here, in their latest places."""
         self.world = World(
             scenario.seed,
             self._distances,
             size_of=self._size_of(),
             is_housekeeping=self._is_housekeeping,
-            settle_us=settle_us,
+            settle_us=settle_us(self._links, self._options) if has_faults else 0,
             busy=self._busy,
             on_note=on_note,
         )
 
     def start(self) -> None:
-        """Everybody who is there from the beginning starts, brokers first."""
-        for broker in self._scenario.brokers:
-            self.world.boot(self.seat(broker))
-        for client in self._scenario.clients:
-            self.world.boot(self._seat_client(client))
+        """Everybody who is there from the beginning starts, brokers first, when all have their places: whoever starts
+        earlier may call those that start later."""
+        nodes = [self.seat(broker) for broker in self._scenario.brokers]
+        nodes += [self._seat_client(client) for client in self._scenario.clients]
+        for node in nodes:
+            self.world.boot(node)
 
     def seat(self, broker: BrokerSpec) -> Node:
         """The node of a broker, which does not run yet; one that has been there before gets its new place."""
+        self._brokers[broker.name] = broker
         self._distances.place(broker.name, broker.parent, broker.latency_us)
         make = partial(self._make_broker, broker)
         node = self.world.nodes.get(broker.name)
@@ -60,6 +67,9 @@ class Cast:
         node.bandwidth_bps = broker.bandwidth_bps
         return node
 
+    def is_broker(self, name: str) -> bool:
+        return name in self._brokers
+
     def _seat_client(self, client: ClientSpec) -> Node:
         self._distances.place(client.name, client.broker, client.latency_us)
         above = ClientSide(self.world, self._record, lambda incarnation: self._apps.make(client.name, incarnation - 1))
@@ -67,13 +77,29 @@ class Cast:
         return self.world.add(client.name, partial(self._make_client, client, above), above=above)
 
     def _make_broker(self, broker: BrokerSpec, incarnation: int, rng: Random) -> Machine:
-        seat = BrokerSeat(broker.name, incarnation, broker.parent)
+        seat = BrokerSeat(broker.name, incarnation, broker.parent, self._contacts(broker, incarnation))
         machine = self._stack.make_broker(seat, self._options, rng)
-        return Links(machine, name=broker.name, role="broker", incarnation=incarnation, rng=rng)
+        return self._link(machine, broker.name, "broker", incarnation, rng)
 
     def _make_client(self, client: ClientSpec, above: ClientSide, incarnation: int, rng: Random) -> Machine:
         machine = above.machine = ClientMachine(client.name, incarnation, client.broker)
-        return Links(machine, name=client.name, role="client", incarnation=incarnation, rng=rng)
+        return self._link(machine, client.name, "client", incarnation, rng)
+
+    def _link(self, machine: Machine, name: str, role: str, incarnation: int, rng: Random) -> Machine:
+        return Links(machine, name=name, role=role, incarnation=incarnation, rng=rng, options=self._links)
+
+    def _contacts(self, broker: BrokerSpec, incarnation: int) -> tuple[str, ...]:
+        """The other brokers that it may ask for a place, its parent first. None for a root that is there from the
+        start: it founds the network, once."""
+        founders = [founder.name for founder in self._scenario.brokers]
+        if incarnation > 1:
+            others = list(self._brokers)
+        elif broker.parent is None and broker.name in founders:
+            others = []
+        else:
+            others = founders
+        first = [broker.parent] if broker.parent is not None else []
+        return tuple(dict.fromkeys(first + [name for name in others if name != broker.name]))
 
     def _size_of(self) -> SizeOf | None:
         """Sizes cost time, so they are told only where a bandwidth asks for them."""
@@ -87,7 +113,14 @@ class Cast:
 
     def _is_housekeeping(self, process: Process, timer: Timer) -> bool:
         """To call again at a door that only a fault can open, for ever, is no reason for a run to go on."""
-        if not isinstance(timer, ReconnectDue):
-            return timer.background
-        node = self.world.nodes.get(timer.peer)
-        return node is None or node.process is None or self.world.network.cuts.between(process.name, timer.peer)
+        if isinstance(timer, ReconnectDue):
+            return self._is_out_of_reach(process, timer.peer)
+        if isinstance(timer, AskAgain):
+            return all(self._is_out_of_reach(process, name) for name in timer.brokers)
+        return timer.background
+
+    def _is_out_of_reach(self, process: Process, name: str) -> bool:
+        node = self.world.nodes.get(name)
+        if node is None or node.process is None or node.process.step is None:
+            return True
+        return self.world.network.cuts.between(process.name, name)

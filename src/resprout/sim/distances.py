@@ -21,6 +21,12 @@ class Distances:
     def __contains__(self, name: str) -> bool:
         return name in self._up
 
+    @property
+    def reach_us(self) -> int:
+        """No two nodes are further apart than this."""
+        deepest_us = max((max(self._way_up(name).values()) for name in self._up), default=0)
+        return 2 * deepest_us + self._between_roots_us
+
     def between(self, one: str, other: str) -> int:
         """Microseconds one way; the same in both directions."""
         pair = (one, other)

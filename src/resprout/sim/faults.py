@@ -100,8 +100,9 @@ class Faults:
         self._tell(kinds.JOIN, node.name, None)
         self._world.boot(node)
 
-    def leave(self, name: str, request: Any) -> None:
-        """The machine is asked to go, and its process ends when it has said what it wants to say."""
+    def leave(self, name: str, request: Any, retires: bool = False) -> None:
+        """The machine is asked to go. Its process ends when it has said what it wants to say; one that `retires` ends
+        it by itself, when it has handed over what others need."""
         process = self._running(name, kinds.LEAVE)
         if process is None:
             return
@@ -110,8 +111,9 @@ class Faults:
             return
         self._tell(kinds.LEAVE, name, None)
         self._world.request(process, request)
-        self._network.close_all(process, "it leaves")
-        self._world.halt(process)
+        if not retires:
+            self._network.close_all(process, "it leaves")
+            self._world.halt(process)
 
     def _running(self, name: str, kind: str) -> Process | None:
         node = self._world.nodes.get(name)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from resprout.core.contract import Arrived, Connect, Connected, Disconnect, Disconnected, Event, Transmit
 from resprout.core.errors import UsageError
-from resprout.links.frames import Data
+from resprout.links.frames import Data, Goodbye, Hello, Welcome
 from resprout.scenario.cuts import Cuts
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
@@ -30,8 +30,19 @@ Hand = Callable[[Process, Event], None]
 
 
 def is_background(frame: Any) -> bool:
-    """Whether a frame that housekeeping has caused is itself housekeeping: a heartbeat, not data."""
-    return isinstance(frame, Data) and not frame.messages
+    """Whether a frame that housekeeping has caused is itself housekeeping: a heartbeat, a sign of life, or a greeting,
+    which is worth waiting for only when data follows."""
+    if isinstance(frame, Data):
+        return all(message.background for message in frame.messages)
+    return isinstance(frame, Hello | Welcome | Goodbye)
+
+
+def is_sign_of_life(frame: Any) -> bool:
+    """Whether a frame is housekeeping whatever has caused it."""
+    if type(frame) is not Data:
+        return False
+    messages = frame.messages
+    return bool(messages) and messages[-1].background and all(message.background for message in messages)
 
 
 class Network:
@@ -61,7 +72,7 @@ class Network:
         calendar = self._calendar
         enter = calendar.at_idly if calendar.quiet else calendar.at
         if effect.peer not in self._nodes or effect.peer == process.name:
-            enter(calendar.now_us + RESOLVE_US, self._failed, process, (effect.peer, "unknown peer"))
+            enter(calendar.now_us + RESOLVE_US, self._failed, process, (effect.peer, "unknown peer", False))
         else:
             latency_us = self.distances.between(process.name, effect.peer)
             enter(calendar.now_us + latency_us, self._knock, process, (effect.peer, latency_us))
@@ -80,7 +91,7 @@ class Network:
             bits = self._size_of(effect.frame) * 8
             leaves_us = max(leaves_us, node.busy_until_us) + -(-bits * 1_000_000 // node.bandwidth_bps)
             node.busy_until_us = leaves_us
-        idly = calendar.quiet and self._is_background(effect.frame)
+        idly = self._is_background(effect.frame) if calendar.quiet else is_sign_of_life(effect.frame)
         enter = calendar.at_idly if idly else calendar.at
         enter(leaves_us + end.latency_us, self._arrive, end.far, effect.frame)
 
@@ -88,10 +99,12 @@ class Network:
         end = process.ends.pop(effect.connection, None)
         if end is not None:
             end.open = False
-            leaves_us = self._calendar.now_us
+            calendar = self._calendar
+            leaves_us = calendar.now_us
             if process.node.bandwidth_bps is not None:
                 leaves_us = max(leaves_us, process.node.busy_until_us)
-            self._calendar.at(leaves_us + end.latency_us, self._lost, end.far, effect.reason)
+            enter = calendar.at_idly if calendar.quiet else calendar.at
+            enter(leaves_us + end.latency_us, self._lost, end.far, effect.reason)
 
     # -- what happens on the way ------------------------------------------------------------------------------------
 
@@ -105,14 +118,14 @@ class Network:
         enter = calendar.at_idly if calendar.quiet else calendar.at
         if not node.host_up:
             patience_us = max(CONNECT_TIMEOUT_US - latency_us, latency_us)
-            enter(calendar.now_us + patience_us, self._failed, opener, (peer, "timed out"))
+            enter(calendar.now_us + patience_us, self._failed, opener, (peer, "timed out", False))
         elif self.cuts.between(opener.name, peer):
-            enter(calendar.now_us + latency_us, self._failed, opener, (peer, "unreachable"))
+            enter(calendar.now_us + latency_us, self._failed, opener, (peer, "unreachable", False))
         elif node.process is None:
-            enter(calendar.now_us + latency_us, self._failed, opener, (peer, "refused"))
+            enter(calendar.now_us + latency_us, self._failed, opener, (peer, "refused", True))
         else:
             near, far = self._join_ends(opener, node.process, peer, latency_us)
-            calendar.at(calendar.now_us + latency_us, self._established, near)
+            enter(calendar.now_us + latency_us, self._established, near, None)
             self._established(far, None)
 
     def _join_ends(self, opener: Process, other: Process, peer: str, latency_us: int) -> tuple[End, End]:
@@ -133,11 +146,11 @@ class Network:
             end.established = True
             self._hand(process, Connected(end.number, end.peer))
 
-    def _failed(self, process: Process, wish: tuple[str, str]) -> None:
+    def _failed(self, process: Process, answer: tuple[str, str, bool]) -> None:
         if process.step is None:
-            process.put_off(self._failed, process, wish)
+            process.put_off(self._failed, process, answer)
         else:
-            self._hand(process, Disconnected(0, *wish))
+            self._hand(process, Disconnected(0, *answer))
 
     def _lost(self, end: End, reason: str) -> None:
         """An end learns that its connection is gone."""

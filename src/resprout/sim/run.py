@@ -9,7 +9,6 @@ from resprout.core.contract import Note
 from resprout.edge.requests import LeaveRequest
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.scenario.observe import note_row
-from resprout.scenario.possible import check_possible
 from resprout.sim.cast import Cast
 from resprout.sim.faults import Faults
 from resprout.sim.nodes import Process
@@ -19,10 +18,6 @@ from resprout.trace.schema import Row
 
 WORLD = "world"
 """Stands as the node of rows that no node observed."""
-
-SETTLE_US = 10_000_000
-"""After a fault, links try again at intervals of up to half of this: a run with faults is over when it was calm for so
-long. Without faults nobody waits for anything that is not pending, and a calm run is over."""
 
 
 class RunStats(msgspec.Struct, frozen=True):
@@ -57,18 +52,16 @@ class Run:
     def __init__(self, scenario: Scenario, recorder: Recorder | None, at_events: Sequence[FaultAtEvent]) -> None:
         self._scenario = scenario
         self._at_events = at_events
-        self._recorder = recorder or Recorder()
-        settle_us = SETTLE_US if scenario.faults or at_events else 0
-        self._cast = Cast(scenario, self._recorder.record, self._note, settle_us)
+        self._recorder = recorder if recorder is not None else Recorder()
+        # Without faults nobody waits for anything that is not pending, and a calm run is over.
+        self._cast = Cast(scenario, self._recorder.record, self._note, bool(scenario.faults or at_events))
         self.world = self._cast.world
         self._faults = Faults(self.world, self._tell)
 
     def finish(self) -> RunResult:
         for fault in self._scenario.faults:
-            check_possible(self._scenario, fault)
             self.world.at(fault.at_us, self._strike, fault)
         for late in self._at_events:
-            check_possible(self._scenario, late.fault)
             self.world.at_event(late.event, partial(self._strike, late.fault, None))
         self._cast.start()
         ended = self.world.run(self._scenario.time_limit_us)
@@ -106,7 +99,7 @@ class Run:
                     faults.join(self._cast.seat(broker))
             case FaultKind.LEAVE:
                 for name in fault.nodes:
-                    faults.leave(name, LeaveRequest())
+                    faults.leave(name, LeaveRequest(), retires=self._cast.is_broker(name))
 
     def _tell(self, kind: str, node: str, detail: str | None) -> None:
         self._recorder.record(Row(time_us=self.world.now_us, node=node, kind=kind, detail=detail))
@@ -120,6 +113,6 @@ def run_scenario(
 ) -> RunResult:
     """Runs it to quiescence or to its time limit. Rows go to the recorder, in memory unless one is given.
 
-    UsageError when the stack or one of its options does not exist, or when a fault asks for what the stack cannot do.
+    UsageError when the stack or one of its options does not exist.
     """
     return Run(scenario, recorder, at_events).finish()

@@ -10,9 +10,10 @@ from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.scenario.describe import describe
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import Scenario
+from resprout.scenario.model import FaultSpec, Scenario
 from resprout.sim.mishaps import with_mishaps
-from resprout.sim.run import RunResult, run_scenario
+from resprout.sim.run import RunResult
+from resprout.sim.trial import Trial
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -35,19 +36,22 @@ class Outcome(msgspec.Struct, frozen=True):
         return f"{self.description}\n{self.complaint}\nto see it again: {again}"
 
 
-def swarm_scenario(seed: int) -> Scenario:
-    """The scenario of a seed, mishaps included: equal seeds give equal scenarios."""
+def swarm_trial(seed: int) -> Trial:
+    """What is tried with a seed, mishaps included. Equal seeds give equal trials as long as the stack is the same:
+    faults are put where a rehearsal shows that the stack is at work."""
     return with_mishaps(draw_scenario(seed))
 
 
 def try_seed(seed: int) -> Outcome:
     """Draw, run, judge. Whatever goes wrong in the run is a complaint, not an exception."""
-    scenario = swarm_scenario(seed)
+    description = f"seed {seed}, whose rehearsal failed"
     try:
-        result = run_scenario(scenario)
-        return Outcome(seed, _describe(scenario), result.digest, complaint_about(scenario, result))
+        trial = swarm_trial(seed)
+        description = _describe(trial)
+        result = trial.run()
+        return Outcome(seed, description, result.digest, complaint_about(trial.scenario, result))
     except Exception:  # a failure of any kind is what a swarm is looking for
-        return Outcome(seed, _describe(scenario), "", traceback.format_exc().rstrip())
+        return Outcome(seed, description, "", traceback.format_exc().rstrip())
 
 
 def try_seeds(seeds: Iterable[int], workers: int = 1) -> Iterator[Outcome]:
@@ -68,9 +72,23 @@ def complaint_about(scenario: Scenario, result: RunResult) -> str:
     return "\n".join(complaints)
 
 
-def _describe(scenario: Scenario) -> str:
-    faults = [
-        f"  {fault.at_us / 1e6:.6f} s {fault.kind} {' '.join(fault.nodes or map('-'.join, fault.links))}"
-        for fault in scenario.faults
+def _describe(trial: Trial) -> str:
+    at_events = [
+        f"  after event {strike.event}, {_when(strike.fault)} or later: {_what(strike.fault)}"
+        for strike in trial.at_events
     ]
-    return "\n".join([describe(scenario), *faults])
+    return "\n".join(
+        [describe(trial.scenario), *(f"  {_when(f)}: {_what(f)}" for f in trial.scenario.faults), *at_events]
+    )
+
+
+def _when(fault: FaultSpec) -> str:
+    return f"{fault.at_us / 1e6:.6f} s"
+
+
+def _what(fault: FaultSpec) -> str:
+    nodes = " ".join(fault.nodes or map("-".join, fault.links)) or "all"
+    host = ", its host silent" if fault.host else ""
+    disk = "" if fault.disk else ", its disk empty"
+    parent = f" below {fault.parent}" if fault.parent else ""
+    return f"{fault.kind} {nodes}{host}{disk}{parent}"

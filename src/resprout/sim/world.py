@@ -4,16 +4,16 @@ The same inputs give the same run: integer microseconds, one calendar in which e
 random generator per node and life. A step takes no virtual time. What a machine delivers or answers reaches the
 application after the step is complete, never inside it.
 
-The run is *quiescent* when nothing is pending but housekeeping (background timers, and the empty frames they cause),
-when that stays so for `settle_us`, and when nobody is `busy`. Things that wait at a frozen node do not count: they move
-only when a fault wakes it, and that fault would be pending.
+The run is *quiescent* when nothing is pending but housekeeping (background timers, the greetings and empty frames they
+cause, and signs of life), when that stays so for `settle_us`, and when nobody is `busy`. Things that wait at a frozen
+node do not count: they move only when a fault wakes it, and that fault would be pending.
 """
 
 import gc
 import heapq
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from resprout.core.contract import (
     Answer,
@@ -25,10 +25,12 @@ from resprout.core.contract import (
     Effect,
     Event,
     Forget,
+    Locate,
     Note,
     Persist,
     Recovered,
     Request,
+    Retire,
     SetTimer,
     Timer,
     TimerFired,
@@ -39,11 +41,14 @@ from resprout.scenario.seeds import random_for
 from resprout.sim.alarms import Alarms
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
-from resprout.sim.network import Network, SizeOf, is_background
+from resprout.sim.network import Network, SizeOf, is_background, is_sign_of_life
 from resprout.sim.nodes import Above, End, Make, Node, Process
 
 Ended = Literal["quiescent", "timeout"]
 OnNote = Callable[[Process, Note], None]
+
+RESTART_US: Final = 1_000
+"""From the end of a life that retired to the beginning of the next."""
 
 
 class World:
@@ -84,6 +89,8 @@ class World:
             Deliver: self._pass_up,
             Answer: self._pass_up,
             Note: self._note,
+            Retire: self._retire,
+            Locate: self._pass_over,
         }
 
     @property
@@ -106,7 +113,7 @@ class World:
         machine = node.make(node.incarnation, random_for(self.seed, "node", node.name, node.incarnation))
         process = node.process = Process(node, machine)
         self.perform(process, machine.start(self.calendar.now_us))
-        if records := node.disk.records:
+        if (records := node.disk.records) and process.step is not None:
             self.hand(process, Recovered(records))
         if node.above is not None:
             node.above.began(process)
@@ -120,6 +127,17 @@ class World:
         process.node.process = None
         process.node.busy_until_us = 0
         self.alarms.cancel_all(process)
+
+    def _retire(self, process: Process, effect: Retire) -> None:
+        """A life ends by itself; what it has transmitted arrives, then its connections close."""
+        self.network.close_all(process, effect.reason)
+        self.halt(process)
+        if effect.again:
+            self.calendar.at(self.calendar.now_us + RESTART_US, self._return, process.node, process.incarnation)
+
+    def _return(self, node: Node, retired: int) -> None:
+        if node.process is None and node.incarnation == retired:
+            self.boot(node)
 
     def request(self, process: Process, body: Any, token: int = 0) -> None:
         """Ask something of a node, now; a frozen one is asked when it wakes up."""
@@ -147,7 +165,7 @@ class World:
         calendar = self.calendar
         plain = process.node.bandwidth_bps is None and not calendar.quiet and not process.held
         for effect in effects:
-            if plain and type(effect) is Transmit:
+            if plain and type(effect) is Transmit and not is_sign_of_life(effect.frame):
                 end = process.ends.get(effect.connection)
                 if end is not None:
                     time_us = calendar.now_us + end.latency_us
@@ -161,6 +179,8 @@ class World:
                 process.held.append(effect)
             else:
                 self._execute[type(effect)](process, effect)
+                if process.step is None:  # it has retired
+                    return
                 plain = plain and not process.held
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
@@ -174,6 +194,9 @@ class World:
 
     def _note(self, process: Process, effect: Note) -> None:
         self._on_note(process, effect)
+
+    def _pass_over(self, process: Process, effect: Effect) -> None:
+        """Of no use here: names are addresses."""
 
     def _pass_up(self, process: Process, effect: Deliver | Answer) -> None:
         if process.node.above is not None:

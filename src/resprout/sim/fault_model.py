@@ -1,0 +1,78 @@
+"""What a tree of brokers must survive: at most f of the brokers on any path of 2f + 1 are down at once.
+
+Down is also who is frozen, cut off or leaves, until the tree has grown together without it. Who is dead and who leads
+is decided by a majority of the root's list, which are the 2f + 1 brokers nearest to the root; so in a tree with fewer
+brokers than that, fewer than f may be down.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
+from random import Random
+
+from resprout.scenario.model import BrokerSpec
+
+ATTEMPTS = 6
+"""To find one more broker that may fall together with others."""
+
+
+class FaultModel:
+    def __init__(self, brokers: Sequence[BrokerSpec], faults: int) -> None:
+        self.faults = faults
+        self.names = tuple(broker.name for broker in brokers)
+        self.root = next(broker.name for broker in brokers if broker.parent is None)
+        self.parents = {broker.name: broker.parent for broker in brokers}
+        self._ways = {name: _ways_up(name, self.parents) for name in self.names}
+        by_depth = sorted(self.names, key=lambda name: len(self._ways[name]))
+        last = by_depth[: 2 * faults + 1][-1]
+        self._list = [name for name in by_depth if len(self._ways[name]) <= len(self._ways[last])]
+        """Everybody who may be on the root's list; among equally distant ones it is anyone's guess."""
+
+    def neighbours(self, name: str) -> list[str]:
+        return [other for other in self.names if self.parents[other] == name or other == self.parents[name]]
+
+    def path(self, one: str, other: str) -> list[str]:
+        """From one to the other, both included."""
+        up, down = self._ways[one], self._ways[other]
+        meeting = next(name for name in up if name in down)
+        return up[: up.index(meeting) + 1] + down[: down.index(meeting)][::-1]
+
+    def bears(self, victims: Collection[str]) -> bool:
+        """May all these be down at once?"""
+        if not majority_left(len(self.names), sum(name in victims for name in self._list), self.faults):
+            return False
+        paths = (self.path(one, other) for one, other in combinations(victims, 2))
+        return all(
+            sum(name in victims for name in path) <= self.faults for path in paths if len(path) <= 2 * self.faults + 1
+        )
+
+    def draw_victims(self, rng: Random) -> list[str]:
+        """Some that may fall at once, the first of them the root more often than by chance; the others near or far."""
+        victims = [self.root if rng.random() < 0.25 else rng.choice(self.names)]
+        for _ in range(rng.choice((0, self.faults - 1, self.faults, ATTEMPTS))):
+            near = self.neighbours(rng.choice(victims)) if rng.random() < 0.6 else []
+            name = rng.choice(near or self.names)
+            if name not in victims and self.bears([*victims, name]):
+                victims.append(name)
+        return victims if self.bears(victims) else []
+
+    def draw_piece(self, rng: Random) -> list[str]:
+        """More than f brokers that hang together: nobody can take them for crashed."""
+        piece = [rng.choice(self.names)]
+        size = rng.randint(self.faults + 1, len(self.names) - 1)
+        while len(piece) < size:
+            around = [name for inside in piece for name in self.neighbours(inside) if name not in piece]
+            piece.append(rng.choice(around))
+        return piece
+
+
+def majority_left(living: int, falling: int, faults: int) -> bool:
+    """Of a list of the root that is as long as it can be, when these fall."""
+    seats = min(living, 2 * faults + 1)
+    return falling <= seats - (seats // 2 + 1)
+
+
+def _ways_up(name: str, parents: Mapping[str, str | None]) -> list[str]:
+    way = [name]
+    while (parent := parents[way[-1]]) is not None:
+        way.append(parent)
+    return way

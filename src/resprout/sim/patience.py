@@ -1,0 +1,41 @@
+"""How long nodes of a virtual world wait for each other, and how long the world waits before a run is over."""
+
+from typing import Any, Final
+
+from resprout.links.options import LinkOptions
+from resprout.scenario.model import FaultKind, Scenario
+from resprout.sim.distances import Distances
+
+HEARTBEAT_US: Final = 500_000
+SILENCE_US: Final = 2_000_000
+
+SETTLE_US: Final = 10_000_000
+"""Links try again at intervals of up to half of this."""
+
+
+def link_options(scenario: Scenario) -> LinkOptions:
+    """Of every node. Whoever is far away is not taken for silent: a greeting takes two ways, and the first heartbeat
+    comes one way after that."""
+    silence_us = max(SILENCE_US, HEARTBEAT_US + 4 * _reach_us(scenario))
+    return LinkOptions(heartbeat_us=HEARTBEAT_US, silence_us=silence_us)
+
+
+def settle_us(links: LinkOptions, stack: Any) -> int:
+    """After a fault, nodes act on what they do not hear, so a run is over only when it was calm for longer than that
+    takes: silence, then what the stack calls its lease. Whatever a stack waits for beyond it has a timer, which keeps
+    the run going by itself."""
+    lease_us: int = getattr(stack, "lease_us", 0)
+    return max(SETTLE_US, 2 * ((links.silence_us or 0) + lease_us))
+
+
+def _reach_us(scenario: Scenario) -> int:
+    places = Distances()
+    for broker in scenario.brokers:
+        places.place(broker.name, broker.parent, broker.latency_us)
+    for fault in scenario.faults:
+        if fault.kind is FaultKind.JOIN:
+            for broker in scenario.joining(fault):
+                places.place(broker.name, broker.parent, broker.latency_us)
+    for client in scenario.clients:
+        places.place(client.name, client.broker, client.latency_us)
+    return places.reach_us

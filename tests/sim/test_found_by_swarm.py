@@ -1,0 +1,70 @@
+"""What swarms have found: each failure by name, as the smallest scenario where that is known, as its seed where not.
+
+A seed stays the same trial only as long as what it draws from does; those here are also the memory of where to look.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Mix, Scenario, SubscriptionSpec
+from resprout.scenario.model import WorkloadSpec as Work
+from resprout.scenario.workload_options import RandomOptions
+from resprout.sim.run import run_scenario
+from resprout.sim.swarm import complaint_about, try_seed
+
+CRASH, RECOVER, FREEZE, UNFREEZE = FaultKind.CRASH, FaultKind.RECOVER, FaultKind.FREEZE, FaultKind.UNFREEZE
+
+SEEDS = {
+    "a life that is given a place while others bury it is let go again": 97,
+    "a client whose broker died is told 'delivered' only when it is": 436,
+    "a client of a dead broker is told 'delivered' only when the clients of another dead one have it, too": 327,
+    "clients of two dead brokers, one of which had left, miss nothing": 293,
+    "a newcomer that has gone to ask somebody else is not waited for": 461,
+    "a newcomer that comes back in the middle of its own repair finds a place": 496,
+    "a moved client is told 'delivered' only when those have it who wait for a ghost elsewhere": 386,
+    "of two brokers that give one newcomer a place, one keeps it and the other lets go": 387,
+    "a newcomer that was declared dead while it asked for a place is told so": 611,
+    "a client that returns is given copies in order among what it missed": 1693,
+    "a root that is back at once and declines one of two places finds another": 785,
+}
+
+
+def complaint(parents: Sequence[str | None], faults: Sequence[FaultSpec], latency_us: int = 1_000) -> str:
+    """Of a tree that tolerates two faults, with a client at every broker, all of them talking from 2 s to about 3 s."""
+    brokers = tuple(BrokerSpec(f"b{i}", parent, latency_us) for i, parent in enumerate(parents))
+    everything = (SubscriptionSpec("#"),)
+    clients = tuple(ClientSpec(f"c{i}", f"b{i}", subscriptions=everything) for i in range(len(parents)))
+    work = Work(
+        "random", tuple(client.name for client in clients), ("a", "b"), keys=2, operations=20,
+        mix=Mix(causal=0.5, total=0.5), start_us=2_000_000, options=RandomOptions(),
+    )  # fmt: skip
+    scenario = Scenario(
+        "found by a swarm", brokers, options={"faults_tolerated": 2}, clients=clients, workloads=(work,),
+        faults=tuple(faults), time_limit_us=200_000_000,
+    )  # fmt: skip
+    return complaint_about(scenario, run_scenario(scenario))
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS.keys())
+def test_what_went_wrong_once_goes_well(seed: int) -> None:
+    outcome = try_seed(seed)
+    assert not outcome.failed, outcome.report
+
+
+def test_a_root_that_returns_while_its_heir_is_frozen_does_not_dissolve_the_tree() -> None:
+    """Its children took the end of its second life's request for the end of their link, and retired one by one."""
+    faults = [
+        FaultSpec(2_000_000, FREEZE, ("b1",)),
+        FaultSpec(2_000_001, CRASH, ("b0",), host=True),
+        FaultSpec(2_500_000, RECOVER, ("b0",)),
+        FaultSpec(12_000_000, UNFREEZE, ("b1",)),
+    ]
+    assert complaint([None, "b0", "b0", "b0", "b0", "b0"], faults) == ""
+
+
+@pytest.mark.parametrize("latency_us", [1_000, 200_000])
+def test_two_coordinators_of_one_repair_agree_on_one_of_them(latency_us: int) -> None:
+    """The root and a child of it died at once; its brother and its own child had each accepted the other's list."""
+    faults = [FaultSpec(4_000_000, CRASH, ("b0",)), FaultSpec(4_000_000, CRASH, ("b1",))]
+    assert complaint([None, "b0", "b0", "b1", "b1"], faults, latency_us) == ""
