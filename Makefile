@@ -9,8 +9,9 @@ WORKERS ?= 2
 
 .PHONY: demo test check bench soak format lock clean
 
+# Eight brokers and five clients, each a process; after five seconds one of the brokers is killed.
 demo: $(READY)
-	@$(BIN)/resprout run scenarios/bank.toml --trace out/demo
+	@$(BIN)/resprout run scenarios/crash-b1.toml --trace out/demo
 	@$(BIN)/resprout audit out/demo
 
 test: $(READY)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -90,9 +90,18 @@ def subscriber(address: str, filter: str, *words: str) -> Iterator[Running]:
 
 def eventually_gone(pid: int) -> bool:
     """Whether a process that is no child of this one ends before patience does."""
+    return _eventually(lambda: not _is_alive(pid))
+
+
+def eventually_stopped(pid: int) -> bool:
+    """Whether a process that was sent SIGSTOP stops, which takes a moment on a crowded machine."""
+    return _eventually(lambda: _state(pid) == "T")
+
+
+def _eventually(condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        if not _is_alive(pid):
+        if condition():
             return True
         time.sleep(0.02)
     return False
@@ -103,8 +112,13 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    status = Path(f"/proc/{pid}/stat")  # an orphan that nobody buries is gone all the same
-    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+    return _state(pid) != "Z"  # an orphan that nobody buries is gone all the same
+
+
+def _state(pid: int) -> str:
+    """One letter, as `ps` shows it."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.read_text().rpartition(")")[2].split()[0] if status.exists() else ""
 
 
 def _line(stream: object) -> str:

@@ -50,6 +50,7 @@ def test_a_child_waits_for_its_parent_and_says_so_once() -> None:
         assert child.error_line() == f"b1 waits for its parent: {address}: connection refused"
         with broker("b0", listen=address):
             assert child.line().startswith("b1 listens on ")
+            assert child.error_line() == "b1: joined: b0"
             assert child.end() == 0
             assert child.rest() == (b"", b"")
 
@@ -60,20 +61,33 @@ def test_a_child_that_waits_for_its_parent_can_be_stopped() -> None:
         assert child.end() == 0
 
 
-def test_clients_are_told_when_their_broker_stops() -> None:
+def test_a_subscriber_waits_for_its_only_broker_and_is_told_when_it_returns_without_its_subscription() -> None:
     with broker("b1") as (process, address), subscriber(address, "t") as client:
         assert process.end() == 0
-        out, err = client.rest()
+        with broker("b1", listen=address):
+            out, err = client.rest()
         assert client.process.returncode == 1
-        assert (out, err) == (b"", b"resprout: the session with the broker was lost: b1 stops\n")
+        assert out == b"" and b"b1 could not carry on 1 subscriptions: deliveries may be missing\n" in err
 
 
-def test_neighbours_are_told_when_a_broker_stops() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL], ids=["stops", "leaves", "dies"])
+def test_however_a_broker_goes_its_neighbours_repair_the_tree_at_once(number: int) -> None:
     with broker("b0") as (parent, address), broker("b1", "--parent", address) as (child, child_address):
-        assert resprout("pub", "t", "x", "--server", child_address, "--wait", "safe").returncode == 0
-        assert child.end() == 0
-        note = json.loads(parent.line())
-        assert (note["kind"], note["columns"]["detail"]) == ("suspect", "b1: b1 stops")
+        with broker("b2", "--parent", child_address) as (grandchild, below):
+            assert resprout("pub", "t", "x", "--server", below, "--wait", "safe").returncode == 0
+            assert child.end(number) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
+            for process in (parent, grandchild):
+                while (note := json.loads(process.line()))["kind"] != "repair_end":
+                    pass
+                assert note["columns"]["detail"] == "b1"
+            assert resprout("pub", "t", "x", "--server", below, "--wait", "safe").returncode == 0
+        assert child.rest()[1] == b""
+
+
+def test_the_last_broker_can_leave_too() -> None:
+    with broker("b1") as (process, _):
+        assert process.end(signal.SIGUSR1) == 0
+        assert process.rest()[1] == b""
 
 
 def test_a_file_says_everything_and_the_command_line_wins(tmp_path: Path) -> None:
@@ -102,3 +116,35 @@ def test_a_broker_stops_when_the_input_that_it_was_told_to_watch_ends() -> None:
         assert process.process.stdin is not None
         process.process.stdin.close()
         assert process.process.wait(PATIENCE_S) == 0
+
+
+def test_a_broker_whose_parent_is_gone_starts_when_a_contact_answers() -> None:
+    with broker("b0") as (_, contact), broker("b1", "--parent", "127.0.0.1:1", "--join", contact) as (child, address):
+        assert address.startswith("127.0.0.1:")
+        assert child.end() == 0
+        assert child.rest()[1] == b""
+
+
+def test_a_folder_remembers_the_number_of_the_last_life_and_has_one_user(tmp_path: Path) -> None:
+    words = ("--incarnation", "3", "--data", str(tmp_path / "b1"))
+    for life in (3, 4):
+        with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--json", *words) as process:
+            assert json.loads(process.line())["incarnation"] == life
+            second = resprout("broker", "--name", "b1", "--listen", "127.0.0.1:0", *words)
+            assert (second.returncode, second.stdout) == (2, b"")
+            assert b"another process uses this folder" in second.stderr
+            assert process.end() == 0
+
+
+def test_what_is_no_order_is_told_and_does_no_harm() -> None:
+    with broker("b1", "--stop-with-stdin") as (process, address):
+        assert process.process.stdin is not None
+        process.process.stdin.write(b'hello\n{"type": "found", "addresses": {"b2": "::1:7"}}\n')
+        assert "is no order for a broker" in process.error_line()
+        assert "'::1:7'" in process.error_line()
+        process.process.stdin.write(
+            b'{"type": "bar", "peers": ["c0"]}\n{"type": "found", "addresses": {"b2": "h:7"}}\n'
+        )
+        assert resprout("pub", "t", "x", "--server", address).returncode == 0
+        barred = resprout("pub", "t", "x", "--server", address, "--name", "c0")
+        assert barred.returncode == 2, "an emulated cut"

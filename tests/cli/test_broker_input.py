@@ -27,6 +27,11 @@ LOOPBACK = ("broker", "--name", "b1", "--listen", "127.0.0.1:0")
         (("broker", "--name", "b1", "--listen", "no.such.host.invalid:0"), "cannot listen on no.such.host.invalid:0"),
         ((*LOOPBACK, "--parent", "localhost:0"), "--parent: address 'localhost:0': port 0 means any"),
         ((*LOOPBACK, "--parent", "a..b:1"), "parent a..b:1: the host is not a name"),
+        ((*LOOPBACK, "--join", "localhost:0"), "--join: address 'localhost:0': port 0 means any"),
+        ((*LOOPBACK, "--join", "a..b:1"), "contact a..b:1: the host is not a name"),
+        ((*LOOPBACK, "--advertise", "localhost:0"), "--advertise: address 'localhost:0': port 0 means any"),
+        ((*LOOPBACK, "--data", "/dev/null/b1"), "--data /dev/null/b1: Not a directory"),
+        ((*LOOPBACK, "--set", "durable=true"), "b1 is to be durable: give --data DIR"),
         ((*LOOPBACK, "--stack", "scrbe"), "unknown stack 'scrbe'"),
         ((*LOOPBACK, "--set", "fault_tolerated=1"), "did you mean 'faults_tolerated'?"),
         ((*LOOPBACK, "--set", "faults_tolerated=many"), "--set options.faults_tolerated=many: option"),
@@ -67,6 +72,9 @@ def test_bad_input_is_refused(words: tuple[str, ...], reason: str, capfd: pytest
         ('name = "b1"\nlissten = ":0"', ":2: unknown key 'lissten'; did you mean 'listen'?"),
         ('name = "b1"\nlisten = 7450', ":2: listen must be a text, not a number"),
         ('name = "b1"\n\nparent = "a b:1"', ":3: address 'a b:1': the host holds white space"),
+        ('name = "b1"\njoin = "b0:1"', ":2: join must be a list, not a text"),
+        ('name = "b1"\njoin = ["b0:1", "b2:0"]', ":2: address 'b2:0': port 0 means any"),
+        ('name = "b1"\ndata = 3', ":2: data must be a text, not a number"),
         ('name = "b1"\n[options]\nfaults_tolerated = -1', ":3: option 'faults_tolerated'"),
         ('name = "b1"\n[links]\nwindow_bytes = "big"', ":3: link option window_bytes must be a whole number"),
         ('name = "b1"\n[links]\n\nreconnect_us_max = 1', ":4: link option reconnect_us_max is less"),
@@ -125,12 +133,6 @@ def test_a_parent_that_is_a_client_is_refused() -> None:
 @pytest.mark.parametrize("words", [("pub", "t", "x"), ("sub", "t")])
 def test_an_address_where_nobody_listens_is_a_bad_address(words: tuple[str, ...]) -> None:
     assert complaint(*words, "--server", "127.0.0.1:1") == "cannot connect to 127.0.0.1:1: connection refused"
-
-
-def test_a_guarantee_that_the_network_does_not_offer_is_refused() -> None:
-    with broker("b1") as (_, address):
-        reason = complaint("pub", "t", "x", "--guarantee", "total", "--server", address)
-    assert reason.startswith("the stack 'resprout' does not offer 'total'")
 
 
 def test_a_line_that_is_too_long_is_refused_with_its_number() -> None:

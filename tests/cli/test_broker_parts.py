@@ -56,14 +56,14 @@ def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert run([verb, "--help"]) == 0
-    if verb in ("broker", "up", "pub", "sub"):
+    if verb in ("broker", "up", "pub", "sub", "forget"):
         assert f"resprout {verb}" in out.getvalue().partition("\n")[2]
 
 
 def test_commands_that_talk_do_not_load_what_only_traces_need() -> None:
     program = (
         "import sys\nfrom resprout.cli.main import run\n"
-        "for verb in ('broker', 'up', 'pub', 'sub'): run([verb, '--help'])\n"
+        "for verb in ('broker', 'up', 'pub', 'sub', 'forget'): run([verb, '--help'])\n"
         "sys.exit('pyarrow' in sys.modules or 'rich' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.cli.processes import Running, eventually_gone, resprout, running, subscriber
+from tests.cli.processes import Running, eventually_gone, eventually_stopped, resprout, running, subscriber
 
 SCENARIO = """
 name = "a chain"
@@ -51,20 +51,27 @@ def test_a_scenario_gives_the_tree_its_options_and_its_latencies(tmp_path: Path)
         assert process.end() == 0
 
 
-def test_a_broker_that_dies_is_told_loudly_and_ends_the_others() -> None:
+def test_a_broker_that_dies_is_told_loudly_and_the_others_go_on_until_none_is_left() -> None:
     with running("up", "--port", "0") as process:
-        brokers = _brokers(process)
-        os.kill(brokers["b1"][2], signal.SIGKILL)
+        pids = {name: pid for name, (_, _, pid) in _brokers(process).items()}
+        for name in ("b1", "b0"):
+            os.kill(pids[name], signal.SIGKILL)
+            told = process.error_line()
+            while not told.startswith("resprout: "):  # what the others do about it
+                told = process.error_line()
+            assert told == f"resprout: broker {name} (pid {pids[name]}) was killed by SIGKILL; the others go on"
+        os.kill(pids["b2"], signal.SIGKILL)
         _, err = process.rest()
         assert process.process.returncode == 1
     last = err.decode().splitlines()[-1]
-    assert last == f"resprout: broker b1 (pid {brokers['b1'][2]}) was killed by SIGKILL; the others are stopped"
-    assert all(eventually_gone(pid) for _, _, pid in brokers.values())
+    assert last == f"resprout: broker b2 (pid {pids['b2']}) was killed by SIGKILL; none is left"
+    assert all(eventually_gone(pid) for pid in pids.values())
 
 
 def test_brokers_do_not_outlive_a_killed_parent_even_when_frozen() -> None:
     with running("up", "--port", "0") as process:
         pids = [pid for _, _, pid in _brokers(process).values()]
         os.kill(pids[2], signal.SIGSTOP)
+        assert eventually_stopped(pids[2])
         assert process.end(signal.SIGKILL) == -signal.SIGKILL
     assert all(eventually_gone(pid) for pid in pids)

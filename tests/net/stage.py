@@ -14,7 +14,7 @@ from resprout.core.contract import Note
 from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, Welcome
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerSpec, serve
+from resprout.net.broker import BrokerSpec, RunningBroker, serve
 from resprout.net.frames import make_codec
 from resprout.net.host import Host
 from resprout.stacks.registry import find_stack
@@ -45,10 +45,15 @@ def run(work: Coroutine[Any, Any, T], seconds: float = 60, fast_loop: bool = Fal
 class Running:
     """A broker."""
 
-    def __init__(self, host: Host, address: Address, notes: list[Note]) -> None:
-        self.host = host
+    def __init__(self, broker: RunningBroker, address: Address, notes: list[Note]) -> None:
+        self.broker = broker
         self.address = address
         self.notes = notes
+
+    @property
+    def host(self) -> Host:
+        """Of its current life."""
+        return self.broker.host
 
     def __str__(self) -> str:
         return str(self.address)
@@ -75,11 +80,11 @@ async def broker(
     notes: list[Note] = []
     above, peers = (parent[0], dict([parent])) if parent is not None else (None, {})
     spec = BrokerSpec(name, incarnation, listen, above, peers)
-    host, address = await serve(spec, STACK, STACK.parse_options(options or {}), links, notes.append)
+    running, address = await serve(spec, STACK, STACK.parse_options(options or {}), links, notes.append)
     try:
-        yield Running(host, address, notes)
+        yield Running(running, address, notes)
     finally:
-        await host.close()
+        await running.close()
 
 
 class Bare:

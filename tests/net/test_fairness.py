@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from resprout.client.connect import connect
-from resprout.edge.messages import Subscribe
+from resprout.edge.messages import Attend, Subscribe
 from resprout.links.frames import Data
 from resprout.links.options import LinkOptions
 from resprout.net import connection
@@ -23,15 +23,15 @@ PER_FRAME = 25
 def burst() -> bytes:
     """A greeting and subscriptions in many frames, all of which come at once."""
     write = FrameWriter(CODEC).write
-    frames = [write(hello("busy"))]
-    for first in range(1, FRAMES * PER_FRAME, PER_FRAME):
+    frames = [write(hello("busy")), write(Data(1, 0, 1 << 40, (Attend(0),)))]
+    for first in range(2, FRAMES * PER_FRAME, PER_FRAME):
         wishes = [Subscribe(number, f"t/{number}", None) for number in range(first, first + PER_FRAME)]
         frames.append(write(Data(first, 0, 1 << 40, tuple(wishes))))
     return b"".join(frames)
 
 
 def subscribed(running: Running) -> int:
-    guest = running.machine._guests.get("busy")
+    guest = running.machine.core.guests.get("busy")
     return len(guest.subscriptions) if guest is not None else 0
 
 
@@ -98,12 +98,12 @@ def test_a_connection_that_is_closed_does_not_wait_for_a_peer_that_never_reads(m
         async with broker() as running, bare(running.address) as stuck:
             await stuck.greet("stuck")
             stuck.reader._transport.pause_reading()  # type: ignore[attr-defined]
-            stuck.say_messages(1, Subscribe(1, "t", None))
+            stuck.say_messages(1, Attend(0), Subscribe(1, "t", None))
             async with connect(str(running), name="p") as publisher:
                 for _ in range(20):
                     await publisher.publish("t", bytes(1 << 19))
-                await until(lambda: len(running.machine._guests["stuck"].given) > 4)
-                stuck.say_messages(2, Subscribe(1, "t", None))  # against the rules: it is thrown out
+                await until(lambda: len(running.machine.core.guests["stuck"].given) > 4)
+                stuck.say_messages(3, Subscribe(1, "t", None))  # against the rules: it is thrown out
                 await until(lambda: "stuck" not in running.sessions)
                 await until(lambda: running.host.connections == 1)
 

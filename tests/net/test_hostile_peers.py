@@ -12,11 +12,12 @@ from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.edge.messages import Publish, Subscribe, Taken
+from resprout.edge.messages import Attend, Publish, Subscribe, Taken
 from resprout.links.frames import Data, Goodbye, Welcome
 from resprout.net.connection import GREETING_BYTES_MAX
 from resprout.net.frames import Here, Who
-from resprout.order.messages import Forward, Ready
+from resprout.order.messages import Forward
+from resprout.stacks.resprout.messages import JoinRequest
 from resprout.wire.framing import PREAMBLE, FrameWriter
 
 from .stage import CODEC, QUICK, Bare, Running, bare, broker, hello, reset, run, until
@@ -58,7 +59,7 @@ def test_random_bytes_harm_nobody() -> None:
 
 
 def test_a_valid_stream_with_one_wrong_byte_harms_nobody() -> None:
-    stream = bytes_of(hello("mallory"), Data(1, 0, 1 << 40, (Subscribe(1, "a/#", "x > 1"), Taken(0))))
+    stream = bytes_of(hello("mallory"), Data(1, 0, 1 << 40, (Attend(0), Subscribe(1, "a/#", "x > 1"), Taken(0))))
 
     async def scene() -> None:
         async with broker() as running:
@@ -195,7 +196,7 @@ def test_ten_thousand_connections_that_come_and_go_leave_nothing_behind() -> Non
 
 
 def test_a_connection_cut_at_every_byte_of_its_greeting_leaves_the_name_usable() -> None:
-    stream = bytes_of(hello("p"), Data(1, 0, 1 << 40, (Subscribe(1, "still/here", None),)))
+    stream = bytes_of(hello("p"), Data(1, 0, 1 << 40, (Attend(0), Subscribe(1, "still/here", None))))
 
     async def scene() -> None:
         async with broker() as running:
@@ -228,10 +229,10 @@ def test_a_client_may_not_speak_for_another_or_say_what_brokers_say() -> None:
 
     async def scene() -> None:
         async with broker() as running:
-            for epoch, message in enumerate((Publish(forged), Forward(forged, 1), Ready(), Taken(5)), start=1):
+            for epoch, message in enumerate((Publish(forged), Forward(forged, 1), JoinRequest(""), Taken(5)), start=1):
                 async with bare(running.address) as peer:
                     await peer.greet("mallory", epoch=epoch)
-                    peer.say_messages(1, message)
+                    peer.say_messages(1, Attend(0), message)
                     while not isinstance(await peer.hear(), Goodbye):
                         pass
             await still_serves(running)

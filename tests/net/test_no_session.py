@@ -185,7 +185,7 @@ def test_a_broker_is_reached_where_it_says_it_listens(host: str) -> None:
     async def scene() -> None:
         async with broker(listen=Address(host, 0)) as running:
             assert running.address.port > 0
-            ports = {plug.getsockname()[1] for plug in running.host._server.sockets}  # type: ignore[union-attr]
+            ports = {plug.getsockname()[1] for plug in running.host._place.sockets}  # type: ignore[union-attr]
             assert ports == {running.address.port}
             for way in {str(running), f":{running.address.port}"} if not host else {str(running)}:
                 async with connect(way) as client:

@@ -17,9 +17,9 @@ from resprout.trace.schema import Row
 FOLDER = Path(__file__).parents[2] / "scenarios"
 
 SMALLER = {
-    "bank": ["workload.0.operations=20", "workload.0.interval=20ms", "workload.0.start=2s"],
+    "bank": ["workload.0.operations=20", "workload.0.interval=20ms", "workload.0.start=4s"],
     "chain": [
-        "workload.0.operations=30", "workload.0.start=1s", "workload.1.start=1s", "workload.1.operations=2",
+        "workload.0.operations=30", "workload.0.start=4s", "workload.1.start=4s", "workload.1.operations=2",
         "workload.1.depth=3", 'workload.1.topics=["line/down"]', "workload.1.interval=20ms",
     ],
     "chatter": [
@@ -41,8 +41,9 @@ def verdict_on(scenario: Scenario, rows: list[Row]) -> Verdict:
     return verdict
 
 
-def test_every_ready_made_scenario_is_compared() -> None:
-    assert sorted(SMALLER) == sorted(path.stem for path in FOLDER.glob("*.toml"))
+def test_every_ready_made_scenario_without_faults_is_compared() -> None:
+    calm = [path.stem for path in FOLDER.glob("*.toml") if not load_scenario(path).faults]
+    assert sorted(SMALLER) == sorted(calm)
 
 
 @pytest.mark.parametrize("name", SMALLER)
@@ -52,6 +53,8 @@ def test_processes_and_the_virtual_world_come_to_the_same_verdict(name: str) -> 
     real = asyncio.run(run_processes(scenario))
     assert (virtual.ended, real.ended) == ("quiescent", "quiescent")
     in_virtue, in_fact = verdict_on(scenario, virtual.rows), verdict_on(scenario, real.rows)
+    for counts in (in_fact.counts, in_virtue.counts):
+        counts.pop("rows")  # notes of brokers depend on timing
     assert in_fact.counts == in_virtue.counts
     assert in_fact.counts["owed"] > 0
     assert [(c.rule, c.status) for c in in_fact.checks] == [(c.rule, c.status) for c in in_virtue.checks]

@@ -2,27 +2,14 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
 
 import pytest
 
-from resprout.core.contract import (
-    Arrived,
-    Connect,
-    Connected,
-    Disconnect,
-    Disconnected,
-    Effect,
-    Event,
-    Transmit,
-)
 from resprout.core.errors import PeerError, UsageError
-from resprout.links.frames import Goodbye, Hello
 from resprout.links.options import LinkOptions
-from resprout.net.run.barrier import Barrier
-from resprout.net.run.calm import SETTLE_US, Calm, patience_us
+from resprout.net.run.calm import SETTLE_US, Calm, Repairs, Waits
 from resprout.net.run.orders import Finish, Progress, as_line, read_order, read_report
-from resprout.net.run.plan import WORKERS_MAX, check_runnable, longest_way_us, share_out
+from resprout.net.run.plan import WORKERS_MAX, check_runnable, longest_way_us, share_out, silence_us
 from resprout.net.run.row_file import RowWriter, read_rows
 from resprout.net.run.tally import Tally
 from resprout.scenario.load import parse_scenario
@@ -30,96 +17,21 @@ from resprout.scenario.model import Scenario
 from resprout.trace.schema import Row
 
 LINKS = LinkOptions(silence_us=2_000_000, session_linger_us=3_000_000, reconnect_us_max=1_000_000)
-
-
-class Puppet:
-    """A machine that writes down what it is told and does what the test says."""
-
-    def __init__(self) -> None:
-        self.told: list[Event] = []
-        self.wants: list[Effect] = []
-
-    def start(self, now_us: int) -> Sequence[Effect]:
-        return self.take()
-
-    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
-        self.told.append(event)
-        return self.take()
-
-    def take(self) -> list[Effect]:
-        wants, self.wants = self.wants, []
-        return wants
-
-
-def hello(name: str) -> Hello:
-    return Hello(1, name, "client", 1, "b0", None, 1, 0, 0)
-
-
-# -- barrier -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_barrier_that_bars_nobody_passes_everything() -> None:
-    puppet = Puppet()
-    barrier = Barrier(puppet)
-    puppet.wants = [Connect("b0")]
-    assert list(barrier.start(0)) == [Connect("b0")]
-    events: list[Event] = [Connected(1, "b0"), Arrived(1, Goodbye("x")), Disconnected(1, "b0", "closed")]
-    for event in events:
-        barrier.step(event, 0)
-    assert puppet.told == events
-
-
-def test_a_connection_with_a_peer_that_becomes_barred_breaks_and_what_still_comes_is_dropped() -> None:
-    puppet = Puppet()
-    barrier = Barrier(puppet)
-    barrier.step(Connected(1, "b0"), 0)
-    barrier.step(Connected(2, None), 0)
-    barrier.step(Arrived(2, hello("c1")), 0)
-    puppet.told.clear()
-    assert list(barrier.bar(["c1", "b0"], 0)) == [Disconnect(1, "cut"), Disconnect(2, "cut")]
-    assert puppet.told == [Disconnected(1, "b0", "cut"), Disconnected(2, "c1", "cut")]
-    barrier.step(Arrived(1, Goodbye("late")), 0)
-    barrier.step(Disconnected(1, "b0", "closed"), 0)
-    assert len(puppet.told) == 2
-
-
-def test_nobody_connects_across_a_cut_in_either_direction() -> None:
-    puppet = Puppet()
-    barrier = Barrier(puppet)
-    barrier.bar(["b0"], 0)
-    puppet.wants = [Connect("b0"), Connect("b1")]
-    assert list(barrier.start(0)) == [Connect("b1")]
-    assert puppet.told == [Disconnected(0, "b0", "unreachable")]
-    assert list(barrier.step(Connected(5, None), 0)) == []
-    assert list(barrier.step(Arrived(5, hello("b0")), 0)) == [Disconnect(5, "cut")]
-    assert puppet.told[-1] == Disconnected(5, None, "unreachable")
-    assert list(barrier.step(Connected(6, "b0"), 0)) == [Disconnect(6, "cut")]  # it was under way when the cut came
-    assert puppet.told[-1] == Disconnected(0, "b0", "unreachable")
-
-
-def test_after_a_heal_connections_come_about_again() -> None:
-    puppet = Puppet()
-    barrier = Barrier(puppet)
-    barrier.bar(["b0"], 0)
-    barrier.bar([], 0)
-    puppet.wants = [Connect("b0"), Transmit(1, "x")]
-    assert list(barrier.start(0)) == [Connect("b0"), Transmit(1, "x")]
-    barrier.step(Connected(7, "b0"), 0)
-    assert puppet.told == [Connected(7, "b0")]
+WAITS = Waits(LINKS)
 
 
 # -- when it is over ---------------------------------------------------------------------------------------------------
 
 
 def test_a_run_with_every_outcome_is_over_after_a_short_calm() -> None:
-    calm = Calm(1_000, LINKS)
+    calm = Calm(1_000, WAITS)
     assert not calm.over(0, 10, busy=False, pending=0)
     assert not calm.over(SETTLE_US + 1_999, 10, busy=False, pending=0)
     assert calm.over(SETTLE_US + 2_000, 10, busy=False, pending=0)
 
 
 def test_anything_observed_and_anybody_busy_begins_the_calm_anew() -> None:
-    calm = Calm(0, LINKS)
+    calm = Calm(0, WAITS)
     calm.over(0, 10, busy=False, pending=0)
     assert not calm.over(SETTLE_US, 11, busy=False, pending=0)
     assert not calm.over(SETTLE_US * 2 - 1, 11, busy=True, pending=0)
@@ -128,15 +40,50 @@ def test_anything_observed_and_anybody_busy_begins_the_calm_anew() -> None:
 
 
 def test_an_outcome_that_never_comes_is_waited_for_much_longer_but_not_for_ever() -> None:
-    calm = Calm(0, LINKS)
+    calm = Calm(0, WAITS)
     calm.over(0, 10, busy=False, pending=1)
-    assert not calm.over(patience_us(LINKS) - 1, 10, busy=False, pending=1)
-    assert calm.over(patience_us(LINKS), 10, busy=False, pending=1)
+    assert not calm.over(WAITS.patience_us - 1, 10, busy=False, pending=1)
+    assert calm.over(WAITS.patience_us, 10, busy=False, pending=1)
 
 
-def test_patience_outlasts_a_silence_and_the_session_after_it() -> None:
-    assert patience_us(LINKS) > 5_000_000
-    assert patience_us(LinkOptions(session_linger_us=0)) > 2 * LinkOptions().reconnect_us_max
+def test_patience_outlasts_whatever_anybody_waits_for() -> None:
+    assert WAITS.patience_us > 5_000_000
+    assert Waits(LinkOptions(session_linger_us=0)).patience_us > 2 * LinkOptions().reconnect_us_max
+    assert Waits(LINKS, lease_us=3_000_000, ghost_us=10_000_000).patience_us > 15_000_000
+
+
+def test_a_run_is_not_over_before_a_broker_that_fell_silent_last_could_be_declared_dead() -> None:
+    waits = Waits(LINKS, lease_us=3_000_000)
+    calm = Calm(0, waits)
+    calm.over(0, 10, busy=False, pending=0, fault_us=0)
+    assert not calm.over(5_000_000, 10, busy=False, pending=0, fault_us=0)
+    assert calm.over(waits.suspicion_us, 10, busy=False, pending=0, fault_us=0)
+    assert not calm.over(waits.suspicion_us, 11, busy=False, pending=0, fault_us=0)
+    assert not calm.over(waits.suspicion_us + SETTLE_US - 1, 11, busy=False, pending=0, fault_us=0)
+    assert calm.over(waits.suspicion_us + SETTLE_US, 11, busy=False, pending=0, fault_us=0)
+
+
+def test_repairs_are_open_until_somebody_says_that_they_ended() -> None:
+    repairs = Repairs()
+
+    def hear(kind: str, detail: str, node: str = "b0") -> None:
+        repairs.hear(Row(time_us=0, node=node, kind=kind, detail=detail))
+
+    hear("repair_begin", "b1")
+    hear("repair_begin", "b2", "b7")
+    hear("repair_begin", "b3", "b7")
+    hear("suspect", "b4")
+    assert (repairs.open, repairs.heard) == (2, 3)
+    hear("repair_end", "b3 b2", "b7")
+    hear("repair_end", "b1", "b7")
+    assert (repairs.open, repairs.heard) == (1, 5)
+    hear("repair_end", "b1")
+    assert (repairs.open, repairs.heard) == (0, 6)
+    for end in ("fenced", "crash"):
+        hear("repair_begin", "b1", "b8")
+        assert repairs.open == 1
+        hear(end, "b0", "b8")
+        assert repairs.open == 0
 
 
 def publication(kind: str, seq: int, **columns: object) -> Row:
@@ -229,9 +176,6 @@ def test_the_longest_way_is_there_and_back_through_the_root() -> None:
     [
         (65, 0, "", "65 brokers, each a process: at most 64"),
         (60, 10, "", "600 clients: at most 512"),
-        (3, 1, '[[fault]]\nat = "1s"\nkind = "cut"\nnodes = ["b0", "b1"]', "a cut between the brokers b0 and b1"),
-        (3, 1, '[[fault]]\nat = "1s"\nkind = "partition"\nnodes = ["b2"]', "a partition between the brokers b2 and b0"),
-        (3, 1, '[[fault]]\nat = "1s"\nkind = "leave"\nnodes = ["b2"]', "b2 cannot leave"),
     ],
 )
 def test_what_cannot_be_run_with_processes_is_refused_in_one_line(
@@ -242,6 +186,20 @@ def test_what_cannot_be_run_with_processes_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
-def test_a_cut_between_a_client_and_its_broker_can_be_run() -> None:
-    check_runnable(scenario(3, 1, '[[fault]]\nat = "1s"\nkind = "cut"\nnodes = ["c0", "b0"]'))
-    check_runnable(scenario(3, 1, '[[fault]]\nat = "1s"\nkind = "partition"\nnodes = ["c0"]'))
+@pytest.mark.parametrize(
+    "fault",
+    [
+        'cut"\nnodes = ["b0", "b1"]',
+        'cut"\nnodes = ["c0", "b0"]',
+        'partition"\nnodes = ["b2"]',
+        'leave"\nnodes = ["b2"]',
+    ],
+)
+def test_whatever_happens_to_links_and_nodes_can_be_run(fault: str) -> None:
+    check_runnable(scenario(3, 1, f'[[fault]]\nat = "1s"\nkind = "{fault}'))
+
+
+def test_whoever_is_far_away_is_not_taken_for_silent() -> None:
+    assert silence_us(scenario(3, 1)) == 2_000_000
+    far = parse_scenario('[topology]\nkind = "chain"\nbrokers = 5\nlatency = "300ms"\nclients_per_broker = 1')
+    assert silence_us(far) > 4 * 1_200_000

@@ -1,23 +1,37 @@
 """`resprout broker`: one broker, until it is told to stop."""
 
+import asyncio
 import os
 from pathlib import Path
+from typing import Final
 
 import click
 
-from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.settings import Settings, read_settings
 from resprout.cli.voice import Voice
-from resprout.net.broker import BrokerSpec, serve
+from resprout.core.errors import PeerError, UsageError
+from resprout.net.address import parse_address
+from resprout.net.broker import BrokerSpec, RunningBroker, serve
+from resprout.net.company import Company, find_company
 from resprout.net.incarnation import new_incarnation
 from resprout.net.lifeline import leave_group, watch_stdin
-from resprout.net.parent import find_parent
+from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, read_order
+
+LEAVE_SECONDS_MAX: Final = 30.0
+"""For the network to let a broker go; then it goes without."""
 
 
 @click.command()
 @click.option("--name", metavar="NAME", help="What the broker is called in the whole network.")
 @click.option("--listen", metavar="HOST:PORT", help="Where it listens; port 0 takes a free one. [localhost:7450]")
 @click.option("--parent", metavar="HOST:PORT", help="Its parent in the tree; without one it is the root.")
+@click.option(
+    "--join", "contacts", multiple=True, metavar="HOST:PORT",
+    help="Any broker to ask for a place when the parent is not there; may be repeated.",
+)  # fmt: skip
+@click.option("--advertise", metavar="HOST:PORT", help="Where others reach it. [where it listens]")
+@click.option("--data", type=click.Path(), metavar="DIR", help="A folder for what must survive the process.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
@@ -35,6 +49,9 @@ def broker(
     name: str | None,
     listen: str | None,
     parent: str | None,
+    contacts: tuple[str, ...],
+    advertise: str | None,
+    data: str | None,
     stack: str | None,
     config: Path | None,
     overrides: tuple[str, ...],
@@ -44,13 +61,15 @@ def broker(
     as_json: bool,
     stop_with_stdin: bool,
 ) -> int:
-    """Run one broker of a tree until Ctrl-C or SIGTERM.
+    """Run one broker of a tree until Ctrl-C or SIGTERM; SIGUSR1 lets it leave the network in good order.
 
-    It prints where it listens when it can be connected to. A parent that is not up yet is waited for.
+    It prints where it listens when it can be connected to. A parent that is not up yet is waited for, unless one of
+    the brokers given with --join answers.
 
     \b
         resprout broker --name b0 --listen :7450
         resprout broker --name b1 --listen :7451 --parent localhost:7450
+        resprout broker --name b1 --listen :7451 --join localhost:7450 --join localhost:7452
 
     The same from a file, b1.toml, with `resprout broker --config b1.toml`:
 
@@ -61,35 +80,92 @@ def broker(
         [options]
         faults_tolerated = 2
     """
-    given = {"name": name, "listen": listen, "parent": parent, "stack": stack}
-    settings = read_settings(config, given, overrides, delays)
+    given = {
+        "name": name, "listen": listen, "parent": parent, "advertise": advertise, "data": data, "stack": stack
+    }  # fmt: skip
+    settings = read_settings(config, given, overrides, delays, contacts)
     voice = Voice(settings.name, announce, as_json)
-    return run_loop(_live(settings, incarnation, voice, stop_with_stdin))
+    return run_loop(_Life(settings, incarnation, voice, stop_with_stdin).live())
 
 
-async def _live(settings: Settings, incarnation: int | None, voice: Voice, stop_with_stdin: bool) -> int:
-    stop = stopped_by_signals()
-    if stop_with_stdin:
-        leave_group()
-        watch_stdin(stop)
-    spec = await unless_stopped(_spec(settings, incarnation, voice), stop)
-    if spec is None:
+class _Life:
+    """The process of a broker, from its first question to its last word."""
+
+    def __init__(self, settings: Settings, incarnation: int | None, voice: Voice, stop_with_stdin: bool) -> None:
+        self._settings = settings
+        self._incarnation = incarnation
+        self._voice = voice
+        self._stop_with_stdin = stop_with_stdin
+        self._broker: RunningBroker | None = None
+        self._barred: tuple[str, ...] = ()
+
+    async def live(self) -> int:
+        stop = stopped_by_signals()
+        leave = asyncio.Event()
+        on_signal("SIGUSR1", leave.set)
+        if self._stop_with_stdin:
+            leave_group()
+            watch_stdin(stop, self._hear, LINE_BYTES_MAX)
+        spec = await unless_stopped(self._spec(), stop)
+        if spec is None:
+            return 0
+        settings, voice = self._settings, self._voice
+        self._broker, _ = await serve(
+            spec, settings.stack, settings.options, settings.links, voice.note, self._announce
+        )
+        try:
+            if await unless_stopped(self._ends(self._broker, leave), stop) is None:
+                await self._broker.close(f"{settings.name} stops")
+        finally:
+            await self._broker.close()
         return 0
-    host, address = await serve(spec, settings.stack, settings.options, settings.links, voice.note)
-    try:
-        voice.announce(address, os.getpid(), spec.incarnation)
-        await stop.wait()
-    finally:
-        await host.close(f"{settings.name} stops")
-    return 0
 
+    async def _ends(self, broker: RunningBroker, leave: asyncio.Event) -> bool:
+        """Until it has left, by itself or because it was asked to."""
+        gone = asyncio.create_task(broker.ended())
+        asked = asyncio.create_task(leave.wait())
+        try:
+            await asyncio.wait((gone, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not gone.done():
+                broker.leave()
+                await asyncio.wait((gone,), timeout=LEAVE_SECONDS_MAX)
+            if not gone.done():
+                self._voice.say(f"{broker.name} could not leave in good order within {LEAVE_SECONDS_MAX:g} s: it stops")
+                await broker.close(f"{broker.name} stops")
+            else:
+                gone.result()
+            return True
+        finally:
+            gone.cancel()
+            asked.cancel()
 
-async def _spec(settings: Settings, incarnation: int | None, voice: Voice) -> BrokerSpec:
-    life = incarnation or new_incarnation()
-    if settings.parent is None:
-        return BrokerSpec(settings.name, life, settings.listen, delays_s=settings.delays_s)
-    parent = await find_parent(settings.parent, settings.name, voice.say)
-    if incarnation is None:
-        life = max(life, parent.met + 1)  # whatever the clock says
-    peers = {parent.name: settings.parent}
-    return BrokerSpec(settings.name, life, settings.listen, parent.name, peers, settings.delays_s)
+    async def _spec(self) -> BrokerSpec:
+        settings = self._settings
+        life = self._incarnation or new_incarnation()
+        company = Company(None, {}, 0)
+        if settings.parent is not None or settings.contacts:
+            company = await find_company(settings.parent, settings.contacts, settings.name, self._voice.say)
+            if self._incarnation is None:
+                life = max(life, company.met + 1)  # whatever the clock says
+        return BrokerSpec(
+            settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
+            settings.advertise, settings.data, self._barred,
+        )  # fmt: skip
+
+    def _announce(self, broker: RunningBroker) -> None:
+        self._voice.announce(broker.address, os.getpid(), broker.incarnation)
+
+    def _hear(self, line: bytes) -> None:
+        """What is no order is told to people and otherwise ignored: a broker does not die of it."""
+        try:
+            self._obey(read_order(line))
+        except (PeerError, UsageError) as error:
+            self._voice.say(str(error))
+
+    def _obey(self, order: BrokerOrder) -> None:
+        if isinstance(order, Bar):
+            self._barred = order.peers
+            if self._broker is not None:
+                self._broker.bar(order.peers)
+        elif self._broker is not None:
+            self._broker.found({name: parse_address(text) for name, text in order.addresses.items()})

@@ -1,6 +1,7 @@
 """The event loop of a command, and the signals that end it."""
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -26,17 +27,19 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def stopped_by_signals() -> asyncio.Event:
     """Set when this process is asked to end: Ctrl-C, SIGTERM, or a terminal that is closed."""
-    loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for name in _STOPS:
-        number = getattr(signal, name, None)
-        if number is None or signal.getsignal(number) is signal.SIG_IGN:  # such as SIGHUP under nohup
-            continue
-        try:
-            loop.add_signal_handler(number, stop.set)
-        except NotImplementedError:  # a loop without signals: Ctrl-C still raises KeyboardInterrupt
-            return stop
+        on_signal(name, stop.set)
     return stop
+
+
+def on_signal(name: str, call: Callable[[], object]) -> None:
+    """Unless this system has no such signal, or the process was told to ignore it, such as SIGHUP under nohup."""
+    number = getattr(signal, name, None)
+    if number is None or signal.getsignal(number) is signal.SIG_IGN:
+        return
+    with contextlib.suppress(NotImplementedError):  # a loop without signals: Ctrl-C still raises KeyboardInterrupt
+        asyncio.get_running_loop().add_signal_handler(number, call)
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:

@@ -1,8 +1,11 @@
 """`resprout pub`: publishes one message, or every line of standard input."""
 
 import asyncio
+import logging
 import os
 import sys
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import click
 import msgspec
@@ -18,6 +21,9 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.guarantee import Receipt as Kind
 from resprout.core.names import AttributeValue, check_keys, check_payload, check_topic
+
+LOOK_SECONDS: Final = 0.2
+"""How often to see whether the network has said what a receipt waits for."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -97,6 +103,7 @@ def pub(
         Kind[wait.upper()],
         timeout,
     )
+    logging.getLogger("resprout").addHandler(logging.NullHandler())  # what it would say is said here, to people only
     published = run_loop(_publish(order, server, name))
     if as_json:
         click.echo(msgspec.json.encode(published))
@@ -138,7 +145,23 @@ async def _reach(receipt: Receipt, order: Order) -> None:
     wait = {Kind.ACCEPTED: receipt.accepted, Kind.SAFE: receipt.safe, Kind.DELIVERED: receipt.delivered}[order.wait]
     try:
         async with asyncio.timeout(order.timeout_s):
-            await wait()
+            await _wait_aloud(receipt, wait())
     except TimeoutError:
-        reason = f"not {order.wait.label} within {order.timeout_s:g} s, only {receipt.state}"
+        why = f": it {receipt.waiting_for}" if receipt.waiting_for else ""
+        reason = f"not {order.wait.label} within {order.timeout_s:g} s, only {receipt.state}{why}"
         raise PublishError(reason, definite=False) from None
+
+
+async def _wait_aloud(receipt: Receipt, wait: Coroutine[Any, Any, None]) -> None:
+    """Whoever sits at the terminal is told what takes so long."""
+    waiting = asyncio.ensure_future(wait)
+    look_s = LOOK_SECONDS if sys.stderr.isatty() else None
+    told = ""
+    try:
+        while not (await asyncio.wait((waiting,), timeout=look_s))[0]:
+            if (why := receipt.waiting_for) != told:
+                told = why
+                click.echo(f"it {why}" if why else "it goes on", err=True)
+        waiting.result()
+    finally:
+        waiting.cancel()

@@ -11,11 +11,13 @@ from rich.console import Console
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.outcome import Outcome, run_info, say
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
+from resprout.cli.story import Story
 from resprout.net.child import ProcessError
-from resprout.net.run.coordinator import OnProgress, RunResult, run_processes
+from resprout.net.run.coordinator import OnProgress, RealRun, RunResult
 from resprout.net.run.orders import Progress
 from resprout.scenario.describe import describe
 from resprout.scenario.model import Scenario
+from resprout.trace.schema import Row
 from resprout.trace.store import TraceWriter
 from resprout.trace.summary import summarize
 
@@ -36,14 +38,15 @@ def run(
     """Run SCENARIO with real processes over TCP on this machine, in real time.
 
     Each broker is a process, and so is each client (16 processes at most: then several clients share one). Latencies
-    are emulated, bandwidths are not; faults are signals. Exit status 1 when the run did not come to rest before its
-    time limit, or when a process died that nobody killed.
+    and cuts are emulated, bandwidths are not; crashes and freezes are signals. Faults and repairs are told as they
+    happen. Exit status 1 when the run did not come to rest before its time limit, or when a process died that nobody
+    killed.
     """
     chosen = choose_scenario(scenario, draw, stack, seed, overrides)
     if draw is not None and not as_json:
         click.echo(describe(chosen))
     writer = TraceWriter(folder) if folder is not None else None
-    result = run_loop(_run(chosen))
+    result = run_loop(_run(chosen, tells=not as_json))
     if result is None:
         return 130
     if writer is not None:
@@ -55,10 +58,17 @@ def run(
     return 0 if result.ended == "quiescent" else 1
 
 
-async def _run(scenario: Scenario) -> RunResult | None:
+async def _run(scenario: Scenario, tells: bool) -> RunResult | None:
     stop = stopped_by_signals()
     with _shown(scenario) as on_progress:
-        return await unless_stopped(run_processes(scenario, on_progress), stop)
+
+        def on_row(row: Row) -> None:
+            if tells:
+                story.hear(row.time_us, row.node, row.kind, row.detail)
+
+        real = RealRun(scenario, on_progress, on_row=on_row)
+        story = Story(scenario, click.echo, real.pid_of)
+        return await unless_stopped(real.finish(), stop)
 
 
 @contextmanager

@@ -17,11 +17,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CONNECT_SECONDS: Final = 10.0
 
+server_option: Final = click.option(
+    "--server", metavar="HOST:PORT", default=f"localhost:{DEFAULT_PORT}", envvar="RESPROUT_SERVER",
+    show_default=True, show_envvar=True, help="The broker to talk to.",
+)  # fmt: skip
+
 _DECORATORS: Final = (
-    click.option(
-        "--server", metavar="HOST:PORT", default=f"localhost:{DEFAULT_PORT}", envvar="RESPROUT_SERVER",
-        show_default=True, show_envvar=True, help="The broker to talk to.",
-    ),
+    server_option,
     click.option("--name", metavar="NAME", help="Be known by this name in the network.  [default: a random one]"),
     click.option("--verbose", "-v", is_flag=True, help="Say on standard error what happens."),
 )  # fmt: skip

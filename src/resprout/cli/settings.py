@@ -3,13 +3,16 @@
     name = "b1"
     listen = "0.0.0.0:7450"
     parent = "b0.example.org:7450"
+    join = ["b2.example.org:7450"]            # whom to ask for a place when the parent is not there
+    advertise = "b1.example.org:7450"         # where others reach it, when that is not where it listens
+    data = "/var/lib/resprout/b1"             # for what must survive the process
 
     [options]               # of the stack
     faults_tolerated = 2
 
     [links]                 # see LinkOptions
-    heartbeat_us = 1_000_000
-    silence_us = 5_000_000
+    heartbeat_us = 200_000
+    silence_us = 1_000_000
 
     [delays]                # emulated one-way latencies, by peer
     b0 = "115ms"
@@ -17,7 +20,7 @@
 Anything unknown is refused, with the file and the line.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +37,8 @@ from resprout.scenario.units import format_duration, parse_duration
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import Stack
 
-_KEYS: Final = ("name", "listen", "parent", "stack", "options", "links", "delays")
+_KEYS: Final = ("name", "listen", "parent", "join", "advertise", "data", "stack", "options", "links", "delays")
+CONTACTS_MAX: Final = 1_000
 DELAY_US_MAX: Final = 60_000_000
 
 
@@ -42,6 +46,9 @@ class Settings(msgspec.Struct, frozen=True):
     name: str
     listen: Address
     parent: Address | None
+    contacts: tuple[Address, ...]
+    advertise: Address | None
+    data: Path | None
     stack: Stack[Any]
     options: Any
     """Of the stack."""
@@ -50,10 +57,14 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read_settings(
-    path: Path | None, given: Mapping[str, str | None], overrides: Iterable[str], delays: Iterable[str]
+    path: Path | None,
+    given: Mapping[str, str | None],
+    overrides: Iterable[str],
+    delays: Iterable[str],
+    contacts: Sequence[str] = (),
 ) -> Settings:
     """`given` are texts from the command line by key of the file, None where it is silent; `overrides` are
-    `option=value` for the stack or `links.option=value`; `delays` are `peer=115ms`."""
+    `option=value` for the stack or `links.option=value`; `delays` are `peer=115ms`; `contacts` are addresses."""
     source = read_source(path) if path is not None else parse_source("", "command line")
     source = apply_overrides(source, map(_full_path, overrides))
     file = Table(source, ())
@@ -66,6 +77,9 @@ def read_settings(
         name=_name(file, texts),
         listen=_address(file, texts, "listen", parse_address) or Address("localhost", DEFAULT_PORT),
         parent=_address(file, texts, "parent", address_of_peer),
+        contacts=_contacts(file, contacts),
+        advertise=_address(file, texts, "advertise", address_of_peer),
+        data=_folder(file, texts),
         stack=stack,
         options=_options(source, stack),
         links=_links(source),
@@ -94,6 +108,23 @@ def _address(file: Table, texts: Mapping[str, str], key: str, check: Callable[[s
         except UsageError as error:
             raise UsageError(f"--{key}: {error}") from None
     return file.checked(key, check) if key in file else None
+
+
+def _contacts(file: Table, given: Sequence[str]) -> tuple[Address, ...]:
+    if given:
+        try:
+            return tuple(map(address_of_peer, given))
+        except UsageError as error:
+            raise UsageError(f"--join: {error}") from None
+    if "join" not in file:
+        return ()
+    texts = file.texts("join", CONTACTS_MAX)
+    return tuple(file.attempt(("join", place), address_of_peer, text) for place, text in enumerate(texts))
+
+
+def _folder(file: Table, texts: Mapping[str, str]) -> Path | None:
+    text = texts.get("data") or (file.text("data") if "data" in file else "")
+    return Path(text) if text else None
 
 
 def _options(source: Source, stack: Stack[Any]) -> Any:

@@ -3,14 +3,18 @@
 import contextlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.story import Story
 from resprout.net.address import DEFAULT_PORT
+from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
+from resprout.net.host import now_us
 from resprout.net.process import BrokerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import load_scenario
@@ -42,9 +46,19 @@ class Standing(msgspec.Struct, frozen=True):
     "--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, metavar="N",
     help="The first broker listens here, the next on the next; 0 takes free ones.",
 )  # fmt: skip
+@click.option(
+    "--data", type=click.Path(path_type=Path), metavar="DIR",
+    help="A folder for what must survive the brokers' processes: one in it for each.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print where to connect as one JSON list.")
 def up(
-    scenario: str | None, overrides: tuple[str, ...], emulate_latency: bool, host: str, port: int, as_json: bool
+    scenario: str | None,
+    overrides: tuple[str, ...],
+    emulate_latency: bool,
+    host: str,
+    port: int,
+    data: Path | None,
+    as_json: bool,
 ) -> int:
     """Run the brokers of SCENARIO, each in a process of its own, until Ctrl-C. Without one: a tree of three brokers.
 
@@ -52,8 +66,8 @@ def up(
         resprout up
         resprout up scenarios/bank.toml --emulate-latency
 
-    Clients, workloads and faults of the scenario are left out; bandwidths are not emulated. When a broker dies that
-    nobody stopped, the others are stopped and the exit status is 1.
+    Clients, workloads and faults of the scenario are left out; bandwidths are not emulated. When a broker dies the
+    others go on, and what they do about it is told on standard error. The exit status is 1 when none is left.
     """
     if scenario is not None:
         chosen = load_scenario(scenario, overrides)
@@ -63,22 +77,49 @@ def up(
         chosen = SMALL_TREE
     if port and port + len(chosen.brokers) > 65_536:
         raise click.UsageError(f"--port {port}: {len(chosen.brokers)} brokers need as many ports from there")
-    return run_loop(_run(chosen, emulate_latency, host, port, as_json))
+    teller = _Teller(chosen)
+    return run_loop(
+        _run(
+            LocalTree(
+                chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, on_line=_pass_on,
+                on_note=teller.hear,
+            ),
+            teller,
+            as_json,
+        )
+    )  # fmt: skip
 
 
-async def _run(scenario: Scenario, emulate_latency: bool, host: str, port: int, as_json: bool) -> int:
+async def _run(tree: LocalTree, teller: "_Teller", as_json: bool) -> int:
     stop = stopped_by_signals()
-    tree = LocalTree(scenario, emulate_latency=emulate_latency, host=host, port=port, on_line=_pass_on)
     try:
         if await unless_stopped(_started(tree), stop) is None:
             return 0
+        teller.begin()
         _print(standing(tree), as_json)
-        fallen = await unless_stopped(tree.unexpected_end(), stop)
-        if fallen is not None:
-            raise ProcessError(f"{fallen.epitaph}; the others are stopped")
+        while (fallen := await unless_stopped(tree.unexpected_end(), stop)) is not None:
+            if not any(process.running for process in tree.processes):
+                raise ProcessError(f"{fallen.epitaph}; none is left")
+            _complain(f"resprout: {fallen.epitaph}; the others go on")
         return 0
     finally:
         await tree.stop()
+
+
+class _Teller:
+    """Tells of repairs while the tree stands: how it came to stand, and how it is stopped, is no news."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._story = Story(scenario, _complain)
+        self._start_us: int | None = None
+
+    def begin(self) -> None:
+        self._start_us = now_us()
+
+    def hear(self, process: BrokerProcess, note: SaidNote) -> None:
+        if self._start_us is not None and note.time_us > self._start_us and not process.deliberate:
+            detail = note.columns.get("detail")
+            self._story.hear(note.time_us - self._start_us, process.name, note.kind, detail)
 
 
 async def _started(tree: LocalTree) -> bool:
@@ -94,8 +135,12 @@ def standing(tree: LocalTree) -> list[Standing]:
 def _pass_on(process: BrokerProcess, line: str) -> None:
     """What a broker says to people while it runs; what it says when it cannot start becomes this command's error."""
     if process.listening and not process.deliberate:
-        with contextlib.suppress(OSError):
-            click.echo(line, err=True)
+        _complain(line)
+
+
+def _complain(line: str) -> None:
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True)
 
 
 def _print(brokers: Sequence[Standing], as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Where a node listens: `HOST:PORT`, with IPv6 hosts in brackets."""
 
+import errno
 import os
 import re
 
@@ -39,6 +40,16 @@ def reason_of(error: OSError | UnicodeError) -> str:
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return (error.strerror or str(error)).lower()
+
+
+def is_refusal(error: OSError | UnicodeError) -> bool:
+    """Whether the host itself answered that nobody listens there: on each of its addresses, where it has several."""
+    if not isinstance(error, OSError):
+        return False
+    if error.errno is not None:
+        return error.errno == errno.ECONNREFUSED
+    numbers = re.findall(r"\[Errno (\d+)\]", str(error))  # several addresses were tried
+    return bool(numbers) and all(int(number) == errno.ECONNREFUSED for number in numbers)
 
 
 def _divide(text: str) -> tuple[str, str]:

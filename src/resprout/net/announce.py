@@ -1,19 +1,18 @@
 """What a broker process says on its standard output for the program that started it: one JSON object a line.
 
-The first line is the announcement: from then on the broker can be connected to. Every later one is a note.
+The first line is an announcement: from then on the broker can be connected to. Later ones are notes, and announcements
+of further lives at the same address.
 """
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from resprout.core.errors import PeerError
 
-T = TypeVar("T")
 
-
-class Announcement(msgspec.Struct, frozen=True):
-    """The broker listens."""
+class Announcement(msgspec.Struct, frozen=True, tag_field="said", tag="listening"):
+    """The broker listens: a life of it has begun."""
 
     name: str
     address: str
@@ -21,7 +20,7 @@ class Announcement(msgspec.Struct, frozen=True):
     incarnation: int = 1
 
 
-class SaidNote(msgspec.Struct, frozen=True):
+class SaidNote(msgspec.Struct, frozen=True, tag_field="said", tag="note"):
     """A `Note` of the broker's machine, for a trace; `time_us` is on the clock that every process here shares."""
 
     kind: str
@@ -29,20 +28,17 @@ class SaidNote(msgspec.Struct, frozen=True):
     columns: dict[str, Any]
 
 
-def as_line(said: Announcement | SaidNote) -> str:
+Said = Announcement | SaidNote
+
+_decoder: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
+
+
+def as_line(said: Said) -> str:
     return msgspec.json.encode(said).decode()
 
 
-def read_announcement(line: bytes) -> Announcement:
-    return _read(line, Announcement)
-
-
-def read_note(line: bytes) -> SaidNote:
-    return _read(line, SaidNote)
-
-
-def _read(line: bytes, kind: type[T]) -> T:
+def read_said(line: bytes) -> Said:
     try:
-        return msgspec.json.decode(line, type=kind)
+        return _decoder.decode(line)
     except msgspec.MsgspecError as error:
         raise PeerError(f"{line[:80]!r} is not what a broker says: {error}") from None

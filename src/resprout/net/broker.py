@@ -1,20 +1,43 @@
-"""A broker as a program: a stack's machine behind a listening socket."""
+"""A broker as a program: a stack's machine behind a listening socket, one life after the other.
 
+A machine that retires ends its life. The next one begins at the same address, under the next incarnation, with a fresh
+machine that may ask everybody whom the last one knew for a place; what was persisted is handed to it. A machine that
+leaves for good ends the broker.
+"""
+
+import asyncio
 import random
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
-from resprout.core.contract import Note
+from resprout.core.contract import Note, Request, Retire
+from resprout.core.errors import ResproutError, UsageError
+from resprout.edge.requests import LeaveRequest
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
+from resprout.net.advertise import address_to_tell
+from resprout.net.book import AddressBook
+from resprout.net.data_folder import DataFolder, open_folder
 from resprout.net.frames import Here, make_codec
-from resprout.net.host import Host, Upward
+from resprout.net.host import End, Host, Upward
+from resprout.net.listen import ListenError, Place, take_place
 from resprout.net.sessions import random_epoch, with_signs_of_life
 from resprout.stacks.stack import BrokerSeat, Stack
+
+LISTEN_SECONDS_MAX: Final = 10.0
+"""For the next life to have the place of the last one again."""
+LISTEN_RETRY_SECONDS: Final = 0.05
+
+LIFE_SECONDS_MIN: Final = 5.0
+PAUSE_SECONDS_MIN: Final = 0.1
+PAUSE_SECONDS_MAX: Final = 5.0
+"""Before the next life when the last one was shorter than that: doubled each time from the first to the last."""
 
 
 class BrokerSpec(msgspec.Struct, frozen=True):
@@ -22,43 +45,215 @@ class BrokerSpec(msgspec.Struct, frozen=True):
 
     name: str
     incarnation: int
+    """Of its first life here; a data folder that has seen later ones raises it."""
     listen: Address
     parent: str | None = None
     peers: Mapping[str, Address] = {}
     """Where its peers listen, its parent above all."""
     delays_s: Mapping[str, float] = {}
     """Emulated one-way latencies, by peer."""
+    contacts: tuple[str, ...] = ()
+    """Peers that may be asked for a place when the parent is not there."""
+    advertise: Address | None = None
+    """Where others reach it; None: where it listens."""
+    data: Path | None = None
+    """The folder for what must survive the process; None: nothing can be persisted."""
+    barred: tuple[str, ...] = ()
+    """An emulated cut from the beginning: peers that cannot be reached."""
+
+
+class RunningBroker:
+    """Made by `serve`."""
+
+    def __init__(
+        self,
+        spec: BrokerSpec,
+        stack: Stack[Any],
+        options: Any,
+        links: LinkOptions,
+        heard: Callable[[Note], None],
+        began: Callable[["RunningBroker"], None],
+        folder: DataFolder | None,
+    ) -> None:
+        self.name = spec.name
+        self.incarnation = spec.incarnation
+        self._spec = spec
+        self._stack = stack
+        self._options = options
+        self._links = with_signs_of_life(links)
+        self._heard = heard
+        self._began = began
+        self._folder = folder
+        self._codec = make_codec(stack.messages)
+        self._book = AddressBook(spec.peers)
+        self._barred: Collection[str] = spec.barred
+        self._host: Host | None = None
+        self._address: Address | None = None
+        self._since_s = 0.0
+        self._pause_s = 0.0
+        self._rebirth: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+        self._trouble: ResproutError | None = None
+
+    @property
+    def host(self) -> Host:
+        """Of the current life; of the last one, between two."""
+        assert self._host is not None, "a broker is started first"
+        return self._host
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, in all its lives."""
+        assert self._address is not None, "a broker is started first"
+        return self._address
+
+    async def ended(self) -> None:
+        """Until it has left for good. The error when it could not go on."""
+        await self._over.wait()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def leave(self) -> None:
+        """Ask it to leave the network in good order; `ended` tells when it has."""
+        self.host.handle(Request(LeaveRequest()))
+
+    def bar(self, peers: Collection[str]) -> None:
+        """Emulate a cut, see `Host.bar`; it lasts over lives."""
+        self._barred = tuple(peers)
+        self.host.bar(peers)
+
+    def found(self, places: Mapping[str, Address]) -> None:
+        """Where more brokers listen."""
+        for name, address in places.items():
+            if name != self.name:
+                self._book.locate(name, str(address))
+
+    async def close(self, farewell: str | None = None) -> None:
+        """Ends the life that runs, see `Host.close`, and begins no other."""
+        if self._rebirth is not None:
+            self._rebirth.cancel()
+            await asyncio.wait((self._rebirth,))
+        if self._host is not None:
+            await self._host.close(farewell)
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
+
+    # -- lives ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """The first life."""
+        place = await take_place(self._spec.listen)
+        try:
+            self._address = place.address
+            await self._live(place, self._spec.contacts)
+        except BaseException:
+            place.close()
+            raise
+
+    async def _live(self, place: Place, contacts: tuple[str, ...]) -> None:
+        name, spec = self.name, self._spec
+        told = await address_to_tell(place.address, spec.advertise)
+        if self._folder is not None:
+            self._folder.begin_life(self.incarnation)
+        seat = BrokerSeat(name, self.incarnation, spec.parent, contacts, str(told))
+        seed = secrets.randbits(64)
+        node = Links(
+            self._stack.make_broker(seat, self._options, random.Random(seed)),
+            name=name,
+            role="broker",
+            incarnation=self.incarnation,
+            rng=random.Random(seed + 1),
+            options=self._links,
+            first_epoch=random_epoch(),
+        )
+        host = self._host = Host(
+            node,
+            self._codec,
+            Here(name, "broker", self.incarnation),
+            self._book.find,
+            self._upward,
+            delays_s=dict(spec.delays_s),
+            latest_incarnation=node.latest_incarnation,
+            book=self._book,
+            records=self._folder.records if self._folder is not None else None,
+            ended=self._ended,
+        )
+        self._since_s = time.monotonic()
+        host.bar(self._barred)
+        host.start()
+        await host.serve(place)
+        self._began(self)
+
+    def _upward(self, effect: Upward) -> None:
+        if isinstance(effect, Note):
+            self._heard(effect)
+
+    def _ended(self, how: End) -> None:
+        if isinstance(how, Retire) and how.again:
+            self._heard(Note("note", {"detail": f"life {self.incarnation} is over: {how.reason}"}))
+            self._rebirth = asyncio.get_running_loop().create_task(self._live_again())
+            return
+        if not isinstance(how, Retire):
+            self._trouble = how
+        self._over.set()
+
+    async def _live_again(self) -> None:
+        """The next life, at once; a little later when the last one was very short."""
+        await asyncio.sleep(self._pause())
+        self.incarnation += 1
+        known = tuple(name for name in self._book if name not in (self.name, self._spec.parent))
+        try:
+            place = await self._take_place_again()
+            try:
+                await self._live(place, known)
+            except BaseException:
+                place.close()
+                raise
+        except ResproutError as error:
+            self._trouble = error
+            self._over.set()
+
+    def _pause(self) -> float:
+        if time.monotonic() - self._since_s >= LIFE_SECONDS_MIN:
+            self._pause_s = 0.0
+        else:
+            self._pause_s = min(PAUSE_SECONDS_MAX, max(PAUSE_SECONDS_MIN, 2 * self._pause_s))
+        return self._pause_s
+
+    async def _take_place_again(self) -> Place:
+        patience_s = time.monotonic() + LISTEN_SECONDS_MAX
+        while True:
+            try:
+                return await take_place(self.address)
+            except ListenError:
+                if time.monotonic() > patience_s:
+                    raise
+            await asyncio.sleep(LISTEN_RETRY_SECONDS)
 
 
 async def serve(
-    spec: BrokerSpec, stack: Stack[Any], options: Any, links: LinkOptions, heard: Callable[[Note], None]
-) -> tuple[Host, Address]:
-    """Start a broker; returns its host and the address it really listens on. ListenError when it cannot."""
-    seed = secrets.randbits(64)
-    machine = stack.make_broker(BrokerSeat(spec.name, spec.incarnation, spec.parent), options, random.Random(seed))
-    node = Links(
-        machine,
-        name=spec.name,
-        role="broker",
-        incarnation=spec.incarnation,
-        rng=random.Random(seed + 1),
-        options=with_signs_of_life(links),
-        first_epoch=random_epoch(),
-    )
-
-    def upward(effect: Upward) -> None:
-        if isinstance(effect, Note):
-            heard(effect)
-
-    host = Host(
-        node,
-        make_codec(stack.messages),
-        Here(spec.name, "broker", spec.incarnation),
-        spec.peers.get,
-        upward,
-        delays_s=dict(spec.delays_s),
-        latest_incarnation=node.latest_incarnation,
-    )
-    address = await host.listen(spec.listen)
-    host.start()
-    return host, address
+    spec: BrokerSpec,
+    stack: Stack[Any],
+    options: Any,
+    links: LinkOptions,
+    heard: Callable[[Note], None],
+    began: Callable[[RunningBroker], None] = lambda broker: None,
+) -> tuple[RunningBroker, Address]:
+    """Start a broker; returns it, and the address it really listens on. `began` is told of each life that can be
+    connected to. ListenError when it cannot listen; UsageError when its data folder is missing or not its own."""
+    folder = None
+    if spec.data is not None:
+        folder = open_folder(spec.data, spec.name)
+        spec = msgspec.structs.replace(spec, incarnation=max(spec.incarnation, folder.incarnation + 1))
+        if folder.warning:
+            heard(Note("note", {"detail": folder.warning}))
+    elif getattr(options, "durable", False):
+        raise UsageError(f"{spec.name} is to be durable: give --data DIR, a folder for what it must keep")
+    broker = RunningBroker(spec, stack, options, links, heard, began, folder)
+    try:
+        await broker.start()
+    except BaseException:
+        await broker.close()
+        raise
+    return broker, broker.address

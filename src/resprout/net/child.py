@@ -38,6 +38,10 @@ class Child:
         return self._started().pid
 
     @property
+    def has_started(self) -> bool:
+        return self._process is not None
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 

@@ -36,6 +36,9 @@ its size in memory."""
 TURN_SECONDS_MAX = 0.02
 """After so long with frames of one peer, the others have their turn before the rest."""
 
+CUT = "cut off"
+"""Why nothing passes to or from a peer that is barred."""
+
 CLOSE_SECONDS_MAX = 5.0
 """What was sent on a connection that is being closed has this long to leave."""
 
@@ -47,6 +50,10 @@ class Connection(asyncio.Protocol):
         self._host = host
         self.number = number
         self.peer = peer
+        self.name = peer
+        """Who is at the other end, as far as that is known: an opener says it in its `Hello`."""
+        self.is_client = False
+        """The opener has said that it is one."""
         self._reader = FrameReader(host.codec, GREETING_BYTES_MAX)
         self._writer = FrameWriter(host.codec)
         self._transport: asyncio.Transport | None = None
@@ -157,6 +164,8 @@ class Connection(asyncio.Protocol):
                     host.answer(self, frame)
                     return
                 self._greeted(frame)
+                if self._closing:
+                    return
             host.arrived(number, frame)
             if time() > until:
                 self._pause(frames)
@@ -178,7 +187,11 @@ class Connection(asyncio.Protocol):
         """Whatever it was: the machine refuses what is no greeting."""
         self._stop_deadline()
         if type(frame) is Hello:
+            self.name = frame.name
+            self.is_client = frame.role == "client"
             self._delay_s = self._host.delay_s(frame.name)
+            if self._host.is_barred(frame.name):
+                self.abort(CUT)
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:

@@ -1,9 +1,12 @@
-"""Runs one machine in an event loop: executes its effects, brings it events, and does nothing else."""
+"""Runs one machine in an event loop: executes its effects, brings it events, and does nothing else.
+
+One host is one life of a node. When it is over (`close`, or the machine retires) nothing that still refers to it acts
+any more: timers are gone, what comes in on old connections is dropped, and effects go nowhere.
+"""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from resprout.core import limits
@@ -18,25 +21,37 @@ from resprout.core.contract import (
     Disconnected,
     Effect,
     Event,
+    Forget,
+    Locate,
     Machine,
     Note,
+    Persist,
+    Recovered,
+    Retire,
     SetTimer,
     Timer,
     TimerFired,
     Transmit,
 )  # fmt: skip
+from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye
 from resprout.links.handshake import shorten
-from resprout.net.address import Address, reason_of
-from resprout.net.connection import GREETING_SECONDS_MAX, Connection
+from resprout.net.address import Address
+from resprout.net.alarms import Alarms
+from resprout.net.book import AddressBook
+from resprout.net.connection import CUT, GREETING_SECONDS_MAX, Connection
+from resprout.net.dials import Dials
+from resprout.net.durable import Durable
 from resprout.net.frames import Here, Who
-from resprout.net.listen import open_server
+from resprout.net.listen import Place, take_place
+from resprout.net.records import DiskError, RecordFile
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
-CONNECT_SECONDS_MAX = 10.0
 
 Upward = Deliver | Answer | Note
+End = Retire | DiskError
+"""How a life ends that nobody closed."""
 
 
 def now_us() -> int:
@@ -45,7 +60,9 @@ def now_us() -> int:
 
 
 class Host:
-    """One node. `find` tells where a peer listens; `upward` takes what the machine has for those above."""
+    """One life of one node. `find` tells where a peer listens that the address book does not know; `upward` takes what
+    the machine has for those above; `ended` is told when the machine ends this life. Without `records` nothing can be
+    persisted."""
 
     def __init__(
         self,
@@ -59,21 +76,29 @@ class Host:
         connections_max: int = CONNECTIONS_MAX,
         greeting_s_max: float = GREETING_SECONDS_MAX,
         latest_incarnation: Callable[[str], int] = lambda name: 0,
+        book: AddressBook | None = None,
+        records: RecordFile | None = None,
+        ended: Callable[[End], None] = lambda end: None,
     ) -> None:
         self.machine = machine
         self.codec = codec
         self.here = here
         self.loop = asyncio.get_running_loop()
         self._find = find
+        self._book = book if book is not None else AddressBook()
         self._delays_s = delays_s or {}
         self.greeting_s_max = greeting_s_max
         self.connections_max = connections_max
         self._latest_incarnation = latest_incarnation
+        self._ended = ended
         self._connections: dict[int, Connection] = {}
         self._numbers = 0
-        self._timers: dict[Timer, asyncio.TimerHandle] = {}
-        self._dials: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._alarms = Alarms(self.loop, self._fire)
+        self._dials = Dials(self._where, self._new, self.handle)
+        self._place: Place | None = None
+        self._barred: frozenset[str] = frozenset()
+        self._records = records
+        self._durable = Durable(records, self._execute, self._end) if records is not None else None
         self._closing = False
         self._do: dict[type, Callable[[Any], None]] = {
             Transmit: self._transmit,
@@ -81,6 +106,10 @@ class Host:
             CancelTimer: self._cancel_timer,
             Connect: self._connect,
             Disconnect: self._disconnect,
+            Locate: self._locate,
+            Persist: self._cannot_persist,
+            Forget: _nothing,
+            Retire: self._end,
         }
         self.tell(upward)
 
@@ -92,17 +121,139 @@ class Host:
 
     async def listen(self, address: Address) -> Address:
         """Accept connections; returns the address with the port that was really taken. ListenError when it cannot."""
-        self._server = await open_server(self.loop, self._accept, address)
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return Address(address.host or host, port)
+        place = await take_place(address)
+        await self.serve(place)
+        return place.address
+
+    async def serve(self, place: Place) -> None:
+        """Accept who connects there, unless this life is over already."""
+        if self._closing:
+            place.close()
+            return
+        self._place = place
+        await place.serve(self._accept)
 
     def start(self) -> None:
+        """DiskError when what was persisted cannot be read."""
+        kept = self._records.read() if self._records is not None else []
         self.perform(self.machine.start(now_us()))
+        if kept:
+            self.handle(Recovered(kept))
 
     def handle(self, event: Event) -> None:
-        self.perform(self.machine.step(event, now_us()))
+        if not self._closing:
+            self.perform(self.machine.step(event, now_us()))
 
     def perform(self, effects: Sequence[Effect]) -> None:
+        self._execute(effects if self._durable is None else self._durable.pass_on(effects))
+
+    def bar(self, peers: Collection[str]) -> None:
+        """An emulated cut: from now on these peers, and no others, cannot be reached. Connections with them break at
+        once, what is on the way is lost, and none comes about in either direction."""
+        self._barred = frozenset(peers)
+        for connection in list(self._connections.values()):
+            if connection.name in self._barred:
+                self.lost(connection, CUT)
+                connection.abort(CUT)
+
+    def is_barred(self, peer: str) -> bool:
+        return peer in self._barred
+
+    async def close(self, farewell: str | None = None) -> None:
+        """Stop listening and close every connection after what was sent has left.
+
+        With a farewell, clients are told that their sessions are over, and why; without one they try to reconnect.
+        """
+        if self._durable is not None:
+            await self._durable.settle()
+        if farewell is not None:
+            self._say_farewell(farewell)
+        self._stop()
+        try:
+            for _ in range(100):  # a peer that does not read must not keep this process alive
+                if not self._connections:
+                    break
+                await asyncio.sleep(0.01)
+        finally:
+            for connection in list(self._connections.values()):
+                connection.abort("closing")
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    # -- for connections -----------------------------------------------------------------------------------------------
+
+    def delay_s(self, peer: str | None) -> float:
+        return self._delays_s.get(peer, 0.0) if peer is not None else 0.0
+
+    def connected(self, connection: Connection) -> None:
+        peer = connection.peer
+        if self._closing:
+            connection.abort("closing")
+        elif peer is not None and peer in self._barred:  # it was under way when the cut came
+            connection.abort(CUT)
+            self.handle(Disconnected(0, peer, CUT))
+        elif peer is None and len(self._connections) >= self.connections_max:
+            self.refuse(connection, f"{self.here.name} has {self.connections_max} connections and takes no more")
+        else:
+            self._connections[connection.number] = connection
+            self.handle(Connected(connection.number, peer))
+
+    def arrived(self, number: int, frame: Any) -> None:
+        if number in self._connections and not self._closing:
+            self.perform(self.machine.step(Arrived(number, frame), now_us()))
+
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
+        connection.send(Goodbye(shorten(reason, limits.REASON_BYTES)))
+        connection.close(reason)
+
+    def answer(self, connection: Connection, asked: Who) -> None:
+        """To somebody who only wants to know who listens here."""
+        if asked.name in self._barred:
+            connection.abort(CUT)
+            return
+        here = self.here
+        connection.send(Here(here.name, here.role, here.incarnation, self._latest_incarnation(asked.name)))
+        connection.close("answered")
+
+    def lost(self, connection: Connection, reason: str) -> None:
+        if self._connections.pop(connection.number, None) is not None:
+            self.handle(Disconnected(connection.number, connection.peer, reason))
+
+    # -- the end of a life ---------------------------------------------------------------------------------------------
+
+    def _end(self, how: End) -> None:
+        """The machine wants it, or the disk fails: nothing is done after this. Peers see their connections end."""
+        if isinstance(how, Retire) and not how.again:
+            self._say_farewell(f"{self.here.name} has left: {how.reason}")
+        self._stop()
+        self._ended(how)
+
+    def _say_farewell(self, text: str) -> None:
+        """Only to clients. A broker that ends a session by saying so is alive and wants nothing more of its neighbour,
+        who would believe that it was declared dead; one that goes is simply gone, and its host refuses connections."""
+        for connection in list(self._connections.values()):
+            if connection.is_client:
+                self.refuse(connection, text)
+
+    def _stop(self) -> None:
+        self._closing = True
+        for kind in self._do:
+            self._do[kind] = _nothing
+        if self._durable is not None:
+            self._durable.stop()
+        if self._place is not None:
+            self._place.close()
+        self._alarms.cancel_all()
+        self._dials.cancel_all()
+        for connection in list(self._connections.values()):
+            connection.close("closing")
+
+    # -- effects -------------------------------------------------------------------------------------------------------
+
+    def _execute(self, effects: Sequence[Effect]) -> None:
         do = self._do
         timers: list[SetTimer | CancelTimer] | None = None
         for effect in effects:
@@ -116,76 +267,6 @@ class Host:
             for effect in timers:
                 do[type(effect)](effect)
 
-    async def close(self, farewell: str | None = None) -> None:
-        """Stop listening and close every connection after what was sent has left.
-
-        With a farewell, peers are told that their sessions are over, and why; without one they try to reconnect.
-        """
-        if farewell is not None:
-            for connection in list(self._connections.values()):
-                self.refuse(connection, farewell)
-        self._closing = True
-        if self._server is not None:
-            self._server.close()
-        for handle in self._timers.values():
-            handle.cancel()
-        self._timers.clear()
-        for task in list(self._dials):
-            task.cancel()
-        for connection in list(self._connections.values()):
-            connection.close("closing")
-        try:
-            for _ in range(100):  # a peer that does not read must not keep this process alive
-                if not self._connections:
-                    break
-                await asyncio.sleep(0.01)
-        finally:
-            for connection in list(self._connections.values()):
-                connection.abort("closing")
-        if self._server is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._server.wait_closed(), 1.0)
-
-    @property
-    def connections(self) -> int:
-        return len(self._connections)
-
-    # -- for connections -----------------------------------------------------------------------------------------------
-
-    def delay_s(self, peer: str | None) -> float:
-        return self._delays_s.get(peer, 0.0) if peer is not None else 0.0
-
-    def connected(self, connection: Connection) -> None:
-        if self._closing:
-            connection.abort("closing")
-            return
-        if connection.peer is None and len(self._connections) >= self.connections_max:
-            self.refuse(connection, f"{self.here.name} has {self.connections_max} connections and takes no more")
-            return
-        self._connections[connection.number] = connection
-        self.handle(Connected(connection.number, connection.peer))
-
-    def arrived(self, number: int, frame: Any) -> None:
-        if number in self._connections:
-            self.perform(self.machine.step(Arrived(number, frame), now_us()))
-
-    def refuse(self, connection: Connection, reason: str) -> None:
-        """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
-        connection.send(Goodbye(shorten(reason, limits.REASON_BYTES)))
-        connection.close(reason)
-
-    def answer(self, connection: Connection, asked: Who) -> None:
-        """To somebody who only wants to know who listens here."""
-        here = self.here
-        connection.send(Here(here.name, here.role, here.incarnation, self._latest_incarnation(asked.name)))
-        connection.close("answered")
-
-    def lost(self, connection: Connection, reason: str) -> None:
-        if self._connections.pop(connection.number, None) is not None and not self._closing:
-            self.handle(Disconnected(connection.number, connection.peer, reason))
-
-    # -- effects -------------------------------------------------------------------------------------------------------
-
     def _transmit(self, effect: Transmit) -> None:
         connection = self._connections.get(effect.connection)
         if connection is not None:
@@ -197,23 +278,12 @@ class Host:
             connection.close(effect.reason)
 
     def _connect(self, effect: Connect) -> None:
-        if self._closing:
-            return
-        task = self.loop.create_task(self._dial(effect.peer))
-        self._dials.add(task)
-        task.add_done_callback(self._dials.discard)
+        self._dials.dial(effect.peer)
 
-    async def _dial(self, peer: str) -> None:
-        address = self._find(peer)
-        if address is None:
-            self.handle(Disconnected(0, peer, f"nobody knows where {peer} listens"))
-            return
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                await self.loop.create_connection(lambda: self._new(peer), address.host or "localhost", address.port)
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot be a name
-            if not self._closing:
-                self.handle(Disconnected(0, peer, f"{address}: {reason_of(error)}"))
+    def _where(self, peer: str) -> Address | str:
+        if peer in self._barred:
+            return CUT
+        return self._book.find(peer) or self._find(peer) or f"nobody knows where {peer} listens"
 
     def _accept(self) -> Connection:
         return self._new(None)
@@ -222,19 +292,26 @@ class Host:
         self._numbers += 1
         return Connection(self, self._numbers, peer)
 
+    def _locate(self, effect: Locate) -> None:
+        if not effect.address:
+            return  # somebody who has none to tell
+        try:
+            self._book.locate(effect.peer, effect.address)
+        except UsageError as error:
+            self._do[Note](Note("note", {"detail": f"where {effect.peer} listens is not believed: {error}"}))
+
+    def _cannot_persist(self, effect: Persist) -> None:
+        self._end(DiskError(f"{self.here.name} has something to keep, and no folder for it"))
+
     def _set_timer(self, effect: SetTimer) -> None:
-        timer = effect.timer
-        if (old := self._timers.pop(timer, None)) is not None:
-            old.cancel()
-        if self._closing:
-            return
-        delay_s = max(0, effect.at_us - now_us()) / 1e6
-        self._timers[timer] = self.loop.call_later(delay_s, self._fire, timer)
+        self._alarms.set(effect.timer, effect.at_us - now_us())
 
     def _cancel_timer(self, effect: CancelTimer) -> None:
-        if (handle := self._timers.pop(effect.timer, None)) is not None:
-            handle.cancel()
+        self._alarms.cancel(effect.timer)
 
     def _fire(self, timer: Timer) -> None:
-        self._timers.pop(timer, None)
         self.handle(TimerFired(timer))
+
+
+def _nothing(effect: Effect) -> None:
+    """What a life that is over still wants is not done."""

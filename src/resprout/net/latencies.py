@@ -1,8 +1,9 @@
-"""The latencies of a scenario, as what each of its brokers must add when it sends.
+"""The latencies of a scenario, as what each of its nodes must add when it sends.
 
-Every pair of brokers is covered, neighbours or not: a repair makes links that the scenario does not list, and such a
-link is as long as the way along the tree. Brokers that join later count as well. What takes less than
-`EMULATED_US_MIN` is left out, because handing bytes from one process to another takes about as long.
+Every pair of brokers is covered, neighbours or not, and every client with every broker: a repair makes links that the
+scenario does not list, and such a link is as long as the way along the tree. Brokers that join later count as well.
+What takes less than `EMULATED_US_MIN` is left out, because handing bytes from one process to another takes about as
+long.
 """
 
 from typing import Final
@@ -13,7 +14,7 @@ EMULATED_US_MIN: Final = 500
 
 
 def delays_of(scenario: Scenario) -> dict[str, dict[str, int]]:
-    """By broker, then by peer: one way, in microseconds."""
+    """By node, then by peer: one way, in microseconds."""
     brokers = list(scenario.brokers)
     for fault in scenario.faults:
         if fault.kind is FaultKind.JOIN:
@@ -24,10 +25,11 @@ def delays_of(scenario: Scenario) -> dict[str, dict[str, int]]:
         one: {other: _between(way, ways[other]) for other in up if other != one} for one, way in ways.items()
     }
     for client in scenario.clients:
-        delays.setdefault(client.broker, {})[client.name] = client.latency_us
-    return {
-        broker: {peer: us for peer, us in peers.items() if us >= EMULATED_US_MIN} for broker, peers in delays.items()
-    }
+        home = ways[client.broker]
+        delays[client.name] = {broker: client.latency_us + _between(home, way) for broker, way in ways.items()}
+        for broker, far_us in delays[client.name].items():
+            delays[broker][client.name] = far_us
+    return {node: {peer: us for peer, us in peers.items() if us >= EMULATED_US_MIN} for node, peers in delays.items()}
 
 
 def _way_up(name: str, up: dict[str, tuple[str | None, int]]) -> dict[str, int]:

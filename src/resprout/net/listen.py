@@ -1,51 +1,114 @@
 """Takes a place to listen."""
 
 import asyncio
-from collections.abc import Callable
+import errno
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from resprout.core.errors import UsageError
 from resprout.net.address import Address, reason_of
 
-BACKLOG = 1024
-PORT_TRIES = 16
+BACKLOG: Final = 1024
+PORT_TRIES: Final = 16
+
+_NOT_HERE: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""A machine without IPv6 still has names with IPv6 addresses; listening on the others is enough."""
 
 MakeProtocol = Callable[[], asyncio.Protocol]
+_End = tuple[int, tuple[Any, ...]]
 
 
 class ListenError(UsageError, OSError):
     """The address cannot be listened on; the text says which and why."""
 
-    def __init__(self, address: Address, reason: str, errno: int = 0) -> None:
-        OSError.__init__(self, errno, reason)
+    def __init__(self, address: Address, reason: str, number: int = 0) -> None:
+        OSError.__init__(self, number, reason)
         self.address = address
 
     def __str__(self) -> str:
         return f"cannot listen on {self.address}: {self.strerror}"
 
 
-async def open_server(loop: asyncio.AbstractEventLoop, make: MakeProtocol, address: Address) -> asyncio.Server:
-    """Listens on every address of the host; port 0 takes a free port, the same on all of them."""
-    try:
-        server = await _open(loop, make, address.host, address.port)
-        for _ in range(PORT_TRIES):
-            ports = {socket.getsockname()[1] for socket in server.sockets}
-            if len(ports) == 1:
-                return server
+class Place:
+    """Sockets that listen. Whoever connects waits until somebody serves them: nobody is answered too early."""
+
+    def __init__(self, address: Address, sockets: list[socket.socket]) -> None:
+        self.address = address
+        """With the port that was really taken."""
+        self.sockets = sockets
+        self._servers: list[asyncio.Server] = []
+
+    async def serve(self, make: MakeProtocol) -> None:
+        loop = asyncio.get_running_loop()
+        for plug in self.sockets:
+            self._servers.append(await loop.create_server(make, sock=plug, backlog=BACKLOG))
+
+    def close(self) -> None:
+        """From now on, connections are refused."""
+        for server in self._servers:
             server.close()
-            server = await _open_again(loop, make, address.host, min(ports))
+        for plug in self.sockets:
+            plug.close()
+
+
+async def take_place(address: Address) -> Place:
+    """On every address of the host; port 0 takes a free port, the same on all of them. ListenError when it cannot."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(
+            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        ends = list(dict.fromkeys((family, place) for family, _, _, _, place in found))
+        sockets = _listen_on_all(ends, address.port)
     except (OSError, UnicodeError) as error:
         raise ListenError(address, reason_of(error), getattr(error, "errno", None) or 0) from None
-    server.close()
-    raise ListenError(address, "no port is free on all addresses of the host")
+    host, port = sockets[0].getsockname()[:2]
+    return Place(Address(address.host or host, port), sockets)
 
 
-async def _open(loop: asyncio.AbstractEventLoop, make: MakeProtocol, host: str, port: int) -> asyncio.Server:
-    return await loop.create_server(make, host or None, port, backlog=BACKLOG, reuse_address=True)
+def _listen_on_all(ends: Sequence[_End], port: int) -> list[socket.socket]:
+    """A port that was free on the first address may be taken on the next: then another is tried."""
+    for tries in range(1, PORT_TRIES + 1):
+        try:
+            return _listen_on_each(ends, port)
+        except OSError as error:
+            if port or error.errno != errno.EADDRINUSE or tries == PORT_TRIES:
+                raise
+    raise AssertionError("there is at least one try")
 
 
-async def _open_again(loop: asyncio.AbstractEventLoop, make: MakeProtocol, host: str, port: int) -> asyncio.Server:
-    """On a port that one of the host's addresses had free; on any other when it is not free on the rest."""
+def _listen_on_each(ends: Sequence[_End], port: int) -> list[socket.socket]:
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
     try:
-        return await _open(loop, make, host, port)
+        for family, place in ends:
+            taken = port or (sockets[0].getsockname()[1] if sockets else 0)
+            try:
+                sockets.append(_listen(family, (place[0], taken, *place[2:])))
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = missing or error
+        if missing is not None and not sockets:
+            raise missing
     except OSError:
-        return await _open(loop, make, host, 0)
+        for plug in sockets:
+            plug.close()
+        raise
+    return sockets
+
+
+def _listen(family: int, place: tuple[Any, ...]) -> socket.socket:
+    plug = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        plug.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            plug.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        plug.setblocking(False)
+        plug.bind(place)
+        plug.listen(BACKLOG)
+    except BaseException:
+        plug.close()
+        raise
+    return plug

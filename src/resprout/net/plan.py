@@ -29,6 +29,10 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the links, see `LinkOptions`."""
     delays_us: Mapping[str, int] = {}
     """Emulated one-way latencies, by peer."""
+    contacts: tuple[Address, ...] = ()
+    """Brokers to ask for a place when the parent is not there."""
+    data: Path | None = None
+    """The folder for what must survive the process."""
 
     def command(self) -> list[str]:
         """The words of the command line. `-P`: the folder that the user happens to be in may hold a `random.py`."""
@@ -39,6 +43,10 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
         words = ["broker", "--name", self.name, "--listen", str(self.listen), "--stack", self.stack]
         if self.parent is not None:
             words += ["--parent", str(self.parent)]
+        for contact in self.contacts:
+            words += ["--join", str(contact)]
+        if self.data is not None:
+            words += ["--data", str(self.data)]
         if self.incarnation is not None:
             words += ["--incarnation", str(self.incarnation)]
         for table, values in (("options", self.options), ("links", self.links)):

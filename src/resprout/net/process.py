@@ -1,19 +1,21 @@
 """A broker in a process of its own, as its parent process sees it.
 
-The child is `python -m resprout broker`. Its standard input is a pipe that the parent never writes to: when the parent
-is gone, however it went, the pipe ends and the child stops. Its standard output announces the address (see `announce`);
-what it writes to standard error is kept, as far as it explains a sudden end.
+The child is `python -m resprout broker`. Its standard input is a pipe for orders (see `orders`): when the parent is
+gone, however it went, the pipe ends and the child stops. Its standard output announces the address (see `announce`);
+what it writes to standard error is kept, as far as it explains a sudden end. A broker that retires begins its next life
+in the same process, which goes on being supervised.
 """
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from resprout.core.errors import PeerError, ResproutError, UsageError
 from resprout.net.address import Address, parse_address
-from resprout.net.announce import Announcement, SaidNote, read_announcement, read_note
+from resprout.net.announce import Announcement, SaidNote, read_said
 from resprout.net.child import START_SECONDS_MAX, STOP_SECONDS_MAX, Child, ProcessError, lines_of
+from resprout.net.orders import BrokerOrder, as_line
 from resprout.net.plan import BrokerPlan
 
 
@@ -51,6 +53,7 @@ class BrokerProcess(Child):
 
     @property
     def incarnation(self) -> int:
+        """Of its latest life."""
         if self._announcement is None:
             raise ProcessError(f"broker {self.name} does not listen")
         return self._announcement.incarnation
@@ -62,10 +65,12 @@ class BrokerProcess(Child):
 
     # -- start and end -------------------------------------------------------------------------------------------------
 
-    async def start(self, timeout_s: float = START_SECONDS_MAX) -> Address:
-        """Returns when the broker listens. UsageError when it refuses what the plan says, ProcessError when it fails
-        otherwise; then no process is left."""
+    async def start(self, timeout_s: float = START_SECONDS_MAX, orders: Sequence[BrokerOrder] = ()) -> Address:
+        """Returns when the broker listens; it obeys the orders before that. UsageError when it refuses what the plan
+        says, ProcessError when it fails otherwise; then no process is left."""
         process = await self._spawn(self.plan.command())
+        for order in orders:
+            self.order(order)
         announced: asyncio.Future[Announcement] = asyncio.get_running_loop().create_future()
         self._life = asyncio.create_task(self._live(process, announced), name=f"broker {self.name}")
         try:
@@ -79,7 +84,6 @@ class BrokerProcess(Child):
             raise
         if not announced.done():
             raise self._refusal()
-        self._announcement = announced.result()
         return self.address
 
     async def wait(self) -> int:
@@ -107,6 +111,21 @@ class BrokerProcess(Child):
         if self.frozen:
             self.unfreeze()
 
+    def leave(self) -> None:
+        """Let it leave the network in good order; the process ends when it has."""
+        self.deliberate = True
+        self._signal(signal.SIGUSR1)
+
+    # -- orders --------------------------------------------------------------------------------------------------------
+
+    def order(self, order: BrokerOrder) -> None:
+        """A frozen one obeys when it wakes up."""
+        if self.running:
+            stdin = self._started().stdin
+            assert stdin is not None
+            with contextlib.suppress(OSError, RuntimeError):  # it is just ending, which `on_end` tells
+                stdin.write(as_line(order))
+
     # -- listening to it -----------------------------------------------------------------------------------------------
 
     async def _live(self, process: asyncio.subprocess.Process, announced: "asyncio.Future[Announcement]") -> int:
@@ -121,13 +140,17 @@ class BrokerProcess(Child):
     async def _hear_out(self, out: asyncio.StreamReader, announced: "asyncio.Future[Announcement]") -> None:
         async for line in lines_of(out):
             try:
-                if not announced.done():
-                    announced.set_result(read_announcement(line))
-                elif self._on_note is not None:
-                    self._on_note(self, read_note(line))
+                said = read_said(line)
             except PeerError as error:
                 self._last_words.append(str(error))
                 self._signal(signal.SIGKILL)
+                continue
+            if isinstance(said, Announcement):
+                self._announcement = said
+                if not announced.done():
+                    announced.set_result(said)
+            elif self._on_note is not None:
+                self._on_note(self, said)
 
     def _said(self, text: str) -> None:
         if self._on_line is not None:

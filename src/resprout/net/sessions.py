@@ -6,9 +6,10 @@ import msgspec
 
 from resprout.links.options import LinkOptions
 
-HEARTBEAT_US = 5_000_000
-SILENCE_US = 20_000_000
-"""TCP alone takes from minutes to for ever to notice that the machine at the other end is gone."""
+HEARTBEAT_US = 500_000
+SILENCE_US = 2_000_000
+"""TCP alone takes from minutes to for ever to notice that the machine at the other end is gone. A silence costs a
+connection and no session, so a peer that is merely slow pays little for a short one."""
 
 
 def with_signs_of_life(options: LinkOptions | None = None) -> LinkOptions:

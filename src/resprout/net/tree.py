@@ -6,13 +6,15 @@
         tree.process("b1").kill()
         await tree.restart("b1")
 
-Each broker starts as soon as its parent listens. Latencies are emulated when asked for; bandwidths are not. When this
+Each broker starts as soon as its parent listens, and is told where all the others listen. One that starts again, or
+joins, may ask any of those that run for a place. Latencies are emulated when asked for; bandwidths are not. When this
 process goes, however it goes, the brokers stop.
 """
 
 import asyncio
-from collections import Counter
+import shutil
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -21,6 +23,7 @@ from resprout.net.address import Address
 from resprout.net.announce import SaidNote
 from resprout.net.child import START_SECONDS_MAX, ProcessError
 from resprout.net.latencies import delays_of
+from resprout.net.orders import Bar, Found
 from resprout.net.plan import BrokerPlan
 from resprout.net.process import BrokerProcess
 from resprout.scenario.model import BrokerSpec, Scenario
@@ -32,7 +35,8 @@ STARTING_MAX: Final = 8
 class LocalTree:
     """`port`: the first broker listens there, the next on the next one; 0 takes free ports.
 
-    `on_note` hears what brokers have for a trace, `on_line` what they write for people.
+    `data`: what brokers keep is there, in a folder for each; None: they keep nothing. `on_note` hears what brokers have
+    for a trace, `on_line` what they write for people.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class LocalTree:
         port: int = 0,
         links: Mapping[str, int] | None = None,
         start_seconds_max: float = START_SECONDS_MAX,
+        data: Path | None = None,
         on_note: Callable[[BrokerProcess, SaidNote], None] | None = None,
         on_line: Callable[[BrokerProcess, str], None] | None = None,
     ) -> None:
@@ -52,15 +57,18 @@ class LocalTree:
         self._port = port
         self._links = links or {}
         self._start_seconds_max = start_seconds_max
+        self._data = data
         self._delays_us = delays_of(scenario) if emulate_latency else {}
         self._on_note = on_note
         self._on_line = on_line
-        self._lives: Counter[str] = Counter()
+        self._parents: dict[str, str | None] = {}
+        """As the scenario has them; repairs and joins by way of others are not known here."""
         self._processes: dict[str, BrokerProcess] = {}
         self._all: list[BrokerProcess] = []
         """Every process that was ever started, those that were replaced included."""
+        self._barred: dict[str, Bar] = {}
         self._starting = asyncio.Semaphore(STARTING_MAX)
-        self._fallen: asyncio.Future[BrokerProcess] | None = None
+        self._fallen: asyncio.Queue[BrokerProcess] = asyncio.Queue()
 
     async def __aenter__(self) -> "LocalTree":
         await self.start()
@@ -88,8 +96,8 @@ class LocalTree:
         return tuple(self._processes.values())
 
     async def unexpected_end(self) -> BrokerProcess:
-        """Waits until a broker ends that nobody here has stopped; its `epitaph` says how."""
-        return await asyncio.shield(self._first_fallen())
+        """Waits until a broker ends, or the next one, that nobody here has stopped; its `epitaph` says how."""
+        return await self._fallen.get()
 
     # -- starting and stopping -----------------------------------------------------------------------------------------
 
@@ -101,6 +109,7 @@ class LocalTree:
                 for number, broker in enumerate(self.scenario.brokers):
                     self._add(self._plan(broker, self._port + number if self._port else 0))
                     group.create_task(self._start_below(broker, listening))
+            self._introduce()
         except BaseExceptionGroup as errors:
             await self.stop()
             raise errors.exceptions[0] from None
@@ -109,25 +118,42 @@ class LocalTree:
             raise
 
     async def join(self, broker: BrokerSpec) -> Address:
-        """Start one more broker, below one that listens."""
-        self._add(self._plan(broker, 0))
-        return await self._launch(broker)
+        """Start one more broker, or one that has left; it asks its parent for a place, or any other that runs."""
+        plan = self._plan(broker, 0)
+        old = self._processes.get(broker.name)
+        if old is not None:
+            if old.running:
+                raise ProcessError(f"broker {broker.name} is still running")
+            plan = msgspec.structs.replace(plan, listen=old.address)
+        above = self.process(broker.parent) if broker.parent is not None else None
+        return await self._enter(plan, above)
 
-    async def restart(self, name: str) -> Address:
-        """Start a broker that has ended again: a new life at the same address."""
+    async def restart(self, name: str, disk: bool = True) -> Address:
+        """Start a broker that has ended again: a new life at the same address. Without `disk`, what it kept is gone."""
         old = self.process(name)
         if old.running:
             raise ProcessError(f"broker {name} is still running")
-        process = self._add(msgspec.structs.replace(old.plan, listen=old.address))
-        return await process.start(self._start_seconds_max)
+        if not disk and old.plan.data is not None:
+            await asyncio.to_thread(shutil.rmtree, old.plan.data, ignore_errors=True)
+        plan = msgspec.structs.replace(old.plan, listen=old.address)
+        above = next((process for process in self.processes if process.name == self._parents.get(name)), None)
+        return await self._enter(plan, above)
 
     async def stop(self) -> None:
         """All of them at once. Afterwards none is left."""
         await asyncio.gather(*(process.stop() for process in self._all))
 
+    def bar(self, peers: Mapping[str, Iterable[str]]) -> None:
+        """An emulated cut: by broker, whom (and nobody else) it cannot reach from now on. Those that start later obey
+        from their first moment."""
+        self._barred = {name: Bar(tuple(others)) for name, others in peers.items()}
+        for process in self._processes.values():
+            process.order(self._barred.get(process.name, Bar(())))
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _plan(self, broker: BrokerSpec, port: int) -> BrokerPlan:
+        self._parents[broker.name] = broker.parent
         return BrokerPlan(
             name=broker.name,
             listen=Address(self._host, port),
@@ -135,35 +161,45 @@ class LocalTree:
             options=self.scenario.options,
             links=self._links,
             delays_us=self._delays_us.get(broker.name, {}),
+            data=self._data / broker.name if self._data is not None else None,
         )
 
     def _add(self, plan: BrokerPlan) -> BrokerProcess:
-        self._lives[plan.name] += 1
-        plan = msgspec.structs.replace(plan, incarnation=self._lives[plan.name])
+        old = self._processes.get(plan.name)
+        life = old.incarnation + 1 if old is not None else 1
+        plan = msgspec.structs.replace(plan, incarnation=life)
         process = BrokerProcess(plan, on_note=self._on_note, on_line=self._on_line, on_end=self._ended)
         self._processes[plan.name] = process
         self._all.append(process)
         return process
 
     async def _start_below(self, broker: BrokerSpec, listening: dict[str, asyncio.Event]) -> None:
-        if broker.parent is not None:
-            await listening[broker.parent].wait()
-        await self._launch(broker)
-        listening[broker.name].set()
-
-    async def _launch(self, broker: BrokerSpec) -> Address:
         process = self.process(broker.name)
         if broker.parent is not None:
+            await listening[broker.parent].wait()
             process.plan = msgspec.structs.replace(process.plan, parent=self.address(broker.parent))
         async with self._starting:
-            return await process.start(self._start_seconds_max)
+            await process.start(self._start_seconds_max)
+        listening[broker.name].set()
+
+    async def _enter(self, plan: BrokerPlan, above: BrokerProcess | None) -> Address:
+        """Start a broker while others run. One that nobody could give a place waits for its parent; without a parent
+        it founds a network anew."""
+        awake = [p for p in self.processes if p.listening and not p.frozen and p.name != plan.name]
+        contacts = tuple(process.address for process in awake if process is not above)
+        parent = above.address if above is not None and (above in awake or not contacts) else None
+        process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts))
+        async with self._starting:
+            address = await process.start(self._start_seconds_max, [self._barred.get(plan.name, Bar(()))])
+        self._introduce()
+        return address
+
+    def _introduce(self) -> None:
+        """Tell everybody where everybody listens."""
+        known = {process.name: str(process.address) for process in self._processes.values() if process.listening}
+        for process in self._processes.values():
+            process.order(Found(known))
 
     def _ended(self, process: BrokerProcess) -> None:
-        fallen = self._first_fallen()
-        if not process.deliberate and not fallen.done():
-            fallen.set_result(process)
-
-    def _first_fallen(self) -> "asyncio.Future[BrokerProcess]":
-        if self._fallen is None:
-            self._fallen = asyncio.get_running_loop().create_future()
-        return self._fallen
+        if not process.deliberate:
+            self._fallen.put_nowait(process)

@@ -8,19 +8,17 @@ that the trace does not know.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from resprout.core.contract import Answer, Deliver, Effect, Note, Request
 from resprout.edge.client import ClientMachine, ClientOptions
-from resprout.edge.requests import FlushRequest, LeaveRequest, Published, SessionLost, TakeRequest
+from resprout.edge.requests import FlushRequest, LeaveRequest, Published, TakeRequest
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.frames import Here
 from resprout.net.host import Host, Upward, now_us
-from resprout.net.latencies import EMULATED_US_MIN
-from resprout.net.run.barrier import Barrier
 from resprout.net.run.row_file import RowWriter
 from resprout.net.run.tally import Tally
 from resprout.scenario.app import App
@@ -37,7 +35,8 @@ _WAKE_SECONDS_MIN: Final = 0.001
 
 
 class RealClient:
-    """`seed`: of the scenario. `find` tells where a broker listens."""
+    """`seed`: of the scenario. `find` tells where a broker listens, `delays_us` how far away each one is; `on_note`
+    hears at once of rows that are for people."""
 
     def __init__(
         self,
@@ -48,7 +47,9 @@ class RealClient:
         codec: Codec,
         options: LinkOptions,
         find: Callable[[str], Address | None],
+        delays_us: Mapping[str, int],
         writer: RowWriter,
+        on_note: Callable[[Row], None],
     ) -> None:
         self.name = spec.name
         self.tally = Tally()
@@ -62,20 +63,18 @@ class RealClient:
             rng=random_for(seed, "node", spec.name, incarnation),
             options=options,
         )
-        self._barrier = Barrier(links)
-        delays_s = {spec.broker: spec.latency_us / 1e6} if spec.latency_us >= EMULATED_US_MIN else {}
-        here = Here(spec.name, "client", incarnation)
-        self._host = Host(self._barrier, codec, here, find, self._hear, delays_s=delays_s)
+        delays_s = {broker: us / 1e6 for broker, us in delays_us.items()}
+        self._host = Host(links, codec, Here(spec.name, "client", incarnation), find, self._hear, delays_s=delays_s)
         self._runner = AppRunner(self, machine, app)
         self._loop = asyncio.get_running_loop()
         self._writer = writer
+        self._on_note = on_note
         self._start_us = 0
-        self._heard: deque[tuple[Deliver | Answer, int]] = deque()
-        """For the application, each with the number of the session it came in."""
+        self._heard: deque[Deliver | Answer] = deque()
+        """For the application."""
         self._handing_over = False
-        self._session = 0
         self._taken = 0
-        """Deliveries of this session that the application has had and the machine has not been told of."""
+        """Deliveries that the application has had and the machine has not been told of."""
         self._unsent = False
 
     # -- for the process ---------------------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ class RealClient:
         self._send()
 
     def bar(self, peers: Collection[str]) -> None:
-        self._host.perform(self._barrier.bar(peers, now_us()))
+        self._host.bar(peers)
 
     async def leave(self) -> None:
         """In good order, as a part of the scenario."""
@@ -121,6 +120,8 @@ class RealClient:
     def record(self, row: Row) -> None:
         self.tally.count(row)
         self._writer.record(row)
+        if row.kind == kinds.NOTE:
+            self._on_note(row)
 
     def wake(self, at_us: int) -> None:
         wait_s = max(_WAKE_SECONDS_MIN, (at_us - self.now_us) / 1e6)
@@ -140,14 +141,10 @@ class RealClient:
         if isinstance(effect, Note):
             self.record(note_row(self.now_us, self.name, effect.kind, effect.columns))
             return
-        if isinstance(effect, Answer):
-            if isinstance(effect.body, Published):  # it may leave right behind this answer
-                self._runner.numbered(effect)
-                self._writer.save()
-            elif isinstance(effect.body, SessionLost):  # nobody waits any more to hear what was taken
-                self._session += 1
-                self._taken = 0
-        self._heard.append((effect, self._session))
+        if isinstance(effect, Answer) and isinstance(effect.body, Published):  # it may leave right behind this answer
+            self._runner.numbered(effect)
+            self._writer.save()
+        self._heard.append(effect)
         if not self._handing_over:
             self._handing_over = True
             self._loop.call_soon(self._hand_over)
@@ -157,9 +154,9 @@ class RealClient:
         heard, self._heard = self._heard, deque()
         if self.over:
             return
-        for effect, session in heard:
+        for effect in heard:
             self._runner.given(effect)
-            if isinstance(effect, Deliver) and session == self._session:
+            if isinstance(effect, Deliver):
                 self._taken += 1
         self._send()
 

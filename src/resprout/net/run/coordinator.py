@@ -7,6 +7,8 @@ clients were told to begin, when every broker already listened.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,15 +18,16 @@ from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
 from resprout.net.host import now_us
 from resprout.net.process import BrokerProcess
-from resprout.net.run.calm import Calm
+from resprout.net.run.calm import Calm, Repairs, Waits
 from resprout.net.run.crew import Crew
 from resprout.net.run.faults import Faults
 from resprout.net.run.orders import Progress
-from resprout.net.run.plan import check_runnable, longest_way_us
+from resprout.net.run.plan import check_runnable, longest_way_us, silence_us
 from resprout.net.sessions import with_signs_of_life
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import Scenario
 from resprout.scenario.observe import note_row
+from resprout.stacks.registry import find_stack
 from resprout.trace import kinds
 from resprout.trace.digest import digest_of
 from resprout.trace.schema import Row
@@ -32,6 +35,7 @@ from resprout.trace.schema import Row
 T = TypeVar("T")
 
 OnProgress = Callable[[int, Progress], None]
+OnRow = Callable[[Row], None]
 
 WORLD: Final = "world"
 """Stands as the node of rows that no node observed."""
@@ -51,24 +55,35 @@ class RunResult(msgspec.Struct, frozen=True):
 
 
 class RealRun:
-    """One run. `on_progress` is told now and then how far it is: microseconds since the beginning, and the counts.
-    `links` are options of all links, see `LinkOptions`."""
+    """One run. `on_progress` is told now and then how far it is: microseconds since the beginning, and the counts;
+    `on_row` is told at once of faults, and of what brokers and clients note. `links` are options of all links, see
+    `LinkOptions`."""
 
     def __init__(
-        self, scenario: Scenario, on_progress: OnProgress | None = None, links: Mapping[str, int] | None = None
+        self,
+        scenario: Scenario,
+        on_progress: OnProgress | None = None,
+        links: Mapping[str, int] | None = None,
+        on_row: OnRow = lambda row: None,
     ) -> None:
         check_runnable(scenario)
-        links = links or {}
-        self._links = with_signs_of_life(LinkOptions(**links))
+        options = find_stack(scenario.stack).parse_options(scenario.options)
+        links = {"silence_us": silence_us(scenario), **(links or {})}
+        self._waits = Waits.of(with_signs_of_life(LinkOptions(**links)), options)
         self._scenario = scenario
         self._on_progress = on_progress
+        self._on_row = on_row
+        self._repairs = Repairs()
         self._rows: list[Row] = []
         """Of what the coordinator does and hears itself."""
         self._start_us = 0
         self._listening = True
         """To what brokers note: until the run is over."""
-        self._tree = LocalTree(scenario, emulate_latency=True, links=links, on_note=self._hear_note)
-        self._crew = Crew(scenario, links)
+        self._disks = TemporaryDirectory(prefix="resprout-run-", ignore_cleanup_errors=True)
+        self._tree = LocalTree(
+            scenario, emulate_latency=True, links=links, data=Path(self._disks.name), on_note=self._hear_note
+        )
+        self._crew = Crew(scenario, links, on_row)
         self._faults = Faults(scenario, self._tree, self._crew, self._tell)
 
     async def finish(self) -> RunResult:
@@ -82,6 +97,12 @@ class RealRun:
         finally:
             await asyncio.gather(self._crew.stop(), self._tree.stop())
             self._crew.forget_rows()
+            self._disks.cleanup()
+
+    def pid_of(self, node: str) -> int | None:
+        """Of the process that a node lives, or last lived, in; None when it has not been started."""
+        child = self._faults.process_of(node)
+        return child.pid if child is not None and child.has_started else None
 
     async def _start(self) -> None:
         try:
@@ -106,15 +127,16 @@ class RealRun:
             await asyncio.wait((faults,))
 
     async def _watch(self, faults: "asyncio.Task[None]") -> str:
-        calm = Calm(longest_way_us(self._scenario), self._links)
+        calm = Calm(longest_way_us(self._scenario), self._waits)
         limit_us = self._start_us + self._scenario.time_limit_us
         while (time_us := now_us()) < limit_us:
             progress = self._crew.progress
             if self._on_progress is not None:
                 self._on_progress(time_us - self._start_us, progress)
-            observed = (progress.rows, self._faults.latest_us)
+            observed = (progress.rows, self._repairs.heard)
             busy = progress.busy or not faults.done()
-            if calm.over(time_us, observed, busy, progress.pending):
+            pending = progress.pending + self._repairs.open
+            if calm.over(time_us, observed, busy, pending, self._faults.latest_us):
                 return kinds.QUIESCENT
             if faults.done():
                 faults.result()
@@ -139,11 +161,16 @@ class RealRun:
         return RunResult(rows, ended, digest_of(rows))
 
     def _tell(self, kind: str, node: str, detail: str | None) -> None:
-        self._rows.append(Row(time_us=now_us() - self._start_us, node=node, kind=kind, detail=detail))
+        self._keep(Row(time_us=now_us() - self._start_us, node=node, kind=kind, detail=detail))
 
     def _hear_note(self, process: BrokerProcess, note: SaidNote) -> None:
         if self._listening and self._start_us and note.time_us >= self._start_us:
-            self._rows.append(note_row(note.time_us - self._start_us, process.name, note.kind, note.columns))
+            self._keep(note_row(note.time_us - self._start_us, process.name, note.kind, note.columns))
+
+    def _keep(self, row: Row) -> None:
+        self._rows.append(row)
+        self._repairs.hear(row)
+        self._on_row(row)
 
 
 def _root_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -165,10 +192,13 @@ async def _first(*works: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_processes(
-    scenario: Scenario, on_progress: OnProgress | None = None, links: Mapping[str, int] | None = None
+    scenario: Scenario,
+    on_progress: OnProgress | None = None,
+    links: Mapping[str, int] | None = None,
+    on_row: OnRow = lambda row: None,
 ) -> RunResult:
     """Runs it to quiescence, to its time limit, or to the first process that fails.
 
     UsageError when it cannot be run with processes, ProcessError when they cannot be started.
     """
-    return await RealRun(scenario, on_progress, links).finish()
+    return await RealRun(scenario, on_progress, links, on_row).finish()

@@ -1,7 +1,7 @@
 """The clients of a scenario, spread over processes."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from resprout.net.address import Address
 from resprout.net.run.orders import Bar, Found, Go, Leave, Progress
@@ -15,10 +15,14 @@ from resprout.trace.schema import Row
 class Crew:
     """Every process with clients, those that have ended included."""
 
-    def __init__(self, scenario: Scenario, links: Mapping[str, int]) -> None:
-        """`links`: options of the clients' links, see `LinkOptions`."""
+    def __init__(
+        self, scenario: Scenario, links: Mapping[str, int], on_row: Callable[[Row], None] = lambda row: None
+    ) -> None:
+        """`links`: options of the clients' links, see `LinkOptions`. `on_row` hears at once of what people may want to
+        know."""
         self._scenario = scenario
         self._links = links
+        self._on_row = on_row
         self._text = to_toml(scenario)
         self._workers: list[WorkerProcess] = []
         self._of: dict[str, WorkerProcess] = {}
@@ -106,7 +110,7 @@ class Crew:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     async def _add(self, clients: dict[str, int]) -> WorkerProcess:
-        worker = WorkerProcess(clients, self._ended)
+        worker = WorkerProcess(clients, self._ended, self._on_row)
         self._workers.append(worker)
         self._of.update(dict.fromkeys(clients, worker))
         await worker.start(self._text, self._links)

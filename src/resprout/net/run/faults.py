@@ -3,20 +3,20 @@
 | fault | how |
 |---|---|
 | crash | SIGKILL; with `host` SIGSTOP for good: nothing comes from it any more, and nobody is told |
-| recover | the process is started again: same name and address, next incarnation |
+| recover | the process is started again: same name and address, next incarnation; without `disk` its folder is empty |
 | freeze, unfreeze | SIGSTOP, SIGCONT |
-| cut, partition, heal | clients are told whom they cannot reach; between brokers it is refused (`plan`) |
+| cut, partition, heal | brokers and clients are told whom they cannot reach |
 | join | the process is started |
-| leave | the client ends its session and its application |
+| leave | a client ends its session and its application; a broker is asked to leave (SIGUSR1), and ends by itself |
 
-Nothing is persisted here, so a recovery finds nothing, with or without `disk`. A fault that has nothing to do changes
-nothing and is told as a note.
+A fault that has nothing to do changes nothing and is told as a note.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from resprout.net.child import Child, ProcessError
 from resprout.net.host import now_us
 from resprout.net.process import BrokerProcess
 from resprout.net.run.crew import Crew
@@ -40,11 +40,13 @@ class Faults:
         self._crew = crew
         self._tell = tell
         self._clients = {client.name for client in scenario.clients}
+        joining = [name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes]
+        self._brokers = tuple(dict.fromkeys([*(broker.name for broker in scenario.brokers), *joining]))
         self._cuts = Cuts()
         self._silent: set[str] = set()
         """Nodes whose machine has crashed: stopped for good."""
         self._starting: dict[str, asyncio.Task[None]] = {}
-        self.latest_us = 0
+        self.latest_us: int | None = None
         """When something was last done, on the clock of the machine."""
 
     async def play(self, start_us: int) -> None:
@@ -54,8 +56,9 @@ class Faults:
                 await asyncio.sleep(max(0, start_us + fault.at_us - now_us()) / 1e6)
                 await self._strike(fault)
                 self.latest_us = now_us()
-            await asyncio.gather(*self._starting.values())
-            self.latest_us = now_us()
+            if self._starting:
+                await asyncio.gather(*self._starting.values())
+                self.latest_us = now_us()
         finally:
             for start in self._starting.values():
                 start.cancel()
@@ -106,14 +109,22 @@ class Faults:
                 self._process(name).unfreeze()
         elif self._process(name).frozen:
             self._ignored(name, fault.kind, "it is frozen")
-        else:
+        elif name in self._clients:
             self._crew.leave(name)  # its row is written by the client, after everything that it saw
+        else:
+            self._tell(kinds.LEAVE, name, None)
+            process = self._tree.process(name)
+            process.leave()
+            self._begin(name, self._gone(process))
 
     # -- lives -------------------------------------------------------------------------------------------------------
 
     async def _crash(self, name: str, host: bool) -> None:
-        """The row comes after whatever the process had still seen."""
+        """The row of a client comes after whatever it had still seen; that of a broker before others notice."""
         process = self._process(name)
+        is_client = name in self._clients
+        if not is_client:
+            self._tell(kinds.CRASH, name, "host" if host else None)
         if host:
             self._silent.add(name)
             process.freeze()
@@ -121,16 +132,17 @@ class Faults:
         else:
             process.kill()
             await process.wait()
-        self._tell(kinds.CRASH, name, "host" if host else None)
+        if is_client:
+            self._tell(kinds.CRASH, name, "host" if host else None)
 
     def _recover(self, name: str, disk: bool) -> None:
         if self._runs(name):
             self._ignored(name, FaultKind.RECOVER, "it runs already")
             return
         self._tell(kinds.RECOVER, name, None if disk else "empty disk")
-        self._begin(name, self._revive(name))
+        self._begin(name, self._revive(name, disk))
 
-    async def _revive(self, name: str) -> None:
+    async def _revive(self, name: str, disk: bool) -> None:
         process = self._process(name)
         if name in self._silent:
             self._silent.discard(name)
@@ -139,8 +151,14 @@ class Faults:
         if name in self._clients:
             await self._crew.revive(name)
         else:
-            await self._tree.restart(name)
+            self._crew.found(name, await self._tree.restart(name, disk))
         self._enforce()
+
+    async def _gone(self, process: BrokerProcess) -> None:
+        """A broker that leaves takes its time; what comes next for it waits."""
+        await process.wait()
+        if process.status:
+            raise ProcessError(process.epitaph)
 
     async def _join(self, fault: FaultSpec, name: str) -> None:
         broker = next(broker for broker in self._scenario.joining(fault) if broker.name == name)
@@ -167,13 +185,18 @@ class Faults:
         self._enforce()
 
     def _enforce(self) -> None:
-        """Tell every client whom it cannot reach. It opens all its connections, so its side is enough."""
-        brokers = [process.name for process in self._tree.processes]
-        self._crew.bar(
-            {name: [broker for broker in brokers if self._cuts.between(name, broker)] for name in self._clients}
-        )
+        """Tell everybody whom it cannot reach. Clients open all their connections, so their side is enough."""
+        brokers, between = self._brokers, self._cuts.between
+        self._tree.bar({one: [other for other in brokers if between(one, other)] for one in brokers})
+        self._crew.bar({one: [broker for broker in brokers if between(one, broker)] for one in sorted(self._clients)})
 
     # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def process_of(self, name: str) -> Child | None:
+        """The latest process of a node, if it has had one."""
+        if name in self._clients:
+            return self._crew.worker(name)
+        return next((process for process in self._tree.processes if process.name == name), None)
 
     def _process(self, name: str) -> WorkerProcess | BrokerProcess:
         return self._crew.worker(name) if name in self._clients else self._tree.process(name)

@@ -5,6 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from resprout.core.errors import PeerError
+from resprout.trace.schema import Row
 
 T = TypeVar("T")
 
@@ -76,7 +77,13 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
     """An application will act of its own accord."""
 
 
-Report = Ready | Progress
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """Something happened to a client that people want to hear of at once."""
+
+    row: Row
+
+
+Report = Ready | Progress | Told
 
 _orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)

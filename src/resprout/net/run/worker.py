@@ -17,6 +17,7 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
 from resprout.net.frames import make_codec
 from resprout.net.host import now_us
+from resprout.net.latencies import delays_of
 from resprout.net.lifeline import leave_group
 from resprout.net.run.client import RealClient
 from resprout.net.run.orders import (
@@ -31,6 +32,7 @@ from resprout.net.run.orders import (
     Progress,
     Ready,
     Report,
+    Told,
     as_line,
     read_order,
 )
@@ -38,6 +40,7 @@ from resprout.net.run.row_file import RowWriter
 from resprout.net.sessions import with_signs_of_life
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.load import parse_scenario
+from resprout.trace.schema import Row
 
 REPORT_SECONDS: Final = 0.1
 
@@ -54,12 +57,14 @@ class Worker:
         links = with_signs_of_life(LinkOptions(**assignment.links))
         self._addresses: dict[str, Address] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        delays_us = delays_of(scenario)
         self.clients = {
             name: RealClient(
-                specs[name], life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get, writer
+                specs[name], life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get,
+                delays_us[name], writer, _tell,
             )
             for name, life in assignment.clients.items()
-        }
+        }  # fmt: skip
 
     def obey(self, order: Order) -> None:
         match order:
@@ -137,6 +142,10 @@ async def _report(worker: Worker) -> None:
         if progress != told and _say(progress):
             told = progress
         await asyncio.sleep(REPORT_SECONDS)
+
+
+def _tell(row: Row) -> None:
+    _say(Told(row))
 
 
 def _say(report: Report) -> bool:

@@ -15,6 +15,7 @@ from resprout.net.run.orders import (
     Order,
     Progress,
     Ready,
+    Told,
     as_line,
     read_report,
 )
@@ -25,16 +26,23 @@ from resprout.trace.schema import Row
 class WorkerProcess(Child):
     """Started once. Its rows are in a file without a name, so nothing of it is left when this process is gone.
 
-    `on_end` is told when it ends; `deliberate` says whether that was asked for here.
+    `on_end` is told when it ends; `deliberate` says whether that was asked for here. `on_row` hears at once what people
+    may want to know; all rows are in the file.
     """
 
-    def __init__(self, clients: Mapping[str, int], on_end: Callable[["WorkerProcess"], None]) -> None:
+    def __init__(
+        self,
+        clients: Mapping[str, int],
+        on_end: Callable[["WorkerProcess"], None],
+        on_row: Callable[[Row], None] = lambda row: None,
+    ) -> None:
         super().__init__(f"the process of {', '.join(clients)}")
         self.clients = dict(clients)
         """By name, the number of its life."""
         self.progress = Progress()
         """As last reported."""
         self._on_end = on_end
+        self._on_row = on_row
         self._rows = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open as long as this object is
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._life: asyncio.Task[None] | None = None
@@ -111,7 +119,10 @@ class WorkerProcess(Child):
                 self._last_words.append(str(error))
                 self._signal(signal.SIGKILL)
                 return
-            if isinstance(report, Progress):
-                self.progress = report
-            elif isinstance(report, Ready) and not self._ready.done():
-                self._ready.set_result(None)
+            match report:
+                case Progress():
+                    self.progress = report
+                case Told():
+                    self._on_row(report.row)
+                case Ready() if not self._ready.done():
+                    self._ready.set_result(None)

@@ -1,0 +1,46 @@
+"""`resprout forget`: the operator says that brokers will never return."""
+
+import click
+import msgspec
+
+from resprout.cli.loop import run_loop
+from resprout.cli.server import connected, server_option
+from resprout.edge.forgetting import check_names
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What came of it."""
+
+    names: tuple[str, ...]
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="NAME...")
+@server_option
+@click.option("--json", "as_json", is_flag=True, help="Print what was passed on as one JSON object.")
+def forget(names: tuple[str, ...], server: str, as_json: bool) -> int:
+    """Tell the network that the brokers NAME... will never return.
+
+    \b
+        resprout forget b3 b7 --server b0.example:7450
+
+    Where more brokers fall silent than may crash at once, nobody can tell a partition from a crash: totals wait until
+    they are heard again. If they never will be, say so, to a broker of the part that is to go on. Name all of them at
+    once. One that is heard after all is not let in as the one it was; it joins as a new one.
+
+    Everybody who can connect to a broker may do this. A broker that is heard by the one that is asked is not
+    forgotten: stop it instead.
+    """
+    forgotten = Forgotten(check_names(names))
+    run_loop(_forget(forgotten, server))
+    if as_json:
+        click.echo(msgspec.json.encode(forgotten))
+    else:
+        for name in forgotten.names:
+            click.echo(f"{name} is forgotten")
+    return 0
+
+
+async def _forget(forgotten: Forgotten, server: str) -> None:
+    async with connected(server, None) as client:
+        await client.forget(*forgotten.names)

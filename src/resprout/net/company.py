@@ -1,0 +1,113 @@
+"""A broker's way into the network: addresses are given, names are needed.
+
+The parent and all contacts are asked at the same time, again and again until somebody answers. Whoever answers first
+tells that the network is there; the others have a short while to answer, too. So a broker gets along without its parent
+when a contact is up, and is never held up by one that is frozen.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from resprout.core.errors import ResproutError, UsageError
+from resprout.net.address import Address
+from resprout.net.discover import UnreachableError, who_is
+from resprout.net.frames import Here
+
+ANSWER_SECONDS_MAX: Final = 5.0
+COMPANY_SECONDS: Final = 1.0
+"""How long the others may take to answer after the first."""
+RETRY_SECONDS_MIN: Final = 0.05
+RETRY_SECONDS_MAX: Final = 2.0
+"""Between attempts: doubled from the first to the last."""
+
+
+class Company(msgspec.Struct, frozen=True):
+    """Who answered."""
+
+    parent: str | None
+    peers: dict[str, Address]
+    """Where each of them listens, by name, the parent first."""
+    met: int
+    """The latest incarnation of the asker that any of them has met."""
+
+    @property
+    def contacts(self) -> tuple[str, ...]:
+        return tuple(name for name in self.peers if name != self.parent)
+
+
+async def find_company(
+    parent: Address | None, contacts: Sequence[Address], me: str, say: Callable[[str], None]
+) -> Company:
+    """Those who listen there, however long it takes until one does; `say` is told once who is waited for.
+
+    UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name.
+    """
+    asked = [(address, "parent") for address in (parent,) if address is not None]
+    asked += [(address, "contact") for address in dict.fromkeys(contacts) if address != parent]
+    waited = False
+    delay_s = RETRY_SECONDS_MIN
+    while True:
+        answers, refusals = await _ask_all(asked, me)
+        if answers:
+            return _company(answers, parent)
+        hopeless = [line for line, is_hopeless in refusals if is_hopeless]
+        if len(hopeless) == len(asked):
+            raise UsageError(hopeless[0])
+        if not waited:
+            waited = True
+            whom = "its parent" if parent is not None else "somebody to join"
+            reasons = "; ".join(line.split(" ", 1)[1] for line, _ in refusals)
+            say(f"{me} waits for {whom}: {reasons}")
+        await asyncio.sleep(delay_s)
+        delay_s = min(RETRY_SECONDS_MAX, delay_s * 2)
+
+
+async def _ask_all(
+    asked: Sequence[tuple[Address, str]], me: str
+) -> tuple[list[tuple[Address, Here]], list[tuple[str, bool]]]:
+    """The answers in the order of asking, and the reasons of those who gave none, with whether that is final."""
+    tasks = [asyncio.create_task(_ask(address, what, me)) for address, what in asked]
+    try:
+        async with asyncio.timeout(None) as patience:
+            for next_one in asyncio.as_completed(tasks):
+                with contextlib.suppress(ResproutError):
+                    await next_one
+                    if patience.when() is None:
+                        patience.reschedule(asyncio.get_running_loop().time() + COMPANY_SECONDS)
+    except TimeoutError:
+        pass  # who has not answered by now is not waited for
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    answers: list[tuple[Address, Here]] = []
+    refusals: list[tuple[str, bool]] = []
+    for (address, what), task in zip(asked, tasks, strict=True):
+        if task.cancelled():
+            refusals.append((f"{what} {address}: no answer in time", False))
+        elif (error := task.exception()) is None:
+            answers.append((address, task.result()))
+        elif isinstance(error, UnreachableError):
+            refusals.append((f"{what} {error}", error.hopeless))
+        else:
+            raise error
+    return answers, refusals
+
+
+async def _ask(address: Address, what: str, me: str) -> Here:
+    here = await who_is(address, ANSWER_SECONDS_MAX, me)
+    if here.role != "broker":
+        raise UsageError(f"{what} {address}: {here.name} is a {here.role}; only a broker can be a {what}")
+    if here.name == me:
+        raise UsageError(f"{what} {address}: the broker there is called {me}, too; every broker has a name of its own")
+    return here
+
+
+def _company(answers: Sequence[tuple[Address, Here]], parent: Address | None) -> Company:
+    above = next((here.name for address, here in answers if address == parent), None)
+    peers = {here.name: address for address, here in reversed(answers)}
+    return Company(above, dict(reversed(peers.items())), max(here.met for _, here in answers))

@@ -1,0 +1,103 @@
+"""`resprout forget`, and a publisher that is told what it waits for: real brokers, one of them stopped."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.processes import PATIENCE_S, Running, broker, complaint, eventually_stopped, resprout
+
+QUICK = (
+    "--set", "lease_us=1000000", "--set", "heartbeat_us=100000",
+    "--set", "links.heartbeat_us=100000", "--set", "links.silence_us=500000",
+)  # fmt: skip
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[str, Running]]:
+    """Two brokers with little patience: the address of the root, and the other one."""
+    with broker("b0", *QUICK) as (_, root), broker("b1", "--parent", root, *QUICK) as (child, _):
+        assert json.loads(child.line())["kind"] == "joined"
+        yield root, child
+
+
+def stop(process: Running) -> None:
+    """It is there and says nothing, like a host whose cable was pulled."""
+    process.process.send_signal(signal.SIGSTOP)
+    assert eventually_stopped(process.pid)
+
+
+class Terminal:
+    """A command whose standard error is a terminal."""
+
+    def __init__(self, *words: str) -> None:
+        self._master, slave = pty.openpty()
+        command = [sys.executable, "-m", "resprout", *words]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave)
+        os.close(slave)
+        self.text = ""
+
+    def read_until(self, wanted: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while wanted not in self.text:
+            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, self.text
+            self.text += os.read(self._master, 4096).decode()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+
+def test_a_publisher_is_told_what_its_total_waits_for_and_goes_on_when_that_is_forgotten(
+    pair: tuple[str, Running],
+) -> None:
+    root, child = pair
+    stop(child)
+    publisher = Terminal("pub", "t", "x", "--guarantee", "total", "--wait", "delivered", "--server", root)
+    try:
+        publisher.read_until("b1")  # whether its death could be declared by now is a matter of chance
+        assert publisher.text.startswith(("it waits for b1, which is not heard", "it waits while the tree is repaired"))
+        done = resprout("forget", "b1", "--server", root)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"b1 is forgotten\n", b"")
+        assert publisher.process.wait(PATIENCE_S) == 0
+    finally:
+        publisher.close()
+    done = resprout("forget", "b1", "--server", root, "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"names": ["b1"]})
+
+
+def test_off_the_terminal_the_reason_comes_with_the_failure_and_only_there(pair: tuple[str, Running]) -> None:
+    root, child = pair
+    stop(child)
+    words = ("--guarantee", "total", "--wait", "delivered", "--timeout", "4")
+    reason = complaint("pub", "t", "x", *words, "--server", root, status=1)
+    assert reason.startswith("not delivered within 4 s, only published: it waits ")
+
+
+def test_a_broker_that_refuses_says_why_in_one_line(pair: tuple[str, Running]) -> None:
+    root, _ = pair
+    assert complaint("forget", "b1", "--server", root, status=1) == "b1 is alive here: stop it first"
+    assert complaint("forget", "b0", "--server", root, status=1).startswith("b0 cannot forget itself")
+    assert complaint("forget", "b1", "b9", "--server", root, status=1).startswith("b9: not known to b0")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "which brokers are to be forgotten? Give at least one name"),
+        (("b 1",), "broker name 'b 1' is refused"),
+        (("b1", "--server", "localhost:1"), "cannot connect to localhost:1"),
+        (("b1", "--force"), "No such option"),
+    ],
+)
+def test_wrong_input_is_one_line(words: tuple[str, ...], reason: str) -> None:
+    assert reason in complaint("forget", *words)

@@ -1,0 +1,99 @@
+"""A broker's way into the network: whoever answers will do."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from resprout.core.errors import UsageError
+from resprout.net import company as company_module
+from resprout.net.address import Address
+from resprout.net.company import find_company
+from resprout.net.frames import Here
+from resprout.net.host import Host
+
+from .puppets import CODEC, Puppet, free_address, host_of
+from .stage import LOOPBACK, run, somebody
+
+
+async def listening(stack: AsyncExitStack, name: str, role: str = "broker", met: int = 0) -> Address:
+    host = Host(
+        Puppet(), CODEC, Here(name, role, 1), lambda _: None, lambda _: None, latest_incarnation=lambda asker: met
+    )
+    stack.push_async_callback(host.close)
+    return await host.listen(LOOPBACK)
+
+
+def quiet(text: str) -> None:
+    """What nobody needs to hear."""
+
+
+def test_everybody_who_answers_is_company_and_the_parent_is_known_by_its_address() -> None:
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+            b0, b2, b3 = [await listening(stack, name, met=n) for n, name in enumerate(("b0", "b2", "b3"))]
+            gone = await free_address()
+            company = await find_company(b2, [b0, gone, b2, b3, b0], "b1", quiet)
+        assert company.parent == "b2" and company.contacts == ("b0", "b3") and company.met == 2
+        assert company.peers == {"b2": b2, "b0": b0, "b3": b3}
+
+    run(scene())
+
+
+def test_a_parent_that_is_gone_is_not_waited_for_when_a_contact_answers() -> None:
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+            b0 = await listening(stack, "b0")
+            company = await find_company(await free_address(), [b0], "b1", quiet)
+        assert (company.parent, company.contacts) == (None, ("b0",))
+
+    run(scene())
+
+
+def test_one_that_is_frozen_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(company_module, "COMPANY_SECONDS", 0.1)
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async def scene() -> None:
+        async with AsyncExitStack() as stack, somebody(mute) as frozen:
+            b0 = await listening(stack, "b0")
+            host, port = frozen.split(":")
+            company = await asyncio.wait_for(find_company(Address(host, int(port)), [b0], "b1", quiet), 4)
+            assert company.contacts == ("b0",)
+
+    run(scene())
+
+
+def test_somebody_is_waited_for_and_that_is_said_once() -> None:
+    async def scene() -> None:
+        said: list[str] = []
+        one, other = await free_address(), await free_address()
+        search = asyncio.create_task(find_company(None, [one, other], "b1", said.append))
+        await asyncio.sleep(0.3)
+        assert said == [f"b1 waits for somebody to join: {one}: connection refused; {other}: connection refused"]
+        host = host_of(Puppet(), "b0")
+        await host.listen(other)
+        assert (await search).contacts == ("b0",)
+        assert len(said) == 1
+        await host.close()
+
+    run(scene())
+
+
+def test_what_waiting_does_not_change_is_refused_unless_somebody_else_answers() -> None:
+    async def scene() -> None:
+        nowhere = Address("no-such-host.invalid", 1)
+        with pytest.raises(UsageError, match=r"^contact no-such-host.invalid:1: "):
+            await find_company(None, [nowhere], "b1", quiet)
+        async with AsyncExitStack() as stack:
+            b0 = await listening(stack, "b0")
+            assert (await find_company(nowhere, [b0], "b1", quiet)).contacts == ("b0",)
+            with pytest.raises(UsageError, match="the broker there is called b0, too"):
+                await find_company(None, [b0], "b0", quiet)
+            client = await listening(stack, "c0", "client")
+            with pytest.raises(UsageError, match="c0 is a client; only a broker can be a parent"):
+                await find_company(client, [b0], "b1", quiet)
+
+    run(scene())
