@@ -26,6 +26,8 @@ SEEDS = {
     "of two brokers that give one newcomer a place, one keeps it and the other lets go": 387,
     "a newcomer that was declared dead while it asked for a place is told so": 611,
     "a client that returns is given copies in order among what it missed": 1693,
+    "a newcomer whose parent dies before it answers asks others": 894,
+    "a client that reached nobody for a while waits for its own broker, and is not served as if new": 232,
     "a root that is back at once and declines one of two places finds another": 785,
 }
 
