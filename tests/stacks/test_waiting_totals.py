@@ -85,7 +85,8 @@ def test_it_is_over_when_a_receipt_turns(parted: Told) -> None:
     for waits in parted.news(ReceiptWaits):
         turned = [news for news in parted.news(ReceiptTurned, waits.client) if _covers(news, waits)]
         assert turned and turned[0].time_us > HEAL_US, waits
-    assert parted.news(ReceiptWaits)[-1].time_us < HEAL_US + SECOND
+    # Totals that queued up during the cut take their turns after it: the last of them is told a little later.
+    assert parted.news(ReceiptWaits)[-1].time_us < HEAL_US + 2 * SECOND
 
 
 def _covers(news: News, waits: News) -> bool:

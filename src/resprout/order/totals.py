@@ -123,9 +123,9 @@ class Totals:
         return self.locks.is_closed(bundle)
 
     def own(self, publisher: str) -> Bundle | None:
-        """The undelivered total that this publisher's ordered stream waits behind, if it is known here."""
+        """The first undelivered total of this publisher, behind which its other publications wait, if any is known."""
         mine = self.backlog.of(publisher)
-        return mine[-1] if mine else None
+        return mine[0] if mine else None
 
     def waiting(self) -> tuple[Waiting, ...]:
         """All undelivered totals, and what each waits for."""

@@ -158,6 +158,10 @@ class Council:
             self.suspect(parent, now_us)
         self._suspicions.seek_help(parent, now_us)
 
+    def extend_list(self, now_us: int) -> None:
+        """At the root: somebody new is known, who may sit on a list that is too short."""
+        self._registry.refresh_list(now_us)
+
     def _follow(self, now_us: int) -> None:
         if self._pulse.follow_parent(now_us):
             self._suspicions.clear()

@@ -340,7 +340,7 @@ class ResproutBroker:
             core = self.core
             handler(link.name, message, core.now_us)
             if core.standing.parent is None and len(core.standing.succession.seats) <= 2 * core.faults:
-                self.council.tick(core.now_us)  # a young root has nobody to follow it: let newcomers do so at once
+                self.council.extend_list(core.now_us)  # a young root has nobody to follow it: let newcomers do so
 
         return handle
 
