@@ -234,8 +234,8 @@ def test_a_delivered_total_is_reported_until_it_has_left_the_log() -> None:
     assert desk.handover.report(["up"]) == (LockReport(0, 1, total(), -1, told=0, heard=-1),)
     desk.hear("up", closed(total(), 2))
     assert desk.handover.report(["up"]) == (LockReport(0, 1, total(stamp=3), 3),)
-    desk.totals.forget(total())
-    desk.totals.forget(total())
+    desk.totals.forget(id_of(total()))
+    desk.totals.forget(id_of(total()))
     assert desk.handover.report(["up"]) == ()
     assert desk.handover.last() == (Mark("c", "ordered", 1, 1),)
     assert desk.hear("up", Lock(0, 1, total())) == [], "it is still known to be ordered"

@@ -210,18 +210,14 @@ class Totals:
 
     # -- close and deliver ---------------------------------------------------------------------------------------------
 
-    def activate(self) -> None:
-        """Let totals that are first on all their keys close them."""
-        self._work()
-
     def progress(self) -> None:
         """Look at every total again, after the set of links has changed."""
         self._to_advance.update(self.locks.undelivered)
         self._work()
 
-    def forget(self, bundle: Bundle) -> None:
+    def forget(self, id: TotalId) -> None:
         """It has left the log: no repair can ask for it any more."""
-        self.locks.forget(id_of(bundle))
+        self.locks.forget(id)
 
     def _take_closed(self, peer: str, message: Closed) -> None:
         check_stamp(message.stamp)

@@ -89,6 +89,7 @@ class Suspicions:
         here.forgotten.update(dict.fromkeys([*seats, *here.lives(lost)]))
         for name in lost:
             self.accuse(name, now_us, force=True, lost=lost)
+        self._registry.look_again()
 
     def ended(self, peer: str, now_us: int) -> None:
         """A life is certainly over: act at once, and look again at what waited for its answer."""

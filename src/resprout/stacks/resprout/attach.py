@@ -177,4 +177,5 @@ class Members:
         core.open_link(link)
         taking.settle()
         self._waves.start(standing.publish_place(), standing.reach, lambda: None)
+        self._waves.exchange(coordinator)
         core.handover.resume()

@@ -107,7 +107,7 @@ class ResproutBroker:
         self.flushes = Flushes(core, self.council, self.waves, self.ghosts, self._shut, self._repaired)
         self.balance = Balance(core)
         self.joining = Joining(core, self.waves, self._is_calm, self._settled)
-        self.forgetting = Forgetting(core, self.council, self.flushes, lambda: self.joining.attached)
+        self.forgetting = Forgetting(core, self.council, lambda: self.joining.attached)
         self.waits = Waits(core, self.council)
         self._parcels: dict[str, Parcel] = {}
         self._estranged: dict[str, int] = {}

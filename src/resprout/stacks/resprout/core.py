@@ -365,7 +365,7 @@ class Core:
                 if len(news.levels) == REPORTED_MAX:
                     self.reports.taken_soon = True
         for id in self.book.forget(self.links):
-            self.totals.locks.forget(id)
+            self.totals.forget(id)
 
     def confirmed(self, wishes: list[Wish]) -> None:
         """Wishes of local clients; and interest has changed."""

@@ -202,6 +202,7 @@ class Flushes:
         standing = core.standing
         standing.mark_gone(flush.dead)
         self._waves.start(standing.publish_place(), standing.reach, lambda: None)
+        self._waves.share(list(links))
         core.handover.resume()
         names = tuple(flush.dead)
         core.note("repair_end", " ".join(names))

@@ -16,15 +16,13 @@ from resprout.edge.guest import Guest
 from resprout.edge.messages import BrokersForgotten, ForgetBrokers
 from resprout.overlay.council import Council
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.flush import Flushes
 from resprout.stacks.resprout.words import listed
 
 
 class Forgetting:
-    def __init__(self, core: Core, council: Council, flushes: Flushes, is_attached: Callable[[], bool]) -> None:
+    def __init__(self, core: Core, council: Council, is_attached: Callable[[], bool]) -> None:
         self._core = core
         self._council = council
-        self._flushes = flushes
         self._is_attached = is_attached
         """This broker has its place in the tree."""
 
@@ -35,9 +33,6 @@ class Forgetting:
         if not reason:
             core.note("forget", f"{listed(message.names)}, as {guest.name} says")
             self._council.forget(message.names, core.now_us)
-            if self._flushes.current is not None:  # what is being registered may wait for votes that never come
-                self._council.drop_registration()
-                self._flushes.check()
 
     def _refusal(self, names: tuple[str, ...]) -> str:
         """Why this is not done; empty when it is. All of it, or nothing."""
