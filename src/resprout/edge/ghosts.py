@@ -42,8 +42,7 @@ class Ghosts:
         is not asked again. What is accepted from now on will be shown to it."""
         assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
         self._brokers[name] = brokers
-        ghost = self._lobby.arrive(name, 0, 0)
-        ghost.is_ghost = True
+        self._lobby.arrive(name, 0, 0)
         wanted = dict.fromkeys(self._interest.index.predicates_of(name))
         for predicate in predicates:
             if predicate not in wanted:

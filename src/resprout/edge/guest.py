@@ -32,7 +32,7 @@ class Guest:
 
     __slots__ = (
         "asked", "attending", "backlog", "confirmed", "endings", "gave", "given", "gone", "incarnation",
-        "is_ghost", "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
+        "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
         "unconfirmed", "unturned", "users", "waiting",
     )  # fmt: skip
 
@@ -41,8 +41,6 @@ class Guest:
         self.incarnation = incarnation
         self.room = room
         self.gone = False
-        self.is_ghost = False
-        """Nobody is there yet: it keeps what clients of a dead broker are owed until they come; see `edge.ghosts`."""
         self.asked = False
         """It has said `Attend`."""
         self.attending = False

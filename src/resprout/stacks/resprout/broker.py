@@ -1,8 +1,8 @@
 """One broker of the default stack: who hears what.
 
 It is put together from parts, each a file: the way of a bundle (`core`), clients (`clients`), coming and going
-(`joining`), a member's part in a repair (`attach`) and the coordinator's (`flush`); who lives and who may say otherwise
-is the business of `overlay`.
+(`joining`), what links tell of peers (`sessions`), a member's part in a repair (`attach`) and the coordinator's
+(`flush`); who lives and who may say otherwise is the business of `overlay`.
 """
 
 import random
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from resprout.core.contract import (
-    Close,
     Effect,
     Event,
     Heard,
@@ -46,7 +45,6 @@ from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportTaken
 from resprout.order.total_levels import TotalLevels
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Ping
 from resprout.overlay.places import Life
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.waves import Waves
@@ -76,7 +74,8 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.resprout.parcels import Parcel
+from resprout.stacks.resprout.parcels import Parcel, Parcels
+from resprout.stacks.resprout.sessions import Sessions
 from resprout.stacks.resprout.waiting import Waits
 from resprout.stacks.stack import BrokerSeat
 
@@ -102,24 +101,23 @@ class ResproutBroker:
         )
         self.ghosts = Ghosts(core.lobby, core.log, core.interest)
         self.durable = Durable(core) if options.durable else None
-        self.clients = Clients(core, self.ghosts, self.durable)
+        self.clients = Clients(core, self.ghosts, self.durable, lambda: self.joining.attached, self._is_calm)
         self.members = Members(core, self.waves, self._shut, self._repaired)
         self.flushes = Flushes(core, self.council, self.waves, self.ghosts, self._shut, self._repaired)
         self.balance = Balance(core)
         self.joining = Joining(core, self.waves, self._is_calm, self._settled)
         self.forgetting = Forgetting(core, self.council, lambda: self.joining.attached)
         self.waits = Waits(core, self.council)
-        self._parcels: dict[str, Parcel] = {}
-        self._estranged: dict[str, int] = {}
-        """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
+        self._parcels = Parcels()
+        self.sessions = sessions = Sessions(core, self.council, self.clients, self.joining, self.flushes, self._parcels)
         self._on_event: dict[type, Callable[[Any], None]] = {
             Received: self._received,
-            Writable: self._writable,
+            Writable: sessions.writable,
             TimerFired: self._timer_fired,
-            LinkUp: self._link_up,
-            LinkDown: self._link_down,
-            Silent: self._silent,
-            Heard: self._heard,
+            LinkUp: sessions.up,
+            LinkDown: sessions.down,
+            Silent: sessions.silent,
+            Heard: sessions.heard,
             Request: self._request,
             Recovered: self._recovered,
         }
@@ -190,100 +188,6 @@ class ResproutBroker:
                 self.durable.forget()
         return out
 
-    # -- sessions ------------------------------------------------------------------------------------------------------
-
-    def _link_up(self, event: LinkUp) -> None:
-        core = self.core
-        name = event.peer
-        if event.role == "client":
-            self.clients.arrive(name, event.incarnation, event.room)
-            return
-        if name in core.guests or core.peers.came_up(name, event.incarnation, event.room, core.now_us) is None:
-            core.out.append(Close(name, f"{core.seat.name} takes no broker of the name {name!r}, or no more at all"))
-            return
-        self._parcels.pop(name, None)
-        core.standing.sessions[name] = event.incarnation
-        self.council.heard(name, core.now_us, event.incarnation)
-
-    def _link_down(self, event: LinkDown) -> None:
-        core = self.core
-        name = event.peer
-        if name in core.guests:
-            self.clients.leave(name)
-            return
-        life = core.peers.incarnation(name)
-        core.peers.went_down(name)
-        self._parcels.pop(name, None)
-        self.joining.lost(name)
-        link = core.links.get(name)
-        if link is None or not link.open or link.incarnation != life:
-            return  # it was no neighbour, or a later life of one
-        core.note("suspect", f"{name}: {event.reason}")
-        if event.cause != "restarted" and name == core.standing.parent:
-            core.retire(f"{name} ended the session: {event.reason}")
-        elif event.cause == "closed" and self._is_stranger(link):
-            self.flushes.unlink(link)
-        elif event.cause == "closed":  # it lives: perhaps this broker does not, in the eyes of others
-            link.quiet = True
-            self._estranged[name] = core.now_us
-            self._post(name, Ping(core.now_us, 0))
-        else:  # the session cannot go on, so this life of the neighbour is over for the tree
-            self.council.silent(name, True, core.now_us)
-
-    def _is_stranger(self, link: Link) -> bool:
-        """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""
-        place = self.core.standing.places.get(link.name)
-        me = self.core.seat.name
-        return place is None or place.incarnation != link.incarnation or not place.version or place.parent != me
-
-    def _silent(self, event: Silent) -> None:
-        core = self.core
-        peer = core.peers.get(event.peer)
-        if peer is None:
-            return
-        peer.silent = True
-        link = core.links.get(event.peer)
-        if link is not None and link.open:
-            if not link.quiet:
-                core.note("suspect", f"{event.peer} is not heard")
-            link.quiet = True
-        if self.flushes.awaits(event.peer):
-            core.peers.open(event.peer)  # its host will tell whether it is gone
-        self.council.silent(event.peer, event.refused, core.now_us)
-        self.flushes.tick()
-        self.joining.silent(event.peer)
-
-    def _heard(self, event: Heard) -> None:
-        core = self.core
-        peer = core.peers.get(event.peer)
-        if peer is None:
-            return
-        peer.silent = False
-        self.council.heard(event.peer, core.now_us)
-        self._clear(event.peer)
-        self.clients.decide_all()
-
-    def _clear(self, name: str) -> None:
-        """Reports go on where nothing waits before them."""
-        core = self.core
-        link = core.links.get(name)
-        if link is not None and link.quiet and link.open and core.peers.is_clear(name):
-            link.quiet = False
-            core.reports.all_soon()
-
-    def _writable(self, event: Writable) -> None:
-        core = self.core
-        if (guest := core.guests.get(event.peer)) is not None:
-            core.lobby.writable(guest, event.room, core.out)
-            return
-        core.peers.writable(event.peer, event.room)
-        link = core.links.get(event.peer)
-        peer = core.peers.get(event.peer)
-        if link is not None and peer is not None and not peer.queue:
-            link.room = peer.room
-            self._clear(event.peer)
-            core.pump(link)
-
     def _post(self, name: str, message: ProtocolMessage) -> None:
         self.core.peers.post(name, message, self.core.now_us)
 
@@ -314,23 +218,7 @@ class ResproutBroker:
                 raise PeerError(f"{kind.__name__} is not for a broker to say")
             handler(name, peer.incarnation, message)
         except PeerError as error:
-            self._cut_off(name, str(error))
-
-    def _cut_off(self, name: str, reason: str) -> None:
-        core = self.core
-        core.out.append(Close(name, reason))
-        if name in core.guests:
-            self.clients.leave(name)
-        else:
-            core.note("suspect", f"{name}: {reason}")
-            life = core.peers.incarnation(name)
-            core.peers.close(name, reason)
-            self._parcels.pop(name, None)
-            if name in core.links and core.links[name].incarnation == life:
-                if name == core.standing.parent:
-                    core.retire(f"{name}: {reason}")
-                else:
-                    self.council.silent(name, True, core.now_us)
+            self.sessions.cut_off(name, str(error))
 
     def _at_totals(self, handler: Callable[[str, Any], None]) -> Callable[[Link, Any], None]:
         return lambda link, message: handler(link.name, message)
@@ -348,18 +236,13 @@ class ResproutBroker:
         return lambda peer, incarnation, message: handler(peer, message, self.core.now_us)
 
     def _parcel_begins(self, peer: str, incarnation: int, message: Any) -> None:
-        self._parcels[peer] = Parcel(message)
+        self._parcels.begin(peer, message)
 
     def _parcel_part(self, peer: str, incarnation: int, message: ProtocolMessage) -> None:
-        parcel = self._parcels.get(peer)
-        if parcel is None:
-            raise PeerError(f"{type(message).__name__} outside of a parcel")
-        parcel.add(message)
+        self._parcels.add(peer, message)
 
     def _parcel_complete(self, peer: str, incarnation: int, message: ParcelEnd) -> None:
-        parcel = self._parcels.pop(peer, None)
-        if parcel is None:
-            raise PeerError("the end of a parcel that never began")
+        parcel = self._parcels.complete(peer)
         self._on_parcel[type(parcel.head)](peer, incarnation, parcel)
 
     # -- what neighbours say -------------------------------------------------------------------------------------------
@@ -412,11 +295,7 @@ class ResproutBroker:
 
     def _tick(self) -> None:
         core = self.core
-        for name, since_us in list(self._estranged.items()):
-            if core.now_us - since_us > core.options.lease_us:
-                del self._estranged[name]
-                if name in core.links and core.links[name].open:
-                    self.council.silent(name, True, core.now_us)
+        self.sessions.tick()
         if self.joining.attached:
             self._bury_children()
             self.council.tick(core.now_us)
@@ -460,7 +339,6 @@ class ResproutBroker:
             core.shut_link(link)
             core.peers.close(life.name, f"{life.name} was declared dead")
             self.waves.unwait(life.name)
-            self.clients.serving = self._is_calm()
 
     def _is_calm(self) -> bool:
         return self.flushes.current is None and not self.members.busy
@@ -472,8 +350,6 @@ class ResproutBroker:
 
     def _settled(self) -> None:
         """The neighbours have changed, or this broker has found its place."""
-        self.clients.placed = self.joining.attached
-        self.clients.serving = self.joining.attached and self._is_calm()
         self.clients.tell_refuges()
         if self.durable is not None and self.clients.serving:
             self.durable.offer()

@@ -9,6 +9,8 @@ A client that lost its broker comes with the names of the brokers it tried. It i
 there when that is known, and held while that is still being decided.
 """
 
+from collections.abc import Callable
+
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Close, Send
 from resprout.core.guarantee import Guarantee
@@ -25,8 +27,19 @@ STREAMS = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
 
 
 class Clients:
-    def __init__(self, core: Core, ghosts: Ghosts, durable: Durable | None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        ghosts: Ghosts,
+        durable: Durable | None,
+        is_placed: Callable[[], bool],
+        is_calm: Callable[[], bool],
+    ) -> None:
         self._core = core
+        self._is_placed = is_placed
+        """This broker has its place. Whoever is new is served then: a repair may wait for what an operator says."""
+        self._is_calm = is_calm
+        """No repair is going on here."""
         self._ghosts = ghosts
         self._durable = durable
         self._waiting: dict[str, Attend] = {}
@@ -41,11 +54,12 @@ class Clients:
         self._refuges: tuple[Refuge, ...] = ()
         self.began_us = 0
         """When this life of the broker did."""
-        self.serving = False
-        """This broker has its place in the tree, and no repair is going on here."""
-        self.placed = False
-        """It has its place, at any rate. Whoever is new is served then: a repair may wait for what an operator says."""
         core.drain = self.drain_all
+
+    @property
+    def serving(self) -> bool:
+        """Whoever comes is served."""
+        return self._is_placed() and self._is_calm()
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
@@ -112,7 +126,7 @@ class Clients:
         core = self._core
         attend = self._waiting[guest.name]
         is_new = not attend.tried and not attend.subscriptions
-        if not (self.serving or (self.placed and is_new)):
+        if not (self.serving or (self._is_placed() and is_new)):
             return
         tried = attend.tried
         if not tried:

@@ -1,0 +1,148 @@
+"""What the links tell about peers: sessions that begin and end, silence and signs of life, room.
+
+A session between neighbours ends for good only when one of them is dead for the tree. Which one: a parent that ends it
+has declared this broker dead, so this life is over. A child that ends it while it lives has either gone elsewhere
+before it ever was a child, or was told that this broker is dead; then it answers so when it is asked.
+"""
+
+from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Writable
+from resprout.order.link import Link
+from resprout.overlay.council import Council
+from resprout.overlay.messages import Ping
+from resprout.stacks.resprout.clients import Clients
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.flush import Flushes
+from resprout.stacks.resprout.joining import Joining
+from resprout.stacks.resprout.parcels import Parcels
+
+
+class Sessions:
+    def __init__(
+        self, core: Core, council: Council, clients: Clients, joining: Joining, flushes: Flushes, parcels: Parcels
+    ) -> None:
+        self._core = core
+        self._council = council
+        self._clients = clients
+        self._joining = joining
+        self._flushes = flushes
+        self._parcels = parcels
+        self._estranged: dict[str, int] = {}
+        """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
+
+    def up(self, event: LinkUp) -> None:
+        core = self._core
+        name = event.peer
+        if event.role == "client":
+            self._clients.arrive(name, event.incarnation, event.room)
+            return
+        if name in core.guests or core.peers.came_up(name, event.incarnation, event.room, core.now_us) is None:
+            core.out.append(Close(name, f"{core.seat.name} takes no broker of the name {name!r}, or no more at all"))
+            return
+        self._parcels.drop(name)
+        core.standing.sessions[name] = event.incarnation
+        self._council.heard(name, core.now_us, event.incarnation)
+
+    def down(self, event: LinkDown) -> None:
+        core = self._core
+        name = event.peer
+        if name in core.guests:
+            self._clients.leave(name)
+            return
+        life = core.peers.incarnation(name)
+        core.peers.went_down(name)
+        self._parcels.drop(name)
+        self._joining.lost(name)
+        link = core.links.get(name)
+        if link is None or not link.open or link.incarnation != life:
+            return  # it was no neighbour, or a later life of one
+        core.note("suspect", f"{name}: {event.reason}")
+        if event.cause != "restarted" and name == core.standing.parent:
+            core.retire(f"{name} ended the session: {event.reason}")
+        elif event.cause == "closed" and self._is_stranger(link):
+            self._flushes.unlink(link)
+        elif event.cause == "closed":
+            link.quiet = True
+            self._estranged[name] = core.now_us
+            core.peers.post(name, Ping(core.now_us, core.standing.decided.version), core.now_us)
+        else:  # the session cannot go on, so this life of the neighbour is over for the tree
+            self._council.silent(name, True, core.now_us)
+
+    def cut_off(self, name: str, reason: str) -> None:
+        """A peer breaks the rules."""
+        core = self._core
+        if name in core.guests:
+            core.out.append(Close(name, reason))
+            self._clients.leave(name)
+            return
+        core.note("suspect", f"{name}: {reason}")
+        life = core.peers.incarnation(name)
+        core.peers.close(name, reason)
+        self._parcels.drop(name)
+        if name in core.links and core.links[name].incarnation == life:
+            if name == core.standing.parent:
+                core.retire(f"{name}: {reason}")
+            else:
+                self._council.silent(name, True, core.now_us)
+
+    def silent(self, event: Silent) -> None:
+        core = self._core
+        peer = core.peers.get(event.peer)
+        if peer is None:
+            return
+        peer.silent = True
+        link = core.links.get(event.peer)
+        if link is not None and link.open:
+            if not link.quiet:
+                core.note("suspect", f"{event.peer} is not heard")
+            link.quiet = True
+        if self._flushes.awaits(event.peer):
+            core.peers.open(event.peer)  # its host will tell whether it is gone
+        self._council.silent(event.peer, event.refused, core.now_us)
+        self._flushes.tick()
+        self._joining.silent(event.peer)
+
+    def heard(self, event: Heard) -> None:
+        core = self._core
+        peer = core.peers.get(event.peer)
+        if peer is None:
+            return
+        peer.silent = False
+        self._council.heard(event.peer, core.now_us)
+        self._clear(event.peer)
+        self._clients.decide_all()
+
+    def writable(self, event: Writable) -> None:
+        core = self._core
+        if (guest := core.guests.get(event.peer)) is not None:
+            core.lobby.writable(guest, event.room, core.out)
+            return
+        core.peers.writable(event.peer, event.room)
+        link = core.links.get(event.peer)
+        peer = core.peers.get(event.peer)
+        if link is not None and peer is not None and not peer.queue:
+            link.room = peer.room
+            self._clear(event.peer)
+            core.pump(link)
+
+    def tick(self) -> None:
+        """Children that ended their sessions and said nothing more are lost."""
+        core = self._core
+        for name, since_us in list(self._estranged.items()):
+            if core.now_us - since_us > core.options.lease_us:
+                del self._estranged[name]
+                if name in core.links and core.links[name].open:
+                    self._council.silent(name, True, core.now_us)
+
+    def _is_stranger(self, link: Link) -> bool:
+        """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""
+        place = self._core.standing.places.get(link.name)
+        me = self._core.seat.name
+        return place is None or place.incarnation != link.incarnation or not place.version or place.parent != me
+
+    def _clear(self, name: str) -> None:
+        """Reports go on where nothing waits before them."""
+        core = self._core
+        link = core.links.get(name)
+        if link is not None and link.quiet and link.open and core.peers.is_clear(name):
+            link.quiet = False
+            core.reports.all_soon()
