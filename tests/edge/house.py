@@ -80,7 +80,7 @@ class House:
 
     def show(self) -> None:
         while self.log.unshown:
-            self.lobby.show(self.log.unshown.popleft(), self.out)
+            self.lobby.show(self.log.unshown.take_first(), self.out)
 
     def give(self, *readers: str, by: str | None = None, **how: Any) -> Entry:
         entry = self.append(*readers, by=by, **how)

@@ -112,7 +112,7 @@ def test_a_subscription_ends_after_everything_before_its_end_was_given() -> None
     house.unsubscribe("a", 1)
     house.append("b")
     assert house.told("a") == [], "something before the end is not shown yet"
-    house.lobby.show(house.log.unshown.popleft(), house.out)
+    house.lobby.show(house.log.unshown.take_first(), house.out)
     assert house.told("a") == [1, Unsubscribed(1)], "what came later does not matter"
 
 

@@ -31,8 +31,8 @@ class Desk:
         self.coming.discard(id_of(made))
         self.book.add(entry, self.neighbours)
         if show:
-            while self.log.unshown and self.log.is_safe(self.log.unshown[0]):
-                self.log.show(self.log.unshown.popleft())
+            while (safe := self.log.next_to_show()) is not None:
+                self.log.show(safe)
         return entry
 
     def hear(self, name: str, first: int, reach: int, level: int, done: bool) -> None:

@@ -16,13 +16,16 @@ from resprout.core.marks import Reached
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Delivery
 from resprout.filters.index import MatchIndex
+from resprout.order import log
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.locks import LockRecord
 from resprout.order.log import Log
 from resprout.order.messages import Forward, Levels
+from resprout.order.reports import Reports
 from resprout.order.seen import Seen
 from resprout.order.totals import Totals
+from resprout.order.unshown import Unshown
 from resprout.spread import asked
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
@@ -205,6 +208,40 @@ class _ClosesNothing(Totals):
 
 hasty = with_parts((core, "Totals", _ClosesNothing))
 """Delivers a total as soon as it has its place, without waiting until everybody's side is closed."""
+
+
+class _Mumbles(Reports):
+    __slots__ = ()
+
+    def arrived(self, entry: Entry, source: Link) -> None:
+        self.taken_soon = True
+
+
+mumbler = with_parts((core, "Reports", _Mumbles))
+"""Says that it has what may not be safe yet only when it has something else to say as well."""
+
+
+class _Elbows(Log):
+    __slots__ = ()
+
+    def let_pass(self, entry: Entry, source: Link) -> None:
+        if self.is_safe(entry):
+            self.unshown.let_pass(entry, -1)
+
+
+elbows = with_parts((core, "Log", _Elbows))
+"""Lets whatever is safe pass what is not, whoever has it."""
+
+
+class _NoWalls(Unshown):
+    __slots__ = ()
+
+    def put_wall(self) -> None:
+        pass
+
+
+climber = with_parts((log, "Unshown", _NoWalls))
+"""Shows what comes behind a total before it."""
 
 
 # -- noticed when a broker dies ----------------------------------------------------------------------------------------

@@ -109,6 +109,47 @@ start = "300ms"
 """
 
 
+SLOW_CORNER = """
+stack = "resprout"
+seed = 3
+time_limit = "100s"
+[options]
+faults_tolerated = 2
+[[broker]]
+name = "b0"
+[[broker]]
+name = "b1"
+parent = "b0"
+latency = "5ms"
+[[broker]]
+name = "b2"
+parent = "b1"
+latency = "5ms"
+[[broker]]
+name = "b3"
+parent = "b1"
+latency = "300ms"
+[[client]]
+name = "c0"
+broker = "b0"
+subscribe = ["a/#"]
+[[client]]
+name = "c2"
+broker = "b2"
+subscribe = ["a/#"]
+[[workload]]
+kind = "chatter"
+topics = ["a/x"]
+operations = 10
+interval = "40ms"
+start = "3s"
+depth = 4
+answer = 0.5
+answers_max = 40
+"""
+"""What is published at b0 is shown at b2 at once, and answered, long before b0 hears that enough brokers have it."""
+
+
 LATECOMER = """
 stack = "resprout"
 seed = 3
@@ -197,6 +238,8 @@ def test_brokers_that_break_nothing_are_found_clean(monkeypatch: pytest.MonkeyPa
         (broken.giver, PICKY, "unasked", set()),
         (broken.Forger, STEADY, "invented", {"lost", "receipt", "fifo", "causal"}),
         (broken.hasty, TOTALS, "barrier", {"total", "causal", "fifo", "receipt", "lost"}),
+        (broken.mumbler, TALK, "causal", set()),
+        (broken.climber, TOTALS, "barrier", {"causal", "fifo"}),
     ],
 )
 def test_a_broken_promise_is_caught_under_its_rule(
@@ -216,6 +259,13 @@ def test_the_causal_fault_is_caught_by_its_chain_and_not_by_fifo(monkeypatch: py
     assert verdict.check("fifo").status == "clean"
     worst = next(anomaly for anomaly in verdict.anomalies if anomaly.rule == "causal")
     assert len(worst.messages) >= 2, "it names what was delivered and on what that depends"
+
+
+def test_an_answer_that_is_let_past_what_it_answers_is_caught() -> None:
+    scene = parse_scenario(SLOW_CORNER)
+    sound = play(scene)
+    assert sound.verdict.anomalies == [] and sound.verdict.counts["deliveries"] > 50
+    assert rules(play(scene, make=broken.elbows).verdict) == {"causal"}
 
 
 # -- what only a crash brings to light ---------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ class Lobby:
         """Guests with receipts that nobody waits for yet, to be told with the next `flush_all`."""
         self._ending: dict[str, Guest] = {}
         """Guests with subscriptions that are about to end."""
+        self.hopeful: dict[str, Guest] = {}
+        """Guests with subscriptions that are not confirmed."""
         self._base: dict[Origin, Reached] = {}
         self._base_marks: Marks = ()
         """Of the wish that was confirmed last."""
@@ -101,6 +103,7 @@ class Lobby:
         self._turned.pop(name, None)
         self._turned_soon.pop(name, None)
         self._ending.pop(name, None)
+        self.hopeful.pop(name, None)
         self.confirm(self._interest.drop_all(name, says), out)
         self._adverts.withdraw_all(name, says)
         for entry in (*guest.given, *guest.backlog):
@@ -125,6 +128,7 @@ class Lobby:
             _say_subscribed(guest, message.id, guest.confirmed[predicate], out)
             return
         guest.unconfirmed.setdefault(predicate, []).append(message.id)
+        self.hopeful[guest.name] = guest
         if users == 0:
             self.confirm(self._interest.want(guest.name, predicate, says), out)
 
@@ -137,6 +141,8 @@ class Lobby:
             base = guest.confirmed[wish.predicate] = self._base_marks
             for id in guest.unconfirmed.pop(wish.predicate, ()):
                 _say_subscribed(guest, id, base, out)
+            if not guest.unconfirmed:
+                self.hopeful.pop(guest.name, None)
 
     def unsubscribe(self, guest: Guest, message: Unsubscribe, says: Says, out: list[Effect]) -> None:
         predicate = guest.subscriptions.pop(message.id, None)
@@ -150,6 +156,8 @@ class Lobby:
             del guest.users[predicate]
             guest.confirmed.pop(predicate, None)
             guest.unconfirmed.pop(predicate, None)
+            if not guest.unconfirmed:
+                self.hopeful.pop(guest.name, None)
             self.confirm(self._interest.drop(guest.name, predicate, says), out)
         guest.endings.append((self._log.next_no, message.id))
         self._ending[guest.name] = guest
@@ -266,10 +274,10 @@ class Lobby:
                 out.extend(Send(guest.name, told) for told in guest.take_turned())
             self._turned.clear()
         if self._ending:
-            unshown = self._log.unshown
-            first = unshown[0].no if unshown else None
+            first = self._log.unshown.first
             for guest in list(self._ending.values()):
-                out.extend(Send(guest.name, Unsubscribed(id)) for id in guest.ended(first))
+                ended = guest.ended(first.no if first is not None else None)
+                out.extend(Send(guest.name, Unsubscribed(id)) for id in ended)
                 if not guest.endings:
                     del self._ending[guest.name]
 

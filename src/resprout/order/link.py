@@ -65,7 +65,7 @@ class Link:
 
     __slots__ = (
         "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "quiet", "room", "sent",
-        "told",
+        "told", "upto",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, faults_tolerated: int, cursor: int | None) -> None:
@@ -88,6 +88,9 @@ class Link:
         """What the neighbour has reported."""
         self.told = Counts(faults_tolerated)
         """What it was told."""
+        self.upto = -1
+        """The last place in the log that the neighbour is known to have, or of what came from it and was not safe: what
+        comes from it now may depend on anything up to here."""
 
     def take_report(self, report: Levels) -> News:
         """Raises PeerError when it speaks of what was never sent or takes something back."""
@@ -98,6 +101,8 @@ class Link:
             raise PeerError("it reports other levels than this side: both must tolerate the same number of faults")
         sent, arrived = self.sent, self.arrived
         _hear(heard.have, report.have, 0, sent.count, sent, news.reached)
+        for _, entry in news.reached:
+            self.upto = max(self.upto, entry.no)
         _hear(heard.firm, report.firm, 1, heard.have[0], sent, news.firmer)
         _hear(heard.back_have, report.back_have, 1, arrived.count, arrived, news.reached)
         _hear(heard.back_firm, report.back_firm, 1, arrived.count, arrived, news.firmer)

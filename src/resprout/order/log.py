@@ -1,8 +1,9 @@
 """The one log of a broker: what it accepted, in the order it accepted it.
 
-Entries are *shown* to local readers in log order, each only when it is safe: known to be at f + 1 brokers (or at every
-broker of a smaller tree), so that nothing a subscriber has seen can vanish. An entry leaves the log when it is stable
-(`order.entry`). The log never evicts; it pushes back, in two ways that must not be mixed:
+Entries are *shown* to local readers only when they are safe: known to be at f + 1 brokers (or at every broker of a
+smaller tree), so that nothing a subscriber has seen can vanish; in log order, but for those that may pass what is not
+safe yet (`order.unshown`). An entry leaves the log when it is stable (`order.entry`). The log never evicts; it pushes
+back, in two ways that must not be mixed:
 
 - A neighbour is held back for what waits *downstream* of it: for links that have fallen behind and for local readers.
   In a tree, and never back to where it came from, such waiting cannot go in a circle.
@@ -12,7 +13,6 @@ Copies that are kept only because some other broker may still need them from us 
 and never for the first: two brokers that each refuse to take more until the other has taken more would wait for ever.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +20,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.marks import NOTHING, Reached
 from resprout.order.entry import Entry
 from resprout.order.link import Link
+from resprout.order.unshown import Unshown
 
 
 class Log:
@@ -34,7 +35,7 @@ class Log:
         self._retained: tuple[int, dict[Origin, Reached]] = (-1, {})
         self.entries: dict[int, Entry] = {}
         self.next_no = 0
-        self.unshown: deque[Entry] = deque()
+        self.unshown = Unshown()
         self.bytes_held = 0
         self.local_bytes = 0
         """What local clients published that is not yet delivered everywhere and stable here."""
@@ -185,6 +186,20 @@ class Log:
             link.arrived.add(entry)
 
     # -- readers -------------------------------------------------------------------------------------------------------
+
+    def let_pass(self, entry: Entry, source: Link) -> None:
+        """The last, which has just come from this neighbour, need not wait for what it cannot depend on."""
+        if entry.hops >= self._faults:
+            self.unshown.let_pass(entry, source.upto)
+        else:  # what follows it on this way may depend on it
+            source.upto = entry.no
+
+    def next_to_show(self) -> Entry | None:
+        """Taken out of the line: it must be shown at once."""
+        unshown = self.unshown
+        if (first := unshown.first) is None:
+            return None
+        return unshown.take_first() if self.is_safe(first) else unshown.take_passing()
 
     def show(self, entry: Entry) -> None:
         """From now on its readers have it, or it waits for them."""

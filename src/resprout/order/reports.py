@@ -3,6 +3,9 @@
 What somebody waits for is told at once: it makes a publication safe for those nearer to its publisher, or its publisher
 waits for `delivered`. Everything else waits for company, and what only lets a neighbour forget waits longest, because
 it rides along with the other reports anyway.
+
+That a bundle is here which may not be safe at its sender is told in the step in which it came, whatever happens: until
+then the sender takes what it hears from here for independent of the bundle (`order.unshown`).
 """
 
 from collections.abc import Mapping
@@ -26,12 +29,17 @@ class ReportSpread(Timer, frozen=True):
 class Reports:
     """What is still to be told, over all links of a broker."""
 
-    __slots__ = ("_delay_us", "_faults", "_links", "_spread_set", "_spread_soon", "_taken_set", "_urgent", "taken_soon")
+    __slots__ = (
+        "_arrived", "_delay_us", "_faults", "_links", "_spread_set", "_spread_soon", "_taken_set", "_urgent",
+        "taken_soon",
+    )  # fmt: skip
 
     def __init__(self, links: Mapping[str, Link], faults_tolerated: int, delay_us: int) -> None:
         self._links = links
         self._faults = faults_tolerated
         self._delay_us = delay_us
+        self._arrived: dict[str, Link] = {}
+        """Where something came from in this step that may not be safe there."""
         self._urgent: dict[str, Link] = {}
         self.taken_soon = False
         """Something of what neighbours or clients sent has come further."""
@@ -41,7 +49,7 @@ class Reports:
     def arrived(self, entry: Entry, source: Link) -> None:
         self.taken_soon = True
         if entry.hops <= self._faults:
-            self._urgent[source.name] = source  # somebody near the publisher may be waiting for it to be safe
+            self._arrived[source.name] = source  # somebody near the publisher may be waiting for it to be safe
 
     def rose(self, entry: Entry) -> None:
         """The entry's reach or level has risen."""
@@ -64,6 +72,10 @@ class Reports:
 
     def flush(self, now_us: int, out: list[Effect]) -> None:
         """At the end of a step."""
+        if self._arrived:
+            for link in self._arrived.values():
+                _report(link, out, quiet_too=True)
+            self._arrived.clear()
         if self._urgent:
             for link in self._urgent.values():
                 _report(link, out)
@@ -86,6 +98,6 @@ class Reports:
             _report(link, out)
 
 
-def _report(link: Link, out: list[Effect]) -> None:
-    if link.open and not link.quiet and (news := link.report()) is not None:
+def _report(link: Link, out: list[Effect], quiet_too: bool = False) -> None:
+    if link.open and (quiet_too or not link.quiet) and (news := link.report()) is not None:
         out.append(Send(link.name, news))

@@ -86,6 +86,7 @@ class Clients:
             core.log.local_bytes -= publish.cost
         guest.waiting.clear()
         core.pressure.forget(name)
+        core.log.unshown.put_wall()  # it may go on elsewhere, and say there again what waits here
         core.lobby.leave(name, core.says, core.out)
         core.routes.forget()
 
@@ -209,6 +210,7 @@ class Clients:
     def _read_unshown(self, guest: Guest) -> None:
         """What is in the log and not yet shown reaches a client that has just come, too."""
         core = self._core
+        core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
         for entry in core.log.unshown:
             bundle = entry.bundle
             if bundle is None or entry.is_backup or guest in entry.readers or guest.has(bundle):
@@ -272,6 +274,8 @@ class Clients:
             self._durable.write(bundle)
         entry = self._core.accept(bundle, None, guest, 0, prompt)
         assert entry is not None, "it was not known"
+        if self._core.lobby.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
+            self._core.log.unshown.put_wall()
         if self._durable is not None:
             self._durable.wrote(entry)
         self._core.lobby.published(guest, entry)

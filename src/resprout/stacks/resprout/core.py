@@ -99,6 +99,7 @@ class Core:
         """A neighbour that has kept up with everything so far. Interest in it is the business of whoever adds it."""
         link = self.links[name] = Link(name, incarnation, self.faults, None)
         self.standing.neighbours[name] = True
+        self.log.unshown.put_wall()  # it may have heard of what is in the log, and nobody counted how far
         self.adverts.add_neighbour(name)
         self.routes.forget()
         return link
@@ -178,15 +179,20 @@ class Core:
         """Log a bundle and send it on; None when it was here before."""
         if not self.seen.is_new(bundle):
             if source is not None:
-                source.arrived.add(nothing_more_to_do(bundle, source, hops, self.faults))
-                self.reports.taken_soon = True
+                repeat = nothing_more_to_do(bundle, source, hops, self.faults)
+                source.arrived.add(repeat)
+                self.reports.arrived(repeat, source)
+                self.log.unshown.put_wall()  # what is still waiting here has been elsewhere, too
             return None
         self.clock.raise_to(bundle.stamp)
         if backup:
             entry = self.keep(bundle, source, hops)
             self.lobby.show(entry, self.out)
             return entry
-        return self.append(bundle, source, client, hops, prompt)
+        entry = self.append(bundle, source, client, hops, prompt)
+        if source is not None:
+            self.log.let_pass(entry, source)
+        return entry
 
     def append(self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool) -> Entry:
         """To the log, and to whoever wants it."""
@@ -319,10 +325,8 @@ class Core:
             self.reports.delivered(entry, entry.source)
 
     def show(self) -> None:
-        log = self.log
-        unshown = log.unshown
-        while unshown and log.is_safe(unshown[0]):
-            self.lobby.show(unshown.popleft(), self.out)
+        while (entry := self.log.next_to_show()) is not None:
+            self.lobby.show(entry, self.out)
 
     # -- totals --------------------------------------------------------------------------------------------------------
 
@@ -346,6 +350,7 @@ class Core:
         entry = self.log.append(bundle, None, client, self.faults, len(self.links), 0, readers)
         entry.tseq = tseq
         entry.picks = picks
+        self.log.unshown.put_wall()  # everything stays on the side of the barrier where it is
         self.book.add(entry, self.links)
         if client is not None:
             self.lobby.published(client, entry)
