@@ -3,7 +3,7 @@
 Every broker keeps one log, in the order it accepted things. The tree has no cycles and links are FIFO, so passing the
 log on in order gives FIFO and causal order with no ordering metadata but a number and a Lamport stamp per bundle. What
 is published travels along the interest of the neighbours; its first f hops ignore interest, so that it is soon at f + 1
-brokers. A broker shows an entry to its clients only when it is safe, in log order.
+brokers. A broker shows an entry to its clients only when it is safe, and after everything that it may depend on.
 
 When a broker dies, its parent asks everybody around it for what was on its way, pools it, and becomes the centre of a
 star of plain FIFO links. A total is a barrier that closes behind every earlier message on its keys, everywhere.
