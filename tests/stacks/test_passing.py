@@ -5,11 +5,12 @@ from collections import deque
 
 import pytest
 
+from resprout.core.contract import LinkDown
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.messages import Publish
 from resprout.edge.requests import ClientRequest, PublishRequest, SubscribeRequest
-from resprout.order.messages import Forward
+from resprout.order.messages import Forward, Levels
 from resprout.sim.distances import Distances
 from resprout.stacks.resprout import ResproutOptions
 from tests.stacks.stage import FORK, play, scenario
@@ -57,6 +58,27 @@ def test_what_arrives_is_shown_before_an_own_publication_that_is_not_safe_yet() 
     tree.run()
     assert got(tree, "reader") == got(tree, "here") == [b"other", b"own"]
     check_orders(tree)
+
+
+def test_that_something_has_come_is_said_at_once_even_to_a_neighbour_that_is_not_heard() -> None:
+    """It takes what it hears from here afterwards for an answer, and what it heard before for none."""
+    tree = small_tree()
+    tree.ask("here", PublishRequest("t", b"own"))
+    arrives(tree, "here", "b0", Publish)
+    tree.brokers["b1"].core.links["b0"].quiet = True
+    arrives(tree, "b0", "b1", Forward)
+    assert [type(message) for _, message in tree.queues["b1", "b0"]] == [Levels]
+
+
+def test_when_a_client_has_left_what_it_published_is_not_passed() -> None:
+    """It may be with another broker by now, and answer itself there."""
+    tree = small_tree()
+    core = tree.brokers["b0"].core
+    cross(tree)
+    tree.lose("here")
+    arrives(tree, "here", "b0", LinkDown)
+    arrives(tree, "b1", "b0", Forward)
+    assert [entry.shown for entry in core.log.entries.values()] == [False, False]
 
 
 @pytest.mark.parametrize("seed", range(5))
