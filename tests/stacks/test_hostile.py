@@ -10,7 +10,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.contract import Close, Effect, Event, LinkUp, Received, Send, TimerFired, Writable
 from resprout.core.guarantee import Guarantee
-from resprout.edge.messages import Attend, Publish, Refuge, Serving, Subscribe, Subscribed, Taken, Turned
+from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Subscribed, Taken, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportSpread, ReportTaken
@@ -26,6 +26,7 @@ from resprout.stacks.resprout.messages import (
     Item,
     JoinElsewhere,
     JoinRequest,
+    Offer,
     ParcelEnd,
     SeenMarks,
     Welcome,
@@ -294,7 +295,7 @@ def test_a_newcomer_is_sent_elsewhere_when_there_is_no_place_left() -> None:
         out = broker.step(Received(name, JoinRequest("")), 0)
         answers += [effect.message for effect in out if isinstance(effect, Send) and effect.peer == name]
     assert isinstance(answers[0], Welcome)
-    assert answers[-1] == JoinElsewhere((Refuge("n", ""),))
+    assert answers[-1] == JoinElsewhere((Offer("n", ""),))
     assert list(broker.core.links) == ["n"]
 
 

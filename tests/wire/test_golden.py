@@ -70,6 +70,7 @@ from resprout.stacks.resprout.messages import (
     Leaving,
     MoveAway,
     NotMember,
+    Offer,
     ParcelEnd,
     SeenMarks,
     Served,
@@ -154,8 +155,8 @@ CONVERSATION: dict[str, Any] = {
         Tell(3, 2, (PLACE,)), Tell(4, 0, (), Registration(DEAD, LIST)), Told(3),
     ),
     "coming and going": data(
-        JoinRequest("host:7403"), JoinElsewhere((Refuge("b1", "host:7401"),)), JoinWithdrawn(), Leaving(),
-        MoveAway(),
+        JoinRequest("host:7403"), JoinElsewhere((Offer("b1", "host:7401", 3),)), JoinWithdrawn(), Leaving(),
+        MoveAway((Offer("b1", "host:7401", 3), Offer("b2", ""))),
         Welcome(70, 1, LIST),
     ),
     "a repair": data(

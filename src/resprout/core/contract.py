@@ -171,6 +171,8 @@ class Retire(Effect):
 
     reason: str
     again: bool = True
+    toward: str | None = None
+    """Whom the next life asks for a place first."""
 
 
 class Hold(Effect):

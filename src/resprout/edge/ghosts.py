@@ -64,6 +64,11 @@ class Ghosts:
         """Whether somebody who lost these brokers is stood in for."""
         return any(not brokers.isdisjoint(tried) for brokers in self._brokers.values())
 
+    def wanted(self, broker: str) -> tuple[Predicate, ...]:
+        """What was wanted behind this broker before it died, as far as somebody is still waited for."""
+        names = [name for name, brokers in self._brokers.items() if broker in brokers]
+        return tuple(dict.fromkeys(p for name in names for p in self._interest.index.predicates_of(name)))
+
     def claim(self, guest: Guest, attend: Attend, out: list[Effect]) -> list[Entry]:
         """Give a client that returns its share of what ghosts were shown; after `welcome`, and in the same step."""
         lists = [

@@ -146,17 +146,17 @@ class RunningBroker:
         place = await take_place(self._spec.listen)
         try:
             self._address = place.address
-            await self._live(place, self._spec.contacts)
+            await self._live(place, self._spec.parent, self._spec.contacts)
         except BaseException:
             place.close()
             raise
 
-    async def _live(self, place: Place, contacts: tuple[str, ...]) -> None:
+    async def _live(self, place: Place, parent: str | None, contacts: tuple[str, ...]) -> None:
         name, spec = self.name, self._spec
         told = await address_to_tell(place.address, spec.advertise)
         if self._folder is not None:
             self._folder.begin_life(self.incarnation)
-        seat = BrokerSeat(name, self.incarnation, spec.parent, contacts, str(told))
+        seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told))
         seed = secrets.randbits(64)
         node = Links(
             self._stack.make_broker(seat, self._options, random.Random(seed)),
@@ -192,21 +192,22 @@ class RunningBroker:
     def _ended(self, how: End) -> None:
         if isinstance(how, Retire) and how.again:
             self._heard(Note("note", {"detail": f"life {self.incarnation} is over: {how.reason}"}))
-            self._rebirth = asyncio.get_running_loop().create_task(self._live_again())
+            self._rebirth = asyncio.get_running_loop().create_task(self._live_again(how.toward))
             return
         if not isinstance(how, Retire):
             self._trouble = how
         self._over.set()
 
-    async def _live_again(self) -> None:
-        """The next life, at once; a little later when the last one was very short."""
+    async def _live_again(self, toward: str | None) -> None:
+        """The next life, at once; a little later when the last one was very short. `toward`: whom it asks first."""
         await asyncio.sleep(self._pause())
         self.incarnation += 1
-        known = tuple(name for name in self._book if name not in (self.name, self._spec.parent))
+        parent = toward or self._spec.parent
+        known = tuple(name for name in self._book if name not in (self.name, parent))
         try:
             place = await self._take_place_again()
             try:
-                await self._live(place, known)
+                await self._live(place, parent, known)
             except BaseException:
                 place.close()
                 raise

@@ -77,7 +77,8 @@ class Cast:
         return self.world.add(client.name, partial(self._make_client, client, above), above=above)
 
     def _make_broker(self, broker: BrokerSpec, incarnation: int, rng: Random) -> Machine:
-        seat = BrokerSeat(broker.name, incarnation, broker.parent, self._contacts(broker, incarnation))
+        parent = self.world.nodes[broker.name].toward or broker.parent
+        seat = BrokerSeat(broker.name, incarnation, parent, self._contacts(broker, incarnation))
         machine = self._stack.make_broker(seat, self._options, rng)
         return self._link(machine, broker.name, "broker", incarnation, rng)
 

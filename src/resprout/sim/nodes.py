@@ -31,7 +31,18 @@ class Above(Protocol):
 
 
 class Node:
-    __slots__ = ("above", "bandwidth_bps", "busy_until_us", "disk", "host_up", "incarnation", "make", "name", "process")
+    __slots__ = (
+        "above",
+        "bandwidth_bps",
+        "busy_until_us",
+        "disk",
+        "host_up",
+        "incarnation",
+        "make",
+        "name",
+        "process",
+        "toward",
+    )
 
     def __init__(self, name: str, make: Make, bandwidth_bps: int | None, above: Above | None) -> None:
         self.name = name
@@ -42,6 +53,8 @@ class Node:
         self.incarnation = 0
         """Of the current or latest process; the first is 1."""
         self.process: Process | None = None
+        self.toward: str | None = None
+        """Whom the life that retired last wants the next one to join."""
         self.host_up = True
         """False after a silent crash: then not even a connection is refused."""
         self.busy_until_us = 0

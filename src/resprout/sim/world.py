@@ -111,6 +111,7 @@ class World:
         node.incarnation += 1
         node.host_up = True
         machine = node.make(node.incarnation, random_for(self.seed, "node", node.name, node.incarnation))
+        node.toward = None
         process = node.process = Process(node, machine)
         self.perform(process, machine.start(self.calendar.now_us))
         if (records := node.disk.records) and process.step is not None:
@@ -133,6 +134,7 @@ class World:
         self.network.close_all(process, effect.reason)
         self.halt(process)
         if effect.again:
+            process.node.toward = effect.toward
             self.calendar.at(self.calendar.now_us + RESTART_US, self._return, process.node, process.incarnation)
 
     def _return(self, node: Node, retired: int) -> None:

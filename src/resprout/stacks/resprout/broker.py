@@ -45,12 +45,14 @@ from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportTaken
 from resprout.order.total_levels import TotalLevels
 from resprout.overlay.council import Council
+from resprout.overlay.messages import Probed
 from resprout.overlay.places import Life
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.waves import Waves
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
 from resprout.stacks.resprout.attach import Members
 from resprout.stacks.resprout.balance import Balance
+from resprout.stacks.resprout.choosing import ChooseParent
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
@@ -73,6 +75,7 @@ from resprout.stacks.resprout.messages import (
     ParcelEnd,
     Welcome,
 )
+from resprout.stacks.resprout.offers import Offers
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.parcels import Parcel, Parcels
 from resprout.stacks.resprout.sessions import Sessions
@@ -104,8 +107,9 @@ class ResproutBroker:
         self.clients = Clients(core, self.ghosts, self.durable, lambda: self.joining.attached, self._is_calm)
         self.members = Members(core, self.waves, self._shut, self._repaired)
         self.flushes = Flushes(core, self.council, self.waves, self.ghosts, self._shut, self._repaired)
-        self.balance = Balance(core)
-        self.joining = Joining(core, self.waves, self._is_calm, self._settled)
+        offers = Offers(core)
+        self.balance = Balance(core, offers)
+        self.joining = Joining(core, self.waves, offers, self.ghosts, self._is_calm, self._settled)
         self.forgetting = Forgetting(core, self.council, lambda: self.joining.attached)
         self.waits = Waits(core, self.council)
         self._parcels = Parcels()
@@ -134,7 +138,7 @@ class ResproutBroker:
             ),
             Advertised: lambda link, message: core.adverts.advertise(link.name, message.topic, core.says),
             Unadvertised: lambda link, message: core.adverts.withdraw(link.name, message.topic, core.says),
-            MoveAway: lambda link, message: self.joining.move_away(link.name),
+            MoveAway: lambda link, message: self.joining.move_away(link.name, message),
             Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
         }
         self._on_neighbour.update({kind: self._at_totals(handler) for kind, handler in core.totals.handlers.items()})
@@ -150,6 +154,7 @@ class ResproutBroker:
         self._on_broker.update(dict.fromkeys(PARCELS, self._parcel_begins))
         self._on_broker.update(dict.fromkeys((*PARTS, *LOCK_PARTS), self._parcel_part))
         self._on_broker.update({kind: self._at_council(handler) for kind, handler in self.council.handlers.items()})
+        self._on_broker[Probed] = self._probed
         self._on_parcel: dict[type, Callable[[str, int, Parcel], None]] = {
             Attach: self.flushes.attached,
             Grant: self.members.granted,
@@ -212,7 +217,6 @@ class ResproutBroker:
                     self._on_neighbour[kind](link, message)
                 return  # a neighbour that was declared dead may not know it yet
             self.council.heard(name, core.now_us)
-            self.joining.answered(name)
             handler = self._on_broker.get(kind)
             if handler is None:
                 raise PeerError(f"{kind.__name__} is not for a broker to say")
@@ -234,6 +238,10 @@ class ResproutBroker:
 
     def _at_council(self, handler: Callable[[str, Any, int], None]) -> Callable[[str, int, Any], None]:
         return lambda peer, incarnation, message: handler(peer, message, self.core.now_us)
+
+    def _probed(self, peer: str, incarnation: int, message: Probed) -> None:
+        self.council.handlers[Probed](peer, message, self.core.now_us)
+        self.joining.probed(peer, message)
 
     def _parcel_begins(self, peer: str, incarnation: int, message: Any) -> None:
         self._parcels.begin(peer, message)
@@ -283,6 +291,8 @@ class ResproutBroker:
                 self._tick()
             case JoinAgain():
                 self.joining.again()
+            case ChooseParent():
+                self.joining.choose()
             case GhostOver(ghost):
                 if ghost in self.ghosts:
                     self.ghosts.expire(ghost, core.says, core.out)
@@ -303,8 +313,8 @@ class ResproutBroker:
             wanted = (*core.links, *self.council.standby())
             core.peers.keep_only(wanted, IDLE_LEASES * core.options.lease_us, core.now_us)
             self.joining.admit()
-            if self._is_calm() and (leaf := self.balance.find_leaf()) is not None:
-                core.peers.send(leaf, MoveAway())
+            if self._is_calm() and (move := self.balance.find_move()) is not None:
+                core.peers.send(*move)
             self.clients.decide_all()
             self.clients.settle()
             self.clients.tell_refuges()

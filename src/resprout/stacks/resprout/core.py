@@ -149,12 +149,12 @@ class Core:
     def note(self, kind: str, detail: str) -> None:
         self.out.append(Note(kind, {"detail": detail}))
 
-    def retire(self, reason: str, again: bool = True, kind: str = "fenced") -> None:
+    def retire(self, reason: str, again: bool = True, kind: str = "fenced", toward: str | None = None) -> None:
         if not self.retired:
             self.retired = True
             if again:
                 self.note(kind, reason)
-            self.out.append(Retire(reason, again))
+            self.out.append(Retire(reason, again, toward))
 
     def refuges(self) -> tuple[Refuge, ...]:
         """Where clients turn when this broker dies: to whoever will lead the repair first."""

@@ -2,7 +2,8 @@
 
 A newcomer asks its parent, or any broker it knows, for a place. The one that takes it first has its own new place known
 within reach, so that whoever may have to repair the tree knows of the newcomer; then `Welcome` hands over what it must
-know, and is the first message of the new link. Several newcomers that ask at once are taken together.
+know, and is the first message of the new link. Several newcomers that ask at once are taken together. A broker without
+room offers other places instead (`offers`), among which the newcomer chooses (`choosing`).
 """
 
 from collections.abc import Callable
@@ -11,28 +12,31 @@ import msgspec
 
 from resprout.core.contract import CancelTimer, Locate, SetTimer, Timer
 from resprout.core.errors import PeerError
-from resprout.edge.messages import Refuge
+from resprout.edge.ghosts import Ghosts
 from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
-from resprout.overlay.messages import Fenced, Probe
+from resprout.overlay.messages import Fenced, Probed
 from resprout.overlay.waves import Waves
+from resprout.stacks.resprout.choosing import Search, locate
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
     JoinRequest,
     JoinWithdrawn,
     Leaving,
+    MoveAway,
     ParcelEnd,
     Welcome,
 )
+from resprout.stacks.resprout.offers import Offers
 from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
 from resprout.stacks.resprout.parcels import Parcel
 
 FIRST_PATIENCE_US = 20_000_000
 """How long a broker that starts waits for the parent it was given, which may be waiting for its own."""
-OFFERED_MAX = 8
-"""Places that a newcomer is offered instead of the one it asked for."""
 PATIENCE_US = 5_000_000
 """How long one broker is waited for that is there and has not answered: it may be looking for a place itself."""
+REFUSALS_MAX = 16
+"""Places that are asked in vain before a newcomer pauses: perhaps there is no room anywhere."""
 
 
 class JoinAgain(Timer, frozen=True):
@@ -40,9 +44,19 @@ class JoinAgain(Timer, frozen=True):
 
 
 class Joining:
-    def __init__(self, core: Core, waves: Waves, is_calm: Callable[[], bool], settled: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        waves: Waves,
+        offers: Offers,
+        ghosts: Ghosts,
+        is_calm: Callable[[], bool],
+        settled: Callable[[], None],
+    ) -> None:
         self._core = core
         self._waves = waves
+        self._offers = offers
+        self._ghosts = ghosts
         self._is_calm = is_calm
         """No repair is going on here."""
         self._settled = settled
@@ -50,8 +64,9 @@ class Joining:
         self.attached = False
         self._candidates: list[str] = []
         self._asked: str | None = None
-        self._racing: dict[str, None] = {}
-        """Called, and the first to answer will be asked."""
+        self._search: Search | None = None
+        """Among places that were offered."""
+        self._refusals = 0
         self._requests: dict[str, tuple[int, str]] = {}
         """Newcomers: (incarnation, address)."""
         self._admitting: dict[str, tuple[int, str]] = {}
@@ -85,9 +100,9 @@ class Joining:
     def again(self) -> None:
         """The one asked is there and has not answered: withdraw, and ask another when it agrees."""
         core = self._core
-        if self.attached or self._asked is None:
+        if self.attached or self._search is not None:
             return
-        if not core.peers.is_silent(self._asked) and len(self._candidates) > 1:
+        if self._asked is not None and not core.peers.is_silent(self._asked) and len(self._candidates) > 1:
             core.peers.send(self._asked, JoinWithdrawn())
             core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
         else:
@@ -96,37 +111,52 @@ class Joining:
     def silent(self, peer: str) -> None:
         """The one asked is not there. A first parent that was never reached may be about to start."""
         core = self._core
-        if not self.attached and peer == self._asked and (core.seat.incarnation > 1 or core.peers.incarnation(peer)):
+        if self._search is not None:
+            self._search.lost(peer)
+        elif not self.attached and peer == self._asked and (core.seat.incarnation > 1 or core.peers.incarnation(peer)):
             self._ask_next()
 
     def lost(self, peer: str) -> None:
         """The session with the one asked is over, and the request with it."""
-        if not self.attached and peer == self._asked:
+        if self._search is not None:
+            self._search.lost(peer)
+        elif not self.attached and peer == self._asked:
             self._ask_next()
 
     def sent_elsewhere(self, peer: str, message: JoinElsewhere) -> None:
-        """Call all that are offered: whoever is nearest answers first."""
         core = self._core
-        if self.attached or peer != self._asked:
+        if self.attached or peer != self._asked or self._search is not None:
             return
-        names = [refuge.name for refuge in message.refuges[:OFFERED_MAX] if refuge.name != core.seat.name]
-        for refuge in message.refuges[:OFFERED_MAX]:
-            if refuge.name in names and refuge.address:
-                core.out.append(Locate(refuge.name, refuge.address))
+        self._refusals += 1
+        if self._refusals % REFUSALS_MAX == 0:
+            self._asked = None
+            core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
+            return
+        offers = locate(core, message.offers)
+        names = [offer.name for offer in offers]
         self._candidates = [*names, *[name for name in self._candidates if name not in names]]
-        self._racing = dict.fromkeys(names)
-        for name in names:
-            core.peers.post(name, Probe(0), core.now_us)
         if not names:
             self._ask_next()
+            return
+        core.out.append(CancelTimer(JoinAgain()))
+        self._search = Search(core, offers, self._ask_chosen)
+        self._search.begin()
 
-    def answered(self, peer: str) -> None:
-        """One of those that were called says something."""
-        if not self.attached and peer in self._racing:
-            self._candidates.remove(peer)
-            self._candidates.insert(0, peer)
-            self._racing = {}
-            self._ask_next()
+    def _ask_chosen(self, name: str | None) -> None:
+        self._search = None
+        if name is not None:
+            self._candidates.remove(name)
+            self._candidates.insert(0, name)
+        self._ask_next()
+
+    def probed(self, peer: str, message: Probed) -> None:
+        if self._search is not None:
+            self._search.probed(peer, message.number)
+
+    def choose(self) -> None:
+        """Those that have not answered by now are too far away."""
+        if self._search is not None:
+            self._search.end()
 
     def welcomed(self, parent: str, incarnation: int, parcel: Parcel) -> None:
         core = self._core
@@ -159,7 +189,8 @@ class Joining:
     def withdrawn(self, name: str, message: JoinWithdrawn) -> None:
         """Too late when it is a child already: then it hears the Welcome first."""
         core = self._core
-        if self._requests.pop(name, None) is not None or self._admitting.pop(name, None) is not None:
+        asked = self._requests.pop(name, None) is not None or self._admitting.pop(name, None) is not None
+        if asked or name not in core.links:
             core.peers.send(name, JoinElsewhere(()))
 
     def requested(self, name: str, incarnation: int, message: JoinRequest) -> None:
@@ -203,14 +234,11 @@ class Joining:
             self._waves.start(foretold, standing.reach, lambda: self._take_in(links))
 
     def _send_elsewhere(self, name: str) -> None:
-        """To those who have room as far as is known here, or else to all: they will know others."""
+        """To those who have room as far as is known here, or else to any: they will know others. What was wanted behind
+        its earlier life is what its clients will want again."""
         core = self._core
-        places = core.standing.places
-        others = [place for other, place in places.items() if other not in (name, core.seat.name)]
-        roomy = [place for place in others if len(place.neighbours) < core.options.total_degree] or others
-        core.rng.shuffle(roomy)
-        refuges = tuple([Refuge(place.name, place.address) for place in roomy[:OFFERED_MAX]])
-        core.peers.post(name, JoinElsewhere(refuges), core.now_us)
+        offers = self._offers.make(name, self._ghosts.wanted(name), roomy=False)
+        core.peers.post(name, JoinElsewhere(offers), core.now_us)
 
     def _take_in(self, links: tuple[str, ...]) -> None:
         """The new place is known. If the neighbours have changed meanwhile, it is not the place that was told."""
@@ -252,12 +280,23 @@ class Joining:
 
     # -- going ---------------------------------------------------------------------------------------------------------
 
-    def move_away(self, parent: str) -> None:
-        """Asked by the parent, which has too many neighbours."""
+    def move_away(self, parent: str, message: MoveAway) -> None:
+        """Asked by the parent, which has too many neighbours. Look for another place first: nobody goes in vain."""
         core = self._core
-        if parent == core.standing.parent and len(core.links) == 1 and self._is_calm():
+        if self._may_move(parent) and self._search is None:
+            offers = [offer for offer in locate(core, message.offers) if offer.name != parent]
+            self._search = Search(core, offers, lambda name: self._move(parent, name))
+            self._search.begin()
+
+    def _move(self, parent: str, toward: str | None) -> None:
+        core = self._core
+        self._search = None
+        if toward is not None and self._may_move(parent):
             core.peers.send(parent, Leaving())
-            core.retire(f"{parent} asked {core.seat.name} to move", kind="moved")
+            core.retire(f"{parent} asked {core.seat.name} to move to {toward}", kind="moved", toward=toward)
+
+    def _may_move(self, parent: str) -> bool:
+        return parent == self._core.standing.parent and len(self._core.links) == 1 and self._is_calm()
 
     def leave(self) -> None:
         """Tell the neighbours that nobody needs to wait for this broker, and end. Its parent repairs the tree, and the

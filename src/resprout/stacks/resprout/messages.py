@@ -11,12 +11,13 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import Marks
-from resprout.edge.messages import Refuge
 from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Life, Place, Succession
 
 PART_ITEMS = 500
 """Of small things in one part of a parcel."""
+OFFERED_MAX = 8
+"""Places that a broker is offered instead of the one it asked for, or has; further ones are not looked at."""
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True):
@@ -36,6 +37,16 @@ class Served(msgspec.Struct, frozen=True, array_like=True):
     where: str | None
 
 
+class Offer(msgspec.Struct, frozen=True, array_like=True):
+    """A place to ask for."""
+
+    name: str
+    address: str
+    """Empty where names are enough to connect."""
+    missing: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How many interests of the one it is offered to are not wanted there already."""
+
+
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 
@@ -46,9 +57,9 @@ class JoinRequest(ProtocolMessage, frozen=True, tag=100):
 
 
 class JoinElsewhere(ProtocolMessage, frozen=True, tag=101):
-    """There is no place here; ask these."""
+    """There is no place here; ask one of these."""
 
-    refuges: tuple[Refuge, ...]
+    offers: tuple[Offer, ...]
 
 
 class JoinWithdrawn(ProtocolMessage, frozen=True, tag=117):
@@ -69,7 +80,9 @@ class Leaving(ProtocolMessage, frozen=True, tag=103):
 
 
 class MoveAway(ProtocolMessage, frozen=True, tag=116):
-    """I have too many neighbours, and you have no children: please join elsewhere."""
+    """I have too many neighbours, and you have no children: please join one of these instead."""
+
+    offers: tuple[Offer, ...]
 
 
 # -- repair ------------------------------------------------------------------------------------------------------------
