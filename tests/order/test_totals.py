@@ -282,10 +282,10 @@ def test_a_full_backlog_first_holds_local_clients_back_and_then_refuses_peers(mo
     monkeypatch.setattr(backlog, "FULL_TOTALS", 2)
     desk = Desk("up", "up", "left")
     desk.totals.submit(total("c0"))
-    full_at_one = desk.totals.full
+    full_at_one = not desk.totals.has_room_for("d")
     for number in range(1, 2 * backlog.HARD_FACTOR):
         desk.hear("left", Submit(total(f"c{number}")))
-    assert (full_at_one, desk.totals.full) == (False, True)
+    assert (full_at_one, not desk.totals.has_room_for("d")) == (False, True)
     with pytest.raises(PeerError, match="33 undelivered totals"):
         desk.hear("left", Submit(total("one more")))
     assert desk.hear("left", Submit(total("c5"))) == [("up", Submit(total("c5")))], "a known one needs no room"
@@ -298,13 +298,37 @@ def test_a_full_backlog_first_holds_local_clients_back_and_then_refuses_peers(mo
     assert desk.totals.pending == 2 * backlog.HARD_FACTOR
 
 
+def test_a_client_with_many_totals_under_way_waits_with_more_and_others_do_not() -> None:
+    desk = Desk("up", "up")
+    for first in range(1, backlog.OWN_TOTALS + 1):
+        assert desk.totals.has_room_for("c")
+        desk.totals.submit(total("c", first, (f"k{first}",)))
+    assert not desk.totals.has_room_for("c") and desk.totals.has_room_for("d")
+
+
+def test_totals_of_one_publisher_are_active_together_and_delivered_in_order() -> None:
+    desk = Desk("up", "up")
+    blocker = total("b", keys=("x",))
+    first, second = total("c", 1, ("x",)), total("c", 2, ("y",))
+    for number, bundle in enumerate((blocker, first, second)):
+        desk.hear("up", Lock(0, number, bundle))
+    assert [message for _, message in desk.said] == [closed(blocker, 0)], "the second may not close before the first"
+    assert not desk.totals.is_gated(plain("y"))
+    desk.hear("up", closed(second, 9))
+    assert desk.hear("up", closed(blocker, 3)) == [("up", closed(first, 9)), ("up", closed(second, 9))]
+    assert desk.totals.is_gated(plain("y")) and len(desk.delivered) == 1, "closed all around, and behind the first"
+    assert [w.behind for w in desk.totals.waiting()] == [(), (first,)]
+    desk.hear("up", closed(first, 5))
+    assert [bundle for bundle, _ in desk.delivered[1:]] == [first.stamped(10), second.stamped(10)]
+
+
 def test_heavy_totals_fill_the_backlog_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "FULL_BYTES", total().cost)
     desk = Desk("up", "up")
     desk.hear("up", Lock(0, 1, total()))
-    assert desk.totals.full
+    assert not desk.totals.has_room_for("d")
     desk.hear("up", closed(total(), 1))
-    assert not desk.totals.full
+    assert desk.totals.has_room_for("d")
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def crash_at_each_event(seed: int, handover: Make = Handover) -> list[str]:
     return faults
 
 
-def crash_some(seed: int, handover: Make = Handover) -> Net:
-    net = draw_net(seed, handover=handover)
+def crash_some(seed: int, handover: Make = Handover, publications: int = 14, totals: float | None = None) -> Net:
+    net = draw_net(seed, publications=publications, totals=totals, handover=handover)
     add_crashes(net, 4)
     add_joins(net, 1)
     net.run()
@@ -76,6 +76,12 @@ def test_repairs_may_follow_and_overlap_each_other_and_joins() -> None:
         assert not faults_of(net), f"seed {seed}"
         crashed += len(net.nodes) - len(net.alive)
     assert crashed > 2000, "the test means something"
+
+
+def test_totals_that_close_side_by_side_survive_repairs_in_order() -> None:
+    for seed in range(200):
+        net = crash_some(seed, publications=40, totals=0.9)
+        assert not faults_of(net), f"seed {seed}"
 
 
 def test_one_repair_may_replace_several_pieces_of_the_tree() -> None:
@@ -151,6 +157,6 @@ BROKEN = (
 def test_without_any_one_of_its_rules_the_hand_over_fails(broken: Make) -> None:
     assert (
         any(crash_at_each_event(seed, broken) for seed in range(4))
-        or any(faults_of(crash_some(seed, broken)) for seed in range(600))
+        or any(faults_of(crash_some(seed, broken)) for seed in range(1500))
         or any(faults_of(crash_two_siblings(seed, broken)) for seed in range(800))
     )

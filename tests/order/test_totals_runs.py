@@ -16,6 +16,30 @@ def test_every_total_is_delivered_everywhere_between_the_same_publications_with_
         assert not faults_of(net), f"seed {seed}"
 
 
+def test_totals_of_one_publisher_close_side_by_side_and_stay_in_order() -> None:
+    together = 0
+    for seed in range(120):
+        net = draw_net(seed, publications=40, span=60, totals=0.9)
+        net.run(pause_after=150)
+        together += sum(len(node.totals.backlog.of(f"c{i}")) > 1 for node in net.alive for i in range(5))
+        net.run()
+        assert not faults_of(net), f"seed {seed}"
+    assert together > 400, "the test means something"
+
+
+def test_totals_of_one_publisher_take_no_longer_together_than_the_last_of_them_alone() -> None:
+    for seed in range(50):
+        rng = random.Random(f"together {seed}")
+        net = Net(draw_parents(rng, 6), lambda a, b: 10, rng)
+        net.place("c", rng.choice(list(net.nodes)))
+        for first in range(1, 30):
+            net.publish(publication("c", first, (f"k{first}",), Guarantee.TOTAL))
+        net.run()
+        assert not faults_of(net), f"seed {seed}"
+        for node in net.alive:
+            assert len({node.times["c", 1, first] for first in range(1, 30)}) == 1
+
+
 def test_totals_that_contend_for_one_key_are_delivered_one_after_the_other() -> None:
     for seed in range(40):
         rng = random.Random(f"contention {seed}")

@@ -11,7 +11,7 @@ from tests.order.totals_net import Net
 
 def faults_of(net: Net) -> list[str]:
     """Everything that is wrong, in words; empty when all is well."""
-    return [*_unfinished(net), *_unequal(net), *_barriers(net), *_causality(net)]
+    return [*_unfinished(net), *_unequal(net), *_barriers(net), *_causality(net), *_publishers(net)]
 
 
 def _unfinished(net: Net) -> list[str]:
@@ -68,6 +68,19 @@ def _bound(one: Bundle, other: Bundle) -> bool:
     if len(totals) == 2 and not one.keys and not other.keys and one.topic == other.topic:
         return True
     return bool(totals) and not set(pairs_of(one.topic, one.keys)).isdisjoint(pairs_of(other.topic, other.keys))
+
+
+def _publishers(net: Net) -> list[str]:
+    """What one publisher made is in order, by position and by stamp; among equal stamps its numbers decide."""
+    found = []
+    for node in net.alive:
+        last: dict[str, Bundle] = {}
+        for bundle in node.log:
+            before = last.get(bundle.publisher)
+            if before is not None and (before.stamp, before.first) >= (bundle.stamp, bundle.first):
+                found.append(f"{node.name} has {before!r} before {bundle!r}")
+            last[bundle.publisher] = bundle
+    return found
 
 
 def _causality(net: Net) -> list[str]:

@@ -20,9 +20,11 @@ def draw_net(
     brokers: int = 7,
     publications: int = 14,
     span: int = 150,
+    totals: float | None = None,
     handover: Callable[[Totals], Handover] = Handover,
 ) -> Net:
-    """At most so many brokers, at least so many publications in so much time. It has not begun to run."""
+    """At most so many brokers, at most so many publications in so much time. `totals`: their share, otherwise drawn. It
+    has not begun to run."""
     rng = random.Random(f"totals {seed}")
     parents = draw_parents(rng, rng.randint(min(3, brokers), brokers))
     net = Net(parents, lambda a, b: rng.randint(1, 20), rng, handover)
@@ -30,12 +32,12 @@ def draw_net(
     for client in clients:
         net.place(client, rng.choice(list(parents)))
     following = dict.fromkeys(clients, 1)
-    totals = rng.choice((0.3, 0.6))
+    share = rng.choice((0.3, 0.6)) if totals is None else totals
     for when in sorted(rng.randrange(span) for _ in range(rng.randint(publications // 2, publications))):
         client = rng.choice(clients)
         keys = tuple(sorted(rng.sample(("x", "y", "u#x"), rng.choice((0, 1, 1, 1, 2)))))
         count = rng.choice((1, 1, 3))
-        guarantee = Guarantee.TOTAL if rng.random() < totals else rng.choice((Guarantee.CAUSAL, Guarantee.FIFO))
+        guarantee = Guarantee.TOTAL if rng.random() < share else rng.choice((Guarantee.CAUSAL, Guarantee.FIFO))
         bundle = publication(client, following[client], keys, guarantee, count=count, topic=rng.choice(("t", "t", "u")))
         following[client] += count
         net.at(when, lambda bundle=bundle: net.publish(bundle))  # type: ignore[misc]

@@ -10,6 +10,7 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from resprout.core.bundle import Bundle, pack_payloads
@@ -170,19 +171,26 @@ class Node:
             bundle = queue[0]
             if self.is_seen(bundle):
                 queue.pop(0)
-            elif self.totals.own(name) is not None:
-                return
             elif bundle.guarantee is Guarantee.TOTAL:
-                self.net.known[id_of(bundle)] = {id_of(b) for b in self.log}
-                self.totals.submit(bundle)
+                self._submit([*takewhile(lambda b: b.guarantee is Guarantee.TOTAL, queue)])
                 if not self.is_seen(bundle):
                     return
-            elif self.totals.is_gated(bundle):
+            elif self.totals.own(name) is not None or self.totals.is_gated(bundle):
                 return
             else:
                 self.net.known[id_of(bundle)] = {id_of(b) for b in self.log}
                 self.accept(bundle.stamped(self.clock.tick()), but=set())
                 queue.pop(0)
+
+    def _submit(self, totals: list[Bundle]) -> None:
+        """Those of one client that follow each other need not wait for each other."""
+        known = {id_of(b) for b in self.log}
+        for bundle in totals:
+            under_way = [id_of(b) for b in self.totals.backlog.of(bundle.publisher)]
+            if id_of(bundle) not in under_way and not self.is_seen(bundle):
+                self.net.known[id_of(bundle)] = set(known)
+                self.totals.submit(bundle)
+            known.add(id_of(bundle))
 
     # -- repair, as far as totals and a log of everything need it ------------------------------------------------------
 

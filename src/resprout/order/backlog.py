@@ -1,6 +1,6 @@
 """Totals that are known and not yet delivered: whose they are, and how many and how heavy all together.
 
-A client has one undelivered total at a time, so honest brokers exceed the soft bounds only by what was under way when
+A client has few undelivered totals at a time, so honest brokers exceed the soft bounds only by what was under way when
 they were reached. The hard bounds are far beyond that.
 """
 
@@ -13,6 +13,8 @@ from resprout.order.total_messages import TotalId
 FULL_TOTALS: Final = 4_096
 FULL_BYTES: Final = 64 << 20
 """From here on local clients wait with their totals."""
+OWN_TOTALS: Final = 64
+"""Bundles of totals that one client has under way before it waits with more: many rounds of closing at once."""
 
 HARD_FACTOR: Final = 16
 """So many times that, and the peer that brings still more is cut off."""
@@ -44,8 +46,12 @@ class Backlog:
                 del self._of[id[0]]
 
     def of(self, publisher: str) -> tuple[Bundle, ...]:
-        """Oldest first; more than one only when a publisher began a new life elsewhere."""
+        """Oldest first."""
         return tuple(self._of.get(publisher, {}).values())
+
+    def has_room_for(self, publisher: str) -> bool:
+        """Whether a local client should go on with its totals."""
+        return not self.full and len(self._of.get(publisher, ())) < OWN_TOTALS
 
     @property
     def full(self) -> bool:

@@ -123,10 +123,11 @@ class Handover:
                 record.floor = max(record.floor, said.highest, clock if said.silent else 0)
 
     def resume(self) -> None:
-        """Last step: totals that have no place are submitted again, and closing goes on."""
+        """Last step: closing goes on, and then totals that have no place are submitted again: those of one publisher
+        are told of in order."""
         self._totals.held = False
-        self._totals.resubmit()
         self._totals.progress()
+        self._totals.resubmit()
 
 
 def _if_all(said: Mapping[str, int], names: Sequence[str]) -> int:

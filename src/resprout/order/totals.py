@@ -1,11 +1,16 @@
 """Total order: close, then deliver.
 
 The root gives every total its place and a `Lock` carries it to all brokers. A broker makes it *active* once no earlier
-undelivered total shares a key: from then on local publications on its keys wait, while bundles that arrive on links
-never do. Each broker then tells each neighbour that its side of their link is *closed*, once all its other neighbours
-have said so of theirs. Links are FIFO, so a neighbour that has heard it has everything that was published before the
-total on that side. Closed all around, the total is stamped one above everything it closed behind and delivered: the
-same stamp, between the same publications, at every broker.
+undelivered total shares a key, and all earlier ones of its publisher are active: from then on local publications on
+its keys wait, while bundles that arrive on links never do. Each broker then tells each neighbour that its side of their
+link is *closed*, once all its other neighbours have said so of theirs. Links are FIFO, so a neighbour that has heard it
+has everything that was published before the total on that side. Closed all around, the total is stamped one above
+everything it closed behind, and delivered once the earlier ones of its publisher are: the same stamp, between the same
+publications, at every broker.
+
+So totals of one publisher close side by side. Each broker activates them in order, hence says of the earlier one first
+that it is closed, on every link; and a broker that has heard so has a clock no lower than what it heard. Therefore the
+floors of the later one are nowhere lower, whatever a repair has to put in the place of those who died.
 
 What a dead broker said before it died is a fact, and a broker goes on closing and delivering on it. A dead link that
 was silent is never counted as closed: all links count, those in repair included, until a repair replaces them
@@ -14,7 +19,7 @@ was silent is never counted as closed: all links count, those in repair included
 Latency without contention, from origin o to broker s: d(o, root) + max over all brokers p of (d(root, p) + d(p, s)).
 
 Not done here: the log, showing, acknowledging, and holding the local clients back; `deliver`, `is_gated`, `own` and
-`full` say when.
+`has_room_for` say when.
 """
 
 from collections.abc import Callable, Mapping
@@ -113,10 +118,9 @@ class Totals:
         """Totals that are known here and not yet delivered."""
         return self.backlog.count
 
-    @property
-    def full(self) -> bool:
-        """So many that local clients should wait with theirs."""
-        return self.backlog.full
+    def has_room_for(self, publisher: str) -> bool:
+        """Not so many that a local client should wait with its own."""
+        return self.backlog.has_room_for(publisher)
 
     def is_gated(self, bundle: Bundle) -> bool:
         """Whether a local publication, of either stream, has to wait for an active total on one of its keys."""
@@ -211,8 +215,10 @@ class Totals:
     # -- close and deliver ---------------------------------------------------------------------------------------------
 
     def progress(self) -> None:
-        """Look at every total again, after the set of links has changed."""
-        self._to_advance.update(self.locks.undelivered)
+        """Look at every total again, after the set of links has changed. In order: see above."""
+        for record in sorted(self.locks.undelivered.values(), key=lambda record: record.place):
+            self._to_advance.pop(record.id, None)
+            self._to_advance[record.id] = record
         self._work()
 
     def forget(self, id: TotalId) -> None:
@@ -225,6 +231,7 @@ class Totals:
             return  # from a link in repair it comes too late: a coordinator may have been told that nothing was heard
         record = self.locks.undelivered.get((message.publisher, message.incarnation, message.first))
         if record is not None:
+            self.clock.raise_to(message.stamp)
             record.heard[peer] = message.stamp
             self._to_advance[record.id] = record
             self._work()
@@ -258,7 +265,7 @@ class Totals:
         for name in silent or links:
             if links[name] and name not in record.told:
                 self.tell_closed(record, name, second if heard.get(name) == highest else highest)
-        if not silent:
+        if not silent and self.locks.is_next(record):
             self.settle(record, highest + 1)
 
     def tell_closed(self, record: LockRecord, name: str, stamp: int) -> None:
@@ -268,6 +275,8 @@ class Totals:
     def settle(self, record: LockRecord, stamp: int) -> None:
         """Deliver a total with its final stamp."""
         self.clock.now = max(self.clock.now, stamp)
-        self.locks.deliver(record, stamp)
+        following = self.locks.deliver(record, stamp)
+        if following is not None:
+            self._to_advance[following.id] = following
         self.backlog.remove(record.id)
         self._deliver(record.bundle, tseq_of(record.place))

@@ -256,7 +256,7 @@ class Clients:
             elif totals.own(guest.name) is not None and bundle.guarantee is not Guarantee.TOTAL:
                 break
             elif bundle.guarantee is Guarantee.TOTAL:
-                if totals.full:
+                if not totals.has_room_for(guest.name):
                     break
                 core.clock.raise_to(bundle.stamp)
                 totals.submit(bundle.stamped(core.clock.tick()))

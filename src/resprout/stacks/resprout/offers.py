@@ -49,9 +49,7 @@ class Offers:
         """Of those that live, as far as is known here."""
         standing = self._core.standing
         aside = (newcomer, standing.name)
-        return [
-            place for name, place in standing.places.items() if name not in aside and not standing.is_dead(name)
-        ]
+        return [place for name, place in standing.places.items() if name not in aside and not standing.is_dead(name)]
 
     def _weigh(self, places: Sequence[Place], wanted: Sequence[Predicate]) -> dict[str, int]:
         """Place -> how many of these interests nobody there has."""
