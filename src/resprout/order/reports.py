@@ -16,6 +16,8 @@ from resprout.order.link import Link
 
 SPREAD_PATIENCE = 16
 """How many times longer a report that only lets a neighbour forget may wait."""
+TOTALS_PATIENCE = 128
+"""The same for totals with f <= 1, which are forgotten when they are done, unless somebody far away is slow."""
 
 
 class ReportTaken(Timer, frozen=True):
@@ -26,12 +28,16 @@ class ReportSpread(Timer, frozen=True):
     """When to tell neighbours how far the bundles that they were sent have come elsewhere."""
 
 
+class ReportTotals(Timer, frozen=True):
+    """When to tell neighbours of totals that are not delivered everywhere yet."""
+
+
 class Reports:
     """What is still to be told, over all links of a broker."""
 
     __slots__ = (
-        "_arrived", "_delay_us", "_faults", "_links", "_spread_set", "_spread_soon", "_taken_set", "_urgent",
-        "taken_soon",
+        "_arrived", "_delay_us", "_faults", "_links", "_spread_set", "_spread_soon", "_taken_set", "_totals_set",
+        "_totals_soon", "_urgent", "taken_soon",
     )  # fmt: skip
 
     def __init__(self, links: Mapping[str, Link], faults_tolerated: int, delay_us: int) -> None:
@@ -45,6 +51,7 @@ class Reports:
         """Something of what neighbours or clients sent has come further."""
         self._taken_set = False
         self._spread_soon = self._spread_set = False
+        self._totals_soon = self._totals_set = False
 
     def arrived(self, entry: Entry, source: Link) -> None:
         self.taken_soon = True
@@ -56,6 +63,7 @@ class Reports:
         if not self._links:
             return
         self.taken_soon = self._spread_soon = True
+        self._totals_soon |= entry.tseq >= 0
         if entry.hops < self._faults and self._faults > 1:
             self._urgent.update(self._links)  # deeper copies make it safe for those nearer to the publisher
 
@@ -68,7 +76,7 @@ class Reports:
 
     def all_soon(self) -> None:
         """Some were held back, and may be told now."""
-        self.taken_soon = self._spread_soon = True
+        self.taken_soon = self._spread_soon = self._totals_soon = True
 
     def flush(self, now_us: int, out: list[Effect]) -> None:
         """At the end of a step."""
@@ -86,11 +94,18 @@ class Reports:
         if self._spread_soon and not self._spread_set:
             self._spread_set = True
             out.append(SetTimer(ReportSpread(), now_us + SPREAD_PATIENCE * self._delay_us))
+        if self._totals_soon and not self._totals_set:
+            self._totals_set = True
+            patience = TOTALS_PATIENCE if self._faults <= 1 else SPREAD_PATIENCE
+            out.append(SetTimer(ReportTotals(), now_us + patience * self._delay_us))
 
     def fired(self, timer: Timer, out: list[Effect]) -> None:
         if isinstance(timer, ReportTaken):
             self._taken_set = self.taken_soon = False
             concerned = [link for link in self._links.values() if link.told.done < link.arrived.count]
+        elif isinstance(timer, ReportTotals):
+            self._totals_set = self._totals_soon = False
+            concerned = []
         else:
             self._spread_set = self._spread_soon = False
             concerned = list(self._links.values())

@@ -3,9 +3,16 @@
 Totals cross no link as bundles: every broker delivers them by itself, two of them perhaps in another order than its
 neighbour. So they are not among the numbered bundles of a link, and are acknowledged by name; otherwise the same
 ladders hold as for everything else in the log (`order.entry`).
+
+Nothing but the publisher's receipt waits for these reports, and for that only `done` counts; the ladders merely let
+brokers forget. So what is not `done` may wait long, and mostly need not be said at all: with f <= 1, a neighbour that
+is done has the highest level, too. All behind it have the total and have taken it, and who hears so has it itself.
+
+What is done is told often, so only totals of which something has changed are looked at for that (`touch`); all of them
+only where the others are told of, too.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Annotated
 
 import msgspec
@@ -48,6 +55,7 @@ class TotalBook:
     def __init__(self, log: Log, faults_tolerated: int, finished: Callable[[Entry], None]) -> None:
         self._log = log
         self._faults = faults_tolerated
+        self._done_is_all = faults_tolerated <= 1
         self._reaches = max(1, faults_tolerated)
         self._finished = finished
         self._entries: dict[TotalId, Entry] = {}
@@ -55,6 +63,9 @@ class TotalBook:
         """By total: the neighbours that have to report it, and what they have said; for one that is not yet delivered
         here, only who was early."""
         self._told: dict[TotalId, dict[str, Said]] = {}
+        self._touched: dict[TotalId, None] = {}
+        """Something has changed since they were last looked at."""
+        self._looked_at: list[TotalId] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -72,6 +83,7 @@ class TotalBook:
         early = self._heard.pop(id, {})
         self._heard[id] = dict.fromkeys(neighbours, _NOTHING)
         self._told[id] = {}
+        self._touched[id] = None
         for name, said in early.items():
             self._take(name, id, entry, said)
 
@@ -81,6 +93,7 @@ class TotalBook:
         self._entries[id] = entry
         self._heard[id] = {}
         self._told[id] = {}
+        self._touched[id] = None
         for name in neighbours:
             self._heard[id][name] = _NOTHING
             self._log.await_one(entry)
@@ -92,6 +105,8 @@ class TotalBook:
         for item in message.levels:
             id = (item.publisher, item.incarnation, item.first)
             said = (min(item.reach, self._reaches - 1), min(item.level, self._faults), item.done)
+            if item.done and self._done_is_all:
+                said = (self._reaches - 1, self._faults, True)
             entry = self._entries.get(id)
             if entry is not None:
                 self._take(name, id, entry, said)
@@ -103,6 +118,7 @@ class TotalBook:
         if before is None:  # it came later than the total, and has nothing to report
             return
         self._heard[id][name] = (max(before[0], said[0]), max(before[1], said[1]), before[2] or said[2])
+        self._touched[id] = None
         for reach in range(before[0] + 1, said[0] + 1):
             self._log.reached(entry, reach)
         for level in range(before[1] + 1, said[1] + 1):
@@ -112,42 +128,64 @@ class TotalBook:
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
-    def report(self, name: str) -> TotalLevels | None:
-        """News for a neighbour, if there are any."""
-        news: list[TotalLevel] = []
-        for id, entry in self._entries.items():
-            heard = self._heard[id].get(name)
-            awaited = 0 if heard is None or heard[2] else 1
-            said = (
-                min(entry.reach, self._reaches - 1),
-                min(entry.level, self._faults),
-                entry.undone <= awaited,
-            )
-            if said != self._told[id].get(name):
-                self._told[id][name] = said
-                news.append(TotalLevel(*id, *said))
-                if len(news) == REPORTED_MAX:
-                    break
-        return TotalLevels(tuple(news)) if news else None
+    def touch(self, entry: Entry) -> None:
+        """A total in the log has come further."""
+        id = (entry.publisher, entry.incarnation, entry.first)
+        if id in self._entries:
+            self._touched[id] = None
+
+    def touch_all(self) -> None:
+        """Somebody could not be told for a while."""
+        self._touched.update(dict.fromkeys(self._entries))
+
+    def reports(self, names: Iterable[str], only_done: bool = False) -> Iterator[tuple[str, TotalLevels]]:
+        """News for neighbours, to be told at once; `only_done`: of totals that everybody on this side has."""
+        ids = self._looked_at = list(self._touched if only_done else self._entries)
+        self._touched = {}
+        for name in names:
+            news = [news for id in ids if (news := self._news(name, id, only_done)) is not None]
+            for start in range(0, len(news), REPORTED_MAX):
+                yield name, TotalLevels(tuple(news[start : start + REPORTED_MAX]))
+
+    def _news(self, name: str, id: TotalId, only_done: bool) -> TotalLevel | None:
+        told = self._told[id].get(name)
+        if told is not None and told[2] and self._done_is_all:
+            return None
+        entry = self._entries[id]
+        heard = self._heard[id].get(name)
+        awaited = 0 if heard is None or heard[2] else 1
+        done = entry.undone <= awaited
+        said = (min(entry.reach, self._reaches - 1), min(entry.level, self._faults), done)
+        if said == told or (only_done and not done):
+            return None
+        self._told[id][name] = said
+        return TotalLevel(*id, *said)
 
     def forget(self, neighbours: Collection[str]) -> list[TotalId]:
-        """Those that are stable and delivered everywhere, and of which every neighbour has heard so."""
+        """Of those that `reports` has looked at: what is stable and delivered everywhere, and of which every neighbour
+        has heard so. What becomes so later is touched then."""
         through = [
             id
-            for id, entry in self._entries.items()
-            if entry.bundle is None and entry.undone == 0 and all(self._is_final(id, name) for name in neighbours)
+            for id in self._looked_at
+            if (entry := self._entries[id]).bundle is None
+            and entry.undone == 0
+            and all(self._is_final(id, name) for name in neighbours)
         ]
         for id in through:
             del self._entries[id], self._heard[id], self._told[id]
+            self._touched.pop(id, None)
+        self._looked_at = []
         return through
 
     def _is_final(self, id: TotalId, name: str) -> bool:
-        return self._told[id].get(name) == (self._reaches - 1 if self._faults else 0, self._faults, True)
+        reach, level, done = self._told[id].get(name, _NOTHING)
+        return done and (self._done_is_all or (reach, level) == (self._reaches - 1, self._faults))
 
     # -- when a neighbour dies -----------------------------------------------------------------------------------------
 
     def replace(self, dead: Iterable[str], new: Collection[str]) -> None:
         """The dead will report nothing more, and the new ones have to. What may have risen settles later."""
+        self.touch_all()
         gone = list(dead)
         for id, heard in self._heard.items():
             entry = self._entries.get(id)

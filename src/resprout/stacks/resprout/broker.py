@@ -42,7 +42,7 @@ from resprout.edge.requests import LeaveRequest
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
-from resprout.order.reports import ReportTaken
+from resprout.order.reports import ReportTaken, ReportTotals
 from resprout.order.total_levels import TotalLevels
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probed
@@ -301,7 +301,7 @@ class ResproutBroker:
                 if isinstance(timer, ReportTaken):
                     core.lobby.flush_all(core.out)
                 core.reports.fired(timer, core.out)
-                core.report_totals()
+                core.report_totals(only_done=not isinstance(timer, ReportTotals))
 
     def _tick(self) -> None:
         core = self.core

@@ -22,7 +22,7 @@ from resprout.order.messages import Forward, Levels
 from resprout.order.reports import Reports
 from resprout.order.seen import Seen
 from resprout.order.total_handover import Handover
-from resprout.order.total_levels import REPORTED_MAX, TotalBook, TotalLevels
+from resprout.order.total_levels import TotalBook, TotalLevels
 from resprout.order.total_messages import Closed
 from resprout.order.totals import Totals
 from resprout.overlay.standing import Standing
@@ -315,6 +315,8 @@ class Core:
             self.show()
 
     def _rose(self, entry: Entry) -> None:
+        if entry.tseq >= 0:
+            self.book.touch(entry)
         self.reports.rose(entry)
 
     def finished(self, entry: Entry) -> None:
@@ -354,7 +356,7 @@ class Core:
         self.book.add(entry, self.links)
         if client is not None:
             self.lobby.published(client, entry)
-        self.reports.taken_soon = True
+        self.reports.all_soon()
         self.show()
         self.drain()
 
@@ -362,13 +364,11 @@ class Core:
         self.book.hear(name, message, self.totals.locks.undelivered.__contains__)
         self.show()
 
-    def report_totals(self) -> None:
+    def report_totals(self, only_done: bool = False) -> None:
         """With the other reports; and forget those that everybody is through with."""
-        for name, link in self.links.items():
-            if link.open and not link.quiet and (news := self.book.report(name)) is not None:
-                self.peers.send(name, news)
-                if len(news.levels) == REPORTED_MAX:
-                    self.reports.taken_soon = True
+        listening = [name for name, link in self.links.items() if link.open and not link.quiet]
+        for name, news in self.book.reports(listening, only_done):
+            self.peers.send(name, news)
         for id in self.book.forget(self.links):
             self.totals.forget(id)
 

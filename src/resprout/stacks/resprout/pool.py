@@ -148,7 +148,7 @@ class Taking:
             core.log.settle(entry)
             if entry.delivered:
                 core.finished(entry)
-        core.reports.taken_soon = True
+        core.reports.all_soon()
         core.log.unshown.put_wall()  # of what was handed over, nobody reports who had it when
         core.show()
 

@@ -145,4 +145,5 @@ class Sessions:
         link = core.links.get(name)
         if link is not None and link.quiet and link.open and core.peers.is_clear(name):
             link.quiet = False
+            core.book.touch_all()
             core.reports.all_soon()
