@@ -52,6 +52,22 @@ def test_a_broker_that_retires_lives_again_at_the_same_address_and_asks_whom_it_
     run(scene())
 
 
+def test_a_broker_that_has_chosen_another_parent_asks_it_first_in_its_next_life_and_only_then() -> None:
+    async def scene() -> None:
+        theatre = Theatre()
+        broker = await theatre.play(parent="b0", peers={"b0": Address("127.0.0.1", 1)})
+        broker.host.perform([Locate("b7", "127.0.0.1:7"), Retire("asked to move", toward="b7")])
+        await until(lambda: len(theatre.seats) == 2)
+        assert (theatre.seats[1].parent, theatre.seats[1].contacts) == ("b7", ("b0",))
+        await until(lambda: broker.incarnation == 6)
+        broker.host.perform([Retire("it was declared dead")])
+        await until(lambda: len(theatre.seats) == 3)
+        assert (theatre.seats[2].parent, theatre.seats[2].contacts) == ("b0", ("b7",))
+        await broker.close()
+
+    run(scene())
+
+
 def test_the_founder_of_a_network_asks_the_others_when_it_lives_again() -> None:
     async def scene() -> None:
         theatre = Theatre()
