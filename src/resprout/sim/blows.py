@@ -83,6 +83,8 @@ class _Blows:
     def _fell(self, event: int, at_us: int) -> None:
         rng = self._rng
         victims = self._draw_victims()
+        if not victims:
+            self._crash_majority(event, at_us)
         for number, name in enumerate(victims):
             when = "together" if number == 0 else rng.choice(("together", "together", "event", "time"))
             if when == "event" and name in self._awaited:
@@ -100,6 +102,14 @@ class _Blows:
                 soon = rng.choice((rng.randint(1, 60), rng.randint(1, 3000))) if when == "event" else 0
                 self._at_event(event + soon, fault)
             if when == "event" or not self._returns(fault, name):
+                self._living.remove(name)
+
+    def _crash_majority(self, event: int, at_us: int) -> None:
+        """In a tree that is too small to bear silence: processes crash, so that no majority of the list is left."""
+        for name in self._model.draw_crashes(self._rng, self._living):
+            fault = FaultSpec(at_us, FaultKind.CRASH, (name,))
+            self._at_event(event, fault)
+            if not self._returns(fault, name):
                 self._living.remove(name)
 
     def _passing(self, name: str) -> list[FaultKind]:

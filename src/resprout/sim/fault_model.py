@@ -2,7 +2,8 @@
 
 Down is also who is frozen, cut off or leaves, until the tree has grown together without it. Who is dead and who leads
 is decided by a majority of the root's list, which are the 2f + 1 brokers nearest to the root; so in a tree with fewer
-brokers than that, fewer than f may be down.
+brokers than that, fewer than f may fall silent. Processes that crash are another matter: their hosts say that they are
+gone, and a seat that is certainly gone has no vote.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,9 +38,12 @@ class FaultModel:
         return up[: up.index(meeting) + 1] + down[: down.index(meeting)][::-1]
 
     def bears(self, victims: Collection[str]) -> bool:
-        """May all these be down at once?"""
-        if not majority_left(len(self.names), sum(name in victims for name in self._list), self.faults):
-            return False
+        """May all these be down at once, and say nothing?"""
+        falling = sum(name in victims for name in self._list)
+        return majority_left(len(self.names), falling, self.faults) and self.bears_crashes(victims)
+
+    def bears_crashes(self, victims: Collection[str]) -> bool:
+        """May the processes of all these crash at once?"""
         paths = (self.path(one, other) for one, other in combinations(victims, 2))
         return all(
             sum(name in victims for name in path) <= self.faults for path in paths if len(path) <= 2 * self.faults + 1
@@ -54,6 +58,14 @@ class FaultModel:
             if name not in victims and self.bears([*victims, name]):
                 victims.append(name)
         return victims if self.bears(victims) else []
+
+    def draw_crashes(self, rng: Random, living: Sequence[str]) -> list[str]:
+        """Up to f whose processes may crash at once; the majority of the root's list may be among them."""
+        victims: list[str] = []
+        for name in rng.sample(living, min(len(living) - 1, self.faults)):
+            if self.bears_crashes([*victims, name]):
+                victims.append(name)
+        return victims
 
     def draw_piece(self, rng: Random) -> list[str]:
         """More than f brokers that hang together: nobody can take them for crashed."""
