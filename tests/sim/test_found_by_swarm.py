@@ -29,6 +29,8 @@ SEEDS = {
     "a newcomer whose parent dies before it answers asks others": 894,
     "a client that reached nobody for a while waits for its own broker, and is not served as if new": 232,
     "a root that is back at once and declines one of two places finds another": 785,
+    "a broker that a repair leaves alone shows what waited behind a total": 393,
+    "a client whose heir died as well finds the heir of the heir, and is not served as if new": 1482,
     "what was free to pass and lost its copies in a crash is shown once, in its turn": 5014,
 }
 

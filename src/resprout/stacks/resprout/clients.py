@@ -135,10 +135,13 @@ class Clients:
         elif self._ghosts.knows(tried):
             self._welcome(guest, attend, True)
         else:
-            refuge = self._refuge_for(guest.name, tried[0])
+            found = (self._refuge_for(guest.name, lost) for lost in reversed(tried))  # the last one kept for the others
+            refuge = next((name for name in found if name is not None), None)
             if refuge == core.seat.name:
                 return
-            if attend.anyhow or (refuge is None and not attend.subscriptions):
+            # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
+            is_vain = refuge is None or refuge not in map(self._heir_of, tried)
+            if (attend.anyhow and is_vain) or (refuge is None and not attend.subscriptions):
                 self._welcome(guest, attend, not attend.subscriptions)
             else:
                 self._send_to(guest, refuge or core.seat.name)
@@ -239,6 +242,7 @@ class Clients:
         for guest in list(self._core.guests.values()):
             if guest.waiting:
                 self.drain(guest)
+        self._core.show()  # a broker that is alone has at once as many copies as there can be
 
     def drain(self, guest: Guest) -> None:
         """Accept what need not wait any longer."""
