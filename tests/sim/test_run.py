@@ -142,7 +142,8 @@ def test_a_client_that_recovers_is_a_new_incarnation_with_a_new_application() ->
 def test_nobody_waits_for_a_client_that_stays_dead() -> None:
     result = run_scenario(scenario(fault("300ms", "crash", '["c1"]')))
     assert result.ended == "quiescent"
-    assert not [row for row in result.rows if row.node == "c1" and row.time_us > 300_000 and row.kind != "crash"]
+    later = {row.kind for row in result.rows if row.node == "c1" and row.time_us > 300_000}
+    assert later <= {"crash", "load"}
 
 
 def test_calling_for_ever_at_a_dead_broker_is_no_reason_to_go_on() -> None:
@@ -167,7 +168,7 @@ def test_a_client_that_leaves_is_owed_nothing_more_and_has_sent_what_it_publishe
     result = run_scenario(scenario(fault("300ms", "leave", '["c1"]')))
     assert result.ended == "quiescent"
     assert complaint_about(scenario(), result) == ""
-    assert not [row for row in result.rows if row.node == "c1" and row.time_us > 300_000]
+    assert {row.kind for row in result.rows if row.node == "c1" and row.time_us > 300_000} <= {"load"}
     sent = {identity(row) for row in of_kind(result, "publish", node="c1")}
     assert sent
     assert sent <= {identity(row) for row in of_kind(result, "deliver", node="c3")}

@@ -85,11 +85,13 @@ class Network:
         calendar = self._calendar
         leaves_us = calendar.now_us
         node = process.node
+        node.load.sent(effect.frame)
         if node.bandwidth_bps is not None:
             if self._size_of is None:
                 raise UsageError(f"{node.name} has a bandwidth, but nobody can tell the size of a frame")
-            bits = self._size_of(effect.frame) * 8
-            leaves_us = max(leaves_us, node.busy_until_us) + -(-bits * 1_000_000 // node.bandwidth_bps)
+            size = self._size_of(effect.frame)
+            node.load.bytes_sent = (node.load.bytes_sent or 0) + size
+            leaves_us = max(leaves_us, node.busy_until_us) + -(-size * 8_000_000 // node.bandwidth_bps)
             node.busy_until_us = leaves_us
         idly = self._is_background(effect.frame) if calendar.quiet else is_sign_of_life(effect.frame)
         enter = calendar.at_idly if idly else calendar.at
@@ -175,6 +177,7 @@ class Network:
 
     def _take(self, end: End, frame: Any) -> None:
         if end.process.ends.get(end.number) is end:
+            end.process.load.frames_received += 1
             self._hand(end.process, Arrived(end.number, frame))
 
     def close_all(self, process: Process, reason: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from resprout.core.contract import Answer, Deliver, Effect, Event, Machine
 from resprout.sim.calendar import Action, Entry
 from resprout.sim.disk import Disk
+from resprout.sim.load import Load
 
 Make = Callable[[int, Random], Machine]
 """Makes the machine of one life: `make(incarnation, rng)`."""
@@ -32,17 +33,9 @@ class Above(Protocol):
 
 class Node:
     __slots__ = (
-        "above",
-        "bandwidth_bps",
-        "busy_until_us",
-        "disk",
-        "host_up",
-        "incarnation",
-        "make",
-        "name",
-        "process",
+        "above", "bandwidth_bps", "busy_until_us", "disk", "host_up", "incarnation", "load", "make", "name", "process",
         "toward",
-    )
+    )  # fmt: skip
 
     def __init__(self, name: str, make: Make, bandwidth_bps: int | None, above: Above | None) -> None:
         self.name = name
@@ -59,14 +52,17 @@ class Node:
         """False after a silent crash: then not even a connection is refused."""
         self.busy_until_us = 0
         """When the network card will have sent what it was given."""
+        self.load = Load()
+        """Of all its lives."""
 
 
 class Process:
-    __slots__ = ("alarms", "ends", "held", "incarnation", "machine", "name", "node", "step", "waiting")
+    __slots__ = ("alarms", "ends", "held", "incarnation", "load", "machine", "name", "node", "step", "waiting")
 
     def __init__(self, node: Node, machine: Machine) -> None:
         self.node = node
         self.name = node.name
+        self.load = node.load
         self.incarnation = node.incarnation
         self.machine = machine
         self.step: Callable[[Event, int], Sequence[Effect]] | None = machine.step

@@ -65,6 +65,8 @@ class Run:
             self.world.at_event(late.event, partial(self._strike, late.fault, None))
         self._cast.start()
         ended = self.world.run(self._scenario.time_limit_us)
+        for node in self.world.nodes.values():
+            self._recorder.record(node.load.row(self.world.now_us, node.name))
         self._tell(ended, WORLD, None)
         stats = RunStats(self.world.now_us, self.world.events, len(self.world.nodes))
         return RunResult(self._recorder, ended, self._recorder.digest, stats)

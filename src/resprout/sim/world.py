@@ -156,11 +156,14 @@ class World:
         self.perform(process, process.step(event, self.calendar.now_us))
 
     def _arrive(self, end: End, frame: Any) -> None:
-        step = end.process.step
+        process = end.process
+        step = process.step
         if step is None or not end.open:
             self.network.arrive_late(end, frame)
-        elif effects := step(Arrived(end.number, frame), self.calendar.now_us):
-            self.perform(end.process, effects)
+            return
+        process.load.frames_received += 1
+        if effects := step(Arrived(end.number, frame), self.calendar.now_us):
+            self.perform(process, effects)
 
     def perform(self, process: Process, effects: Sequence[Effect]) -> None:
         """Execute effects in order. The hot path: a frame on a link without a bandwidth is entered right here."""
@@ -170,6 +173,7 @@ class World:
             if plain and type(effect) is Transmit and not is_sign_of_life(effect.frame):
                 end = process.ends.get(effect.connection)
                 if end is not None:
+                    process.load.sent(effect.frame)
                     time_us = calendar.now_us + end.latency_us
                     bucket = calendar.entries.get(time_us)
                     if bucket is None:

@@ -64,5 +64,10 @@ QUIESCENT: Final = "quiescent"
 """Nothing is under way any more: what has not been delivered by now is lost."""
 TIMEOUT: Final = "timeout"
 """The time limit came first: loss cannot be judged."""
+LOAD: Final = "load"
+"""What a node sent and received in the run: `attributes` holds `frames_sent`, `frames_received`, `bytes_sent` and
+`bytes_received` as far as they are known, and `sent:TYPE` for each type of message, counts without quotes. At most one
+row per node, before the row that ends the run."""
+SENT: Final = "sent:"
 NOTE: Final = "note"
 """For people; `detail` holds the text."""

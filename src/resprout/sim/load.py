@@ -1,0 +1,39 @@
+"""What a node sent and received in a run, counted on its connections.
+
+A frame counts as sent when it is put on a connection that stands, and as received when it is taken from one; the
+difference was lost. Messages are counted by type as they are sent. Sizes are known only where a bandwidth asks for them
+(to encode every frame would cost more than the whole run): `bytes_sent` of a node without one is unknown.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from resprout.links.frames import Data
+from resprout.trace import kinds
+from resprout.trace.schema import Row
+
+
+class Load:
+    __slots__ = ("bytes_sent", "frames_received", "frames_sent", "messages")
+
+    def __init__(self) -> None:
+        self.frames_sent = 0
+        self.frames_received = 0
+        self.bytes_sent: int | None = None
+        self.messages: defaultdict[type, int] = defaultdict(int)
+        """Sent, by type."""
+
+    def sent(self, frame: Any) -> None:
+        self.frames_sent += 1
+        if type(frame) is Data:
+            messages = self.messages
+            for message in frame.messages:
+                messages[type(message)] += 1
+
+    def row(self, time_us: int, node: str) -> Row:
+        counts = {"frames_sent": self.frames_sent, "frames_received": self.frames_received}
+        if self.bytes_sent is not None:
+            counts["bytes_sent"] = self.bytes_sent
+        counts |= {kinds.SENT + type_.__name__: count for type_, count in self.messages.items()}
+        attributes = {name: str(count) for name, count in sorted(counts.items())}
+        return Row(time_us=time_us, node=node, kind=kinds.LOAD, attributes=attributes)
