@@ -1,7 +1,6 @@
 """What a run came to, printed for people or as JSON."""
 
 import json
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from resprout import __version__
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.model import Scenario
-from resprout.trace.store import RunInfo
 from resprout.trace.summary import Latency, Summary
 
 
@@ -32,19 +29,6 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """A reader that has enough is no failure of the run: `main` knows what to do."""
         raise BrokenPipeError
-
-
-def run_info(scenario: Scenario, ended: str) -> RunInfo:
-    values = msgspec.to_builtins(scenario)
-    if scenario.bank_initial is not None:
-        values["bank_initial"] = scenario.bank_initial  # the judge counts money from there
-    return RunInfo(
-        scenario=values,
-        options=dict(scenario.options),
-        seed=scenario.seed,
-        versions={"resprout": __version__, "python": platform.python_version()},
-        ended=ended,
-    )
 
 
 def say(outcome: Outcome, as_json: bool) -> None:

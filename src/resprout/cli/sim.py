@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from resprout.cli.outcome import Outcome, run_info, say
+from resprout.cli.outcome import Outcome, say
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
 from resprout.scenario.describe import describe
+from resprout.scenario.run_info import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.recorder import Recorder
 from resprout.trace.store import TraceWriter

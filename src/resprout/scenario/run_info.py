@@ -1,0 +1,29 @@
+"""What `run.json` says about a run of a scenario, whoever ran it."""
+
+import platform
+from typing import Any
+
+import msgspec
+
+from resprout import __version__
+from resprout.scenario.model import Scenario
+from resprout.trace.store import RunInfo
+
+
+def run_info(scenario: Scenario, ended: str) -> RunInfo:
+    return RunInfo(
+        scenario=scenario_data(scenario),
+        options=dict(scenario.options),
+        seed=scenario.seed,
+        versions={"resprout": __version__, "python": platform.python_version()},
+        ended=ended,
+    )
+
+
+def scenario_data(scenario: Scenario) -> dict[str, Any]:
+    """As it comes back from `run.json`."""
+    values = msgspec.to_builtins(scenario)
+    if scenario.bank_initial is not None:
+        values["bank_initial"] = scenario.bank_initial  # the judge counts money from there
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values))
+    return plain
