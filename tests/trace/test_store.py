@@ -199,6 +199,13 @@ def test_no_flipped_byte_goes_unnoticed(folder: Path) -> None:
             assert str(error).startswith(str(folder))
 
 
+def test_a_text_that_is_none_any_more_is_refused(folder: Path) -> None:
+    part = folder / "part-00000.parquet"
+    pq.write_table(table_of(SAMPLE), part, compression="none")
+    part.write_bytes(part.read_bytes().replace(b"quiescent", b"quiesc\xeent"))
+    assert refusal(folder).startswith("DIR/part-00000.parquet: damaged or not Parquet")
+
+
 def test_missing_rows_are_refused(folder: Path) -> None:
     (folder / "part-00000.parquet").unlink()
     assert refusal(folder) == "DIR: the part files hold 0 rows, run.json says 4"

@@ -9,14 +9,17 @@ import click
 from rich.console import Console
 
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.outcome import Outcome, run_info, say
+from resprout.cli.outcome import Outcome, say
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
 from resprout.cli.story import Story
+from resprout.core.errors import ResproutError
 from resprout.net.child import ProcessError
 from resprout.net.run.coordinator import OnProgress, RealRun, RunResult
 from resprout.net.run.orders import Progress
 from resprout.scenario.describe import describe
 from resprout.scenario.model import Scenario
+from resprout.scenario.run_info import run_info
+from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row
 from resprout.trace.store import TraceWriter
 from resprout.trace.summary import summarize
@@ -26,6 +29,13 @@ ENDS = ("quiescent", "timeout")
 
 @click.command()
 @scenario_arguments
+@click.option(
+    "--live",
+    "live_folder",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write the rows into this empty folder as they happen, for `resprout watch`.",
+)
 def run(
     scenario: str | None,
     draw: int | None,
@@ -34,6 +44,7 @@ def run(
     seed: int | None,
     overrides: tuple[str, ...],
     as_json: bool,
+    live_folder: Path | None,
 ) -> int:
     """Run SCENARIO with real processes over TCP on this machine, in real time.
 
@@ -46,7 +57,8 @@ def run(
     if draw is not None and not as_json:
         click.echo(describe(chosen))
     writer = TraceWriter(folder) if folder is not None else None
-    result = run_loop(_run(chosen, tells=not as_json))
+    live = LiveFolder(live_folder) if live_folder is not None else None
+    result, trouble = run_loop(_run(chosen, not as_json, live))
     if result is None:
         return 130
     if writer is not None:
@@ -54,11 +66,16 @@ def run(
         writer.finish(run_info(chosen, result.ended))
     if result.ended not in ENDS:
         raise ProcessError(result.ended)
+    if trouble is not None:
+        raise trouble
     say(Outcome(chosen, result.ended, result.digest, folder, summarize(result.rows), "real"), as_json)
     return 0 if result.ended == "quiescent" else 1
 
 
-async def _run(scenario: Scenario, tells: bool) -> RunResult | None:
+async def _run(
+    scenario: Scenario, tells: bool, live: LiveFolder | None
+) -> tuple[RunResult | None, ResproutError | None]:
+    """The result, unless it was interrupted; and what is wrong with the live rows."""
     stop = stopped_by_signals()
     with _shown(scenario) as on_progress:
 
@@ -66,9 +83,9 @@ async def _run(scenario: Scenario, tells: bool) -> RunResult | None:
             if tells:
                 story.hear(row.time_us, row.node, row.kind, row.detail)
 
-        real = RealRun(scenario, on_progress, on_row=on_row)
+        real = RealRun(scenario, on_progress, on_row=on_row, live=live)
         story = Story(scenario, click.echo, real.pid_of)
-        return await unless_stopped(real.finish(), stop)
+        return await unless_stopped(real.finish(), stop), real.live_trouble
 
 
 @contextmanager

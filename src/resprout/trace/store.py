@@ -147,6 +147,8 @@ def _read_part(path: Path) -> list[Row]:
         return rows_of(table)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
+    except (UnicodeDecodeError, pa.ArrowException, IndexError) as error:  # sound pages with senseless texts in them
+        raise TraceError(f"{path}: damaged or not Parquet: {_reason(error)}") from None
 
 
 def _belongs_to_a_trace(path: Path) -> bool:

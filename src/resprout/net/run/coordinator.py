@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from resprout.core.errors import ResproutError
 from resprout.links.options import LinkOptions
 from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
@@ -21,6 +22,7 @@ from resprout.net.process import BrokerProcess
 from resprout.net.run.calm import Calm, Repairs, Waits
 from resprout.net.run.crew import Crew
 from resprout.net.run.faults import Faults
+from resprout.net.run.live import LiveRows
 from resprout.net.run.orders import Progress
 from resprout.net.run.plan import check_runnable, longest_way_us, silence_us
 from resprout.net.sessions import with_signs_of_life
@@ -30,6 +32,7 @@ from resprout.scenario.observe import note_row
 from resprout.stacks.registry import find_stack
 from resprout.trace import kinds
 from resprout.trace.digest import digest_of
+from resprout.trace.live_folder import ABORTED, ENDS, LiveFolder
 from resprout.trace.schema import Row
 
 T = TypeVar("T")
@@ -57,7 +60,7 @@ class RunResult(msgspec.Struct, frozen=True):
 class RealRun:
     """One run. `on_progress` is told now and then how far it is: microseconds since the beginning, and the counts;
     `on_row` is told at once of faults, and of what brokers and clients note. `links` are options of all links, see
-    `LinkOptions`."""
+    `LinkOptions`. `live` is given all rows while the run goes on."""
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class RealRun:
         on_progress: OnProgress | None = None,
         links: Mapping[str, int] | None = None,
         on_row: OnRow = lambda row: None,
+        live: LiveFolder | None = None,
     ) -> None:
         check_runnable(scenario)
         options = find_stack(scenario.stack).parse_options(scenario.options)
@@ -85,16 +89,25 @@ class RealRun:
         )
         self._crew = Crew(scenario, links, on_row)
         self._faults = Faults(scenario, self._tree, self._crew, self._tell)
+        self._handed_out = 0
+        self._live = LiveRows(live, scenario.time_limit_us, self._row_readers) if live is not None else None
 
     async def finish(self) -> RunResult:
         """However it ends, no process is left afterwards. ProcessError when the processes cannot be started."""
+        ended = ""
         try:
             await self._start()
             ended = await self._play()
             self._listening = False
             await self._crew.stop()
-            return self._result(ended)
+            result = self._result(ended)
+            if self._live is not None and ended in ENDS:
+                await self._live.end(result.rows[-1])
+            return result
         finally:
+            if self._live is not None:
+                reason = ended or "interrupted"
+                await self._live.end(Row(time_us=now_us() - self._start_us, node=WORLD, kind=ABORTED, detail=reason))
             await asyncio.gather(self._crew.stop(), self._tree.stop())
             self._crew.forget_rows()
             self._disks.cleanup()
@@ -103,6 +116,11 @@ class RealRun:
         """Of the process that a node lives, or last lived, in; None when it has not been started."""
         child = self._faults.process_of(node)
         return child.pid if child is not None and child.has_started else None
+
+    @property
+    def live_trouble(self) -> ResproutError | None:
+        """Why rows were not handed out while the run went on, when they were not."""
+        return self._live.trouble if self._live is not None else None
 
     async def _start(self) -> None:
         try:
@@ -114,6 +132,8 @@ class RealRun:
         self._start_us = now_us() + LEAD_US
         addresses = {process.name: str(process.address) for process in self._tree.processes}
         self._crew.go(self._start_us, addresses)
+        if self._live is not None:
+            self._live.start()
 
     async def _play(self) -> str:
         """Until the run is over; how it ended."""
@@ -159,6 +179,14 @@ class RealRun:
             last_us = rows[-1].time_us if rows else 0
             rows.append(Row(time_us=last_us, node=WORLD, kind=ended))
         return RunResult(rows, ended, digest_of(rows))
+
+    def _row_readers(self) -> list[Callable[[], list[Row]]]:
+        return [*self._crew.row_readers(), self._own_new_rows]
+
+    def _own_new_rows(self) -> list[Row]:
+        new = self._rows[self._handed_out :]
+        self._handed_out += len(new)
+        return new
 
     def _tell(self, kind: str, node: str, detail: str | None) -> None:
         self._keep(Row(time_us=now_us() - self._start_us, node=node, kind=kind, detail=detail))

@@ -102,6 +102,10 @@ class Crew:
         """Of all processes; those of one client are in order."""
         return [row for worker in self._workers for row in worker.rows()]
 
+    def row_readers(self) -> list[Callable[[], list[Row]]]:
+        """One for each process, those that have ended included: what it has saved since it was last asked."""
+        return [worker.new_rows for worker in self._workers]
+
     def forget_rows(self) -> None:
         """They are not needed any more."""
         for worker in self._workers:

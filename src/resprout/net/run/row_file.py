@@ -36,21 +36,42 @@ class RowWriter:
             view = view[os.write(self._descriptor, view) :]
 
 
+class RowReader:
+    """Reads a file of rows that is still being written."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._at = 0
+        """Everything before this has been given out."""
+
+    def read_new(self) -> list[Row]:
+        """Whole batches that were not there the last time, in order; PeerError when they are no rows."""
+        rows: list[Row] = []
+        content = self._content()
+        at = 0
+        while at + _LENGTH_BYTES <= len(content):
+            begin = at + _LENGTH_BYTES
+            end = begin + int.from_bytes(content[at:begin], "big")
+            if end > len(content):
+                break
+            try:
+                rows += _decode(memoryview(content)[begin:end])
+            except msgspec.MsgspecError as error:
+                raise PeerError(f"a client process wrote what are no rows: {error}") from None
+            at = end
+        self._at += at
+        return rows
+
+    def _content(self) -> bytes:
+        wanted = os.fstat(self._descriptor).st_size - self._at
+        content = b""
+        while len(content) < wanted and (
+            more := os.pread(self._descriptor, wanted - len(content), self._at + len(content))
+        ):
+            content += more
+        return content
+
+
 def read_rows(descriptor: int) -> list[Row]:
     """All whole batches, in order; PeerError when they are no rows."""
-    size = os.fstat(descriptor).st_size
-    content = b""
-    while len(content) < size and (more := os.pread(descriptor, size - len(content), len(content))):
-        content += more
-    rows: list[Row] = []
-    at = 0
-    while at + _LENGTH_BYTES <= len(content):
-        begin = at + _LENGTH_BYTES
-        at = begin + int.from_bytes(content[at:begin], "big")
-        if at > len(content):
-            break
-        try:
-            rows += _decode(memoryview(content)[begin:at])
-        except msgspec.MsgspecError as error:
-            raise PeerError(f"a client process wrote what are no rows: {error}") from None
-    return rows
+    return RowReader(descriptor).read_new()

@@ -19,7 +19,7 @@ from resprout.net.run.orders import (
     as_line,
     read_report,
 )
-from resprout.net.run.row_file import read_rows
+from resprout.net.run.row_file import RowReader, read_rows
 from resprout.trace.schema import Row
 
 
@@ -44,12 +44,17 @@ class WorkerProcess(Child):
         self._on_end = on_end
         self._on_row = on_row
         self._rows = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open as long as this object is
+        self._reader = RowReader(self._rows.fileno())
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._life: asyncio.Task[None] | None = None
 
     def rows(self) -> list[Row]:
         """Those it has saved."""
         return read_rows(self._rows.fileno())
+
+    def new_rows(self) -> list[Row]:
+        """Those it has saved since the last time they were asked for here."""
+        return self._reader.read_new()
 
     def forget_rows(self) -> None:
         self._rows.close()
