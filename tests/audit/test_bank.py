@@ -209,3 +209,12 @@ def test_books_that_cannot_be_read_are_refused(attributes: dict[str, str], reaso
     with pytest.raises(TraceError) as error:
         judge([*t.rows[:-1], change(t.rows[-1], attributes=attributes)])
     assert str(error.value).startswith(reason)
+
+
+def test_an_inquiry_about_a_balance_may_carry_anything() -> None:
+    t = bank()
+    t.publish("c:1", "pt", "total", "1", op="balance", amount="how much is it?")
+    for replica in ("r1", "r2"):
+        t.deliver(replica, "c:1")
+        t.applied(replica, "c:1", pt_1=100)
+    assert complaints(t) == []

@@ -59,11 +59,11 @@ def operation_of(p: Publication) -> Operation | None:
     op, amount = _value(p, "op"), _value(p, "amount")
     if op in ("deposit", "withdraw", "interest", "balance"):
         fits = len(p.pairs) == 1 and (op == "balance" or _positive(amount))
-        return Operation(p.number, str(op), int(amount or 0), p.pairs[0], None) if fits else None
+        return Operation(p.number, str(op), _cents(amount), p.pairs[0], None) if fits else None
     if op == "transfer" and _positive(amount) and len(p.pairs) == 2:
         to = pairs_of(p.topic, (str(_value(p, "to")),))[0]
         source = [pair for pair in p.pairs if pair != to]
-        return Operation(p.number, "transfer", int(amount or 0), source[0], to) if len(source) == 1 else None
+        return Operation(p.number, "transfer", _cents(amount), source[0], to) if len(source) == 1 else None
     return None
 
 
@@ -129,4 +129,9 @@ def _read(text: str, row: int) -> AttributeValue:
 
 
 def _positive(amount: AttributeValue | None) -> bool:
-    return isinstance(amount, int) and not isinstance(amount, bool) and amount > 0
+    return _cents(amount) > 0
+
+
+def _cents(amount: AttributeValue | None) -> int:
+    """Whatever is no number of cents is nothing: an inquiry about a balance may carry anything."""
+    return amount if isinstance(amount, int) and not isinstance(amount, bool) else 0

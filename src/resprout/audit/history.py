@@ -18,6 +18,7 @@ import msgspec
 
 from resprout.audit.naming import MessageId, Naming
 from resprout.audit.records import NEVER, Delivery, Life, Publication
+from resprout.audit.sense import guarantee_of, identity_of
 from resprout.audit.subscriptions import SubscriptionBook
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
@@ -87,17 +88,8 @@ class History:
         return life
 
     def _publish(self, number: int, row: Row) -> None:
-        id = _identity(number, row)
-        if row.topic is None or row.guarantee is None:
-            raise TraceError(f"row {number}: a publish row without topic or guarantee")
-        if row.node != row.publisher:
-            raise TraceError(f"row {number}: {row.node} reports a publication of {row.publisher}")
-        try:
-            guarantee = Guarantee.parse(row.guarantee)
-        except UsageError as error:
-            raise TraceError(f"row {number}: {error}") from None
-        if guarantee.stream != row.stream:
-            raise TraceError(f"row {number}: a {row.guarantee} publication in the {row.stream} stream")
+        id = identity_of(number, row)
+        topic, guarantee = guarantee_of(number, row)
         life = self._life(row.node)
         last = self._last.get(row.node)
         keys = row.keys or ()
@@ -106,10 +98,10 @@ class History:
             row=number,
             time_us=row.time_us,
             id=id,
-            topic=row.topic,
+            topic=topic,
             keys=keys,
-            topics=topics_of(row.topic, keys) if keys else (row.topic,),
-            pairs=tuple(dict.fromkeys(pairs_of(row.topic, keys))) if keys else (),  # `k` and `topic#k` may be one
+            topics=topics_of(topic, keys) if keys else (topic,),
+            pairs=tuple(dict.fromkeys(pairs_of(topic, keys))) if keys else (),  # `k` and `topic#k` may be one
             guarantee=guarantee,
             ordered=guarantee is not Guarantee.EVENTUAL,
             attributes=row.attributes,
@@ -127,7 +119,7 @@ class History:
             self._last_ordered[row.node] = publication.number
 
     def _deliver(self, number: int, row: Row) -> None:
-        id = _identity(number, row)
+        id = identity_of(number, row)
         if row.position is None or row.position < 0:
             raise TraceError(f"row {number}: a deliver row without position")
         life = self._life(row.node)
@@ -144,19 +136,19 @@ class History:
     def _receipt(self, number: int, row: Row) -> None:
         if row.publisher is None and row.receipt == "failed":
             return  # of a request that failed before it had a number
-        _identity(number, row)
+        identity_of(number, row)
         if row.receipt is None:
             raise TraceError(f"row {number}: a receipt row without receipt")
         self.receipts.append((number, row))
 
     def _refuse(self, number: int, row: Row) -> None:
         if row.publisher is not None:
-            self.refused.setdefault(_identity(number, row), number)
+            self.refused.setdefault(identity_of(number, row), number)
         elif row.filter is not None:
             self._subscription(number, row)
 
     def _apply(self, number: int, row: Row) -> None:
-        _identity(number, row)
+        identity_of(number, row)
         self.applied.append((number, self._life(row.node).number, row))
 
     def _subscription(self, number: int, row: Row) -> None:
@@ -217,9 +209,3 @@ def _in_time_order(rows: Iterable[Row]) -> Sequence[Row]:
     if all(map(int.__le__, times, times[1:])):
         return rows
     return sorted(rows, key=lambda row: row.time_us)
-
-
-def _identity(number: int, row: Row) -> MessageId:
-    if row.publisher is None or row.incarnation is None or row.stream is None or row.seq is None:
-        raise TraceError(f"row {number}: a {row.kind} row without publisher, incarnation, stream and seq")
-    return (row.publisher, row.incarnation, row.stream, row.seq)

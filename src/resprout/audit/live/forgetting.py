@@ -1,0 +1,93 @@
+"""Keeps the memory of a live judge small.
+
+A publication is forgotten some time after all its subscribers have it, once no total before it is under way, and in any
+case at the horizon. What is left of it are its number among those published, its number among those delivered at each
+subscriber, and its place in the clocks of clients. A dead client is forgotten at the horizon after its death.
+
+What can be missed for that: a second delivery is noticed but not explained, unless the numbers delivered at that
+subscriber lie in many pieces; a first delivery later than the horizon is counted and not judged; so is, in effect, any
+violation of order between two deliveries that are further apart than their publications are remembered.
+"""
+
+from typing import Final
+
+from resprout.audit.live import barrier, gaps, intervals
+from resprout.audit.live.memory import Publication
+from resprout.audit.live.view import View
+
+_SPARE: Final = 256
+
+
+def forget_old(view: View, now_us: int) -> None:
+    _forget_beyond(view, now_us - view.memory.options.horizon_us)
+    _forget_complete(view, now_us - view.memory.options.linger_us)
+    _forget_dead(view, now_us - view.memory.options.horizon_us)
+    _trim(view)
+
+
+def _forget_beyond(view: View, before_us: int) -> None:
+    publications = view.memory.publications
+    while publications:
+        p = next(iter(publications.values()))
+        if p.time_us > before_us:
+            return
+        gaps.given_up(view, p)
+        _forget(view, p)
+        view.count("forgotten_at_horizon")
+
+
+def _forget_complete(view: View, before_us: int) -> None:
+    memory = view.memory
+    staying: list[int] = []
+    for place, number in enumerate(memory.complete):
+        p = memory.publications.get(number)
+        if p is None:
+            continue
+        if p.complete_us > before_us:
+            staying += memory.complete[place:]
+            break
+        if barrier.may_be_forgotten(view, p):
+            gaps.given_up(view, p)
+            _forget(view, p)
+        else:
+            staying.append(number)
+    memory.complete = staying
+
+
+def _forget(view: View, p: Publication) -> None:
+    memory = view.memory
+    barrier.forget(view, p)
+    stream = p.id[:3]
+    for number in (*p.had, *p.early):
+        life = memory.lives.get(number)
+        if life is not None:
+            intervals.add(life.passed.setdefault(stream, []), p.id[3])
+    del memory.publications[p.number]
+    del memory.number_of[p.id]
+
+
+def _forget_dead(view: View, before_us: int) -> None:
+    memory = view.memory
+    for life in [life for life in memory.lives.values() if 0 <= life.ended_us <= before_us]:
+        del memory.lives[life.number]
+        if memory.current.get(life.node) == life.number:
+            del memory.current[life.node]
+        if (last := memory.last_ordered.get(life.node)) is not None and last.life == life.number:
+            del memory.last_ordered[life.node]
+        for clock in (*(o.clock for o in memory.lives.values()), *(o.past for o in memory.last_ordered.values())):
+            clock.pop(life.number, None)
+        for stream in life.streams:
+            memory.published.pop(stream, None)
+            memory.buried[stream[0]] = max(stream[1], memory.buried.get(stream[0], stream[1]))
+            for other in memory.lives.values():
+                other.passed.pop(stream, None)
+
+
+def _trim(view: View) -> None:
+    """Lists of numbers, most of them of things that are forgotten."""
+    publications = view.memory.publications
+    for life in view.memory.lives.values():
+        if len(life.recent) > _SPARE + 2 * len(publications):
+            life.recent = [number for number in life.recent if number in publications]
+        if len(life.given) > _SPARE + 2 * len(publications):
+            life.given = [number for number in life.given if number in publications]

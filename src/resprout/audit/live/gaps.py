@@ -1,0 +1,176 @@
+"""Live: nothing owed to a confirmed subscription is missing.
+
+Something missing is reported as lost
+
+- at the end of a run that came to rest, as `audit.loss` does and in its words;
+- some time after it was overtaken, by a later ordered publication of the same client or by something that depends on
+  it: whatever happens then, an order is broken or something is lost.
+
+Owed means: as `audit.owed` would say if the run ended now. What was reported is not looked for any longer: later
+publications that depend on it are not reported as well. To be slow is no violation; so what is missing at the horizon
+is not reported then, but kept in a short form, up to a number, until it comes or the run ends.
+"""
+
+from typing import Final
+
+from resprout.audit.live.causal import tell_causal
+from resprout.audit.live.memory import Life, Overdue, Publication
+from resprout.audit.live.view import View
+from resprout.audit.naming import MessageId, seconds
+from resprout.audit.subscriptions import NEVER
+from resprout.filters.predicate import Predicate
+
+OVERDUE_MAX: Final = 10_000
+"""For each subscriber. What is more is counted, and if it is lost, nobody will know."""
+
+
+def expect(view: View, p: Publication) -> None:
+    """Every subscriber that is owed it waits for it from now on."""
+    for number in p.due:
+        life = view.memory.lives[number]
+        if p.ordered:
+            life.missing.setdefault(p.life, {})[p.index] = p.number
+        else:
+            life.loose[p.number] = None
+
+
+def note_complete(view: View, p: Publication, fewer: int = 0) -> None:
+    """Called when it may be that all its subscribers have it; `fewer` have stopped waiting just now."""
+    p.waiting -= fewer
+    if p.waiting <= 0 and p.complete_us < 0:
+        p.complete_us = view.now_us
+        view.memory.complete.append(p.number)
+
+
+def arrived(view: View, life: Life, p: Publication) -> bool:
+    """Nobody need wait for it here any more; whether it was due."""
+    until = p.due.pop(life.number, None)
+    if until is None:
+        return False
+    _stop_waiting(life, p)
+    note_complete(view, p, fewer=until == NEVER)
+    return True
+
+
+def unsubscribed(view: View, life: Life, filter_: str) -> None:
+    """Nobody is to blame for what was under way, unless another subscription asks for it."""
+    for id in [id for id, overdue in life.overdue.items() if overdue.filter == filter_]:
+        del life.overdue[id]
+    for p in _missing_at(view, life):
+        if p.due[life.number] == NEVER and view.interest.lasting(life.number, p) is None:
+            p.due[life.number] = view.memory.row
+            note_complete(view, p, fewer=1)
+
+
+def life_ended(view: View, life: Life) -> None:
+    for p in _missing_at(view, life):
+        note_complete(view, p, fewer=p.due[life.number] == NEVER)
+        if life.number not in p.overtaken:
+            del p.due[life.number]
+    life.missing.clear()
+    life.loose.clear()
+    life.overdue.clear()
+
+
+def look_for_gaps(view: View, before_us: int) -> None:
+    """What was overtaken before this time and has not come."""
+    gaps = view.memory.gaps
+    done = 0
+    for time_us, number, life_number in gaps:
+        if time_us > before_us:
+            break
+        done += 1
+        p, life = view.memory.publications.get(number), view.life(life_number)
+        if p is None or life is None or p.due.get(life_number) != NEVER or not life.correct or not view.owed(p):
+            continue  # it came, or nobody is to blame yet: the horizon and the end look once more
+        overtakers = p.overtaken[life_number]
+        other = next((o for o in overtakers if o.id[0] == p.id[0]), overtakers[0])
+        fact = f"but delivered {view.name(other.id)} at {other.position}, "
+        _tell_lost(view, p, life, "has not delivered", fact)
+        _tell_without(view, p, life)
+        del p.due[life_number]  # it counts as waited for until the horizon: should it come, its place is judged
+        _stop_waiting(life, p)
+    del gaps[:done]
+
+
+def given_up(view: View, p: Publication) -> None:
+    """It is about to be forgotten: whoever misses it is noted."""
+    owed = bool(p.due) and view.owed(p)
+    for number in list(p.due):
+        life = view.life(number)
+        if life is None:
+            continue
+        if owed and number in p.overtaken:
+            _tell_without(view, p, life)
+        asked = view.interest.lasting(number, p) if owed and life.ended_us < 0 else None
+        if asked is not None and p.due[number] == NEVER:
+            _note_overdue(view, p, life, asked)
+        _give_up(view, p, life)
+
+
+def judge_rest(view: View, came_to_rest: bool) -> None:
+    """The run is over: what has not come will not come."""
+    for p in view.memory.publications.values():
+        owed = bool(p.due) and view.owed(p)
+        for number, until in p.due.items():
+            life = view.life(number)
+            if life is None or not owed:
+                continue
+            if came_to_rest and until == NEVER and life.correct:
+                _tell_lost(view, p, life, "never delivered", "")
+            _tell_without(view, p, life)
+    for life in view.memory.lives.values():
+        if came_to_rest and life.correct:
+            for id, overdue in life.overdue.items():
+                _tell(view, life, id, overdue, "never delivered", "")
+
+
+def _note_overdue(view: View, p: Publication, life: Life, asked: Predicate) -> None:
+    if len(life.overdue) < OVERDUE_MAX:
+        life.overdue[p.id] = Overdue(p.time_us, p.topic, asked.filter, asked.where_text)
+    else:
+        view.count("owed_and_forgotten")
+
+
+def _tell_lost(view: View, p: Publication, life: Life, verb: str, fact: str) -> None:
+    asked = view.interest.lasting(life.number, p)
+    if asked is not None:
+        _tell(view, life, p.id, Overdue(p.time_us, p.topic, asked.filter, asked.where_text), verb, fact)
+
+
+def _tell(view: View, life: Life, id: MessageId, missing: Overdue, verb: str, fact: str) -> None:
+    name = view.name(id)
+    where = f" where {missing.where}" if missing.where else ""
+    text = (
+        f"{life.name} {verb} {name}, published on {missing.topic} at {seconds(missing.time_us)}, {fact}"
+        f"though its subscription {missing.filter}{where} was confirmed before"
+    )
+    view.tell("lost", missing.time_us, life.node, (name,), text)
+
+
+def _tell_without(view: View, p: Publication, life: Life) -> None:
+    """What depends on it was delivered without it."""
+    until = p.due[life.number]
+    for overtaker in p.overtaken.pop(life.number, ()):
+        if overtaker.causal and until > overtaker.row:
+            tell_causal(view, life, p, overtaker, f"but never {view.name(p.id)}")
+
+
+def _give_up(view: View, p: Publication, life: Life) -> None:
+    note_complete(view, p, fewer=p.due.pop(life.number) == NEVER and life.ended_us < 0)
+    p.overtaken.pop(life.number, None)
+    _stop_waiting(life, p)
+
+
+def _stop_waiting(life: Life, p: Publication) -> None:
+    if not p.ordered:
+        life.loose.pop(p.number, None)
+    elif (queue := life.missing.get(p.life)) is not None:
+        queue.pop(p.index, None)
+        if not queue:
+            del life.missing[p.life]
+
+
+def _missing_at(view: View, life: Life) -> list[Publication]:
+    numbers = [*life.loose, *(number for queue in life.missing.values() for number in queue.values())]
+    return [view.memory.publications[number] for number in numbers]

@@ -1,0 +1,193 @@
+"""What each kind of row does to the memory of a live judge, and which rules look at it.
+
+The kinds mean what they mean in `audit.history`; kinds that it skips are skipped here.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from resprout.audit.live import barrier, causal, gaps, presence
+from resprout.audit.live.fifo import check_fifo
+from resprout.audit.live.memory import LastOrdered, Life, Publication
+from resprout.audit.live.view import View
+from resprout.audit.naming import MessageId, life_name
+from resprout.audit.sense import guarantee_of, identity_of
+from resprout.core.guarantee import Guarantee
+from resprout.core.keys import Pair, pairs_of, topics_of
+from resprout.trace import kinds
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import Row
+
+_PREMATURE_MAX: Final = 1000
+"""So many receipts without a publication are remembered; they are not judged here, but they say what is owed."""
+
+
+class Reading:
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._memory = view.memory
+        self._readers: dict[str, Callable[[Row], object]] = {
+            kinds.PUBLISH: self._publish,
+            kinds.DELIVER: self._deliver,
+            kinds.RECEIPT: self._receipt,
+            kinds.REFUSED: self._refuse,
+            kinds.APPLIED: lambda row: self._life(row.node),
+            kinds.CRASH: self._end_life,
+            kinds.LEAVE: self._end_life,
+            kinds.FREEZE: self._freeze,
+            kinds.UNFREEZE: self._unfreeze,
+            kinds.SUBSCRIBE: self._subscription,
+            kinds.SUBSCRIBED: self._subscription,
+            kinds.UNSUBSCRIBE: self._subscription,
+            kinds.UNSUBSCRIBED: self._subscription,
+        }
+
+    def read(self, row: Row) -> None:
+        """TraceError for a row that does not make sense at all."""
+        view = self._view
+        view.now_us = max(view.now_us, row.time_us)
+        if (reader := self._readers.get(row.kind)) is not None:
+            reader(row)
+        self._memory.row += 1
+
+    def _life(self, node: str) -> Life:
+        memory = self._memory
+        number = memory.current.get(node)
+        if number is not None:
+            life = memory.lives[number]
+            if life.ended_us < 0:
+                return life
+        ordinal = memory.ordinals.get(node, 0)
+        memory.ordinals[node] = ordinal + 1
+        life = Life(memory.next_life, node, life_name(node, ordinal))
+        memory.next_life += 1
+        memory.lives[life.number] = life
+        memory.current[node] = life.number
+        if (last := memory.last_ordered.get(node)) is not None:
+            life.clock = {**last.past, last.life: last.index}
+        return life
+
+    def _publish(self, row: Row) -> None:
+        memory, view = self._memory, self._view
+        id = identity_of(memory.row, row)
+        topic, guarantee = guarantee_of(memory.row, row)
+        life = self._life(row.node)
+        view.knows_incarnation(id[0], id[1])
+        if not presence.number_is_fresh(view, id, row.time_us):
+            return
+        keys = row.keys or ()
+        topics, pairs = _names(topic, keys)
+        life.published += 1
+        last = memory.last_ordered.get(row.node)
+        p = Publication(
+            number=memory.next_number, row=memory.row, time_us=row.time_us, id=id, topic=topic, keys=keys,
+            topics=topics, pairs=pairs, guarantee=guarantee, attributes=row.attributes, life=life.number,
+            index=life.published, previous=life.last if life.last >= 0 else last.number if last is not None else -1,
+            given=life.given, past=life.clock.copy(), due=view.interest.due(topics, row.attributes, memory.row),
+            waiting=0,
+        )  # fmt: skip
+        memory.next_number += 1
+        memory.publications[p.number] = p
+        memory.number_of[id] = p.number
+        life.last, life.given = p.number, []
+        life.clock[life.number] = p.index
+        if id[:3] not in life.streams:
+            life.streams.append(id[:3])
+        if p.ordered:
+            memory.last_ordered[row.node] = LastOrdered(p.number, life.number, p.index, p.past)
+        for word in memory.premature.pop(id, ()):
+            p.hear(word)
+        if id in memory.strays:
+            presence.resolve_strays(view, p)
+        if p.early or row.time_us < view.now_us:
+            p.due = {n: until for n, until in p.due.items() if n not in p.early and self._was_due(n, p)}
+        p.waiting = len(p.due)
+        gaps.expect(view, p)
+        gaps.note_complete(view, p)
+        view.count("publications")
+
+    def _was_due(self, life: int, p: Publication) -> bool:
+        return p.time_us >= self._view.now_us or self._view.interest.confirmed_by(life, p, p.time_us)
+
+    def _deliver(self, row: Row) -> None:
+        memory, view = self._memory, self._view
+        id = identity_of(memory.row, row)
+        position = row.position
+        if position is None or position < 0:
+            raise TraceError(f"row {memory.row}: a deliver row without position")
+        life = self._life(row.node)
+        view.count("deliveries")
+        presence.check_position(view, life, id, position, row.time_us)
+        number = memory.number_of.get(id)
+        if number is None:
+            presence.check_unknown(view, life, id, row, position)
+            return
+        p = memory.publications[number]
+        if not presence.check_known(view, life, p, row, position):
+            return
+        was_due = gaps.arrived(view, life, p)
+        p.had[life.number] = (position, memory.row, row.time_us)
+        if p.ordered:
+            check_fifo(view, life, id, position, row.time_us)
+            causal.check_late(view, life, p, position, was_due)
+            if life.missing:
+                causal.note_overtaken(view, life, p, position, row.time_us)
+            if p.guarantee >= Guarantee.CAUSAL:
+                life.recent.append(p.number)
+        causal.learn(life, p)
+        if p.pairs:
+            barrier.delivered(view, life, p)
+
+    def _receipt(self, row: Row) -> None:
+        if row.publisher is None and row.receipt == "failed":
+            return  # of a request that failed before it had a number
+        self._told(identity_of(self._memory.row, row), row.receipt or "")
+
+    def _refuse(self, row: Row) -> None:
+        if row.publisher is not None:
+            id = identity_of(self._memory.row, row)
+            for life in self._memory.lives.values():
+                life.overdue.pop(id, None)
+            self._told(id, kinds.REFUSED)
+        elif row.filter is not None:
+            self._subscription(row)
+
+    def _told(self, id: MessageId, word: str) -> None:
+        number = self._memory.number_of.get(id)
+        if number is not None:
+            self._memory.publications[number].hear(word)
+        elif not presence.was_published(self._view, id) and len(self._memory.premature) < _PREMATURE_MAX:
+            self._memory.premature.setdefault(id, []).append(word)
+
+    def _subscription(self, row: Row) -> None:
+        if row.filter is None:
+            raise TraceError(f"row {self._memory.row}: a {row.kind} row without filter")
+        life = self._life(row.node)
+        self._view.interest.record(life.number, row.kind, self._memory.row, row.time_us, row.filter, row.where)
+        if row.kind in (kinds.UNSUBSCRIBE, kinds.UNSUBSCRIBED):
+            gaps.unsubscribed(self._view, life, row.filter)
+
+    def _end_life(self, row: Row) -> None:
+        number = self._memory.current.get(row.node)
+        life = self._view.life(number) if number is not None else None
+        if life is not None and life.ended_us < 0:
+            life.frozen = False
+            life.ended_us = self._view.now_us
+            gaps.life_ended(self._view, life)
+            self._view.interest.end_life(life.number, self._memory.row)
+
+    def _freeze(self, row: Row) -> None:
+        number = self._memory.current.get(row.node)
+        if number is not None and self._memory.lives[number].ended_us < 0:
+            self._memory.lives[number].frozen = True
+
+    def _unfreeze(self, row: Row) -> None:
+        number = self._memory.current.get(row.node)
+        if number is not None:
+            self._memory.lives[number].frozen = False
+
+
+@lru_cache(maxsize=1 << 16)
+def _names(topic: str, keys: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Pair, ...]]:
+    return topics_of(topic, keys), tuple(dict.fromkeys(pairs_of(topic, keys)))

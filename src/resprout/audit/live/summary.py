@@ -1,0 +1,48 @@
+"""What a live judge has to say in the end, for people and for programs. Both forms are stable."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from resprout.audit.live.judge import LIVE_RULES
+from resprout.audit.verdict import RULES
+from resprout.trace import kinds
+from resprout.trace.live_folder import ABORTED
+
+_ENDS: Final = {
+    kinds.QUIESCENT: "the run came to rest",
+    kinds.TIMEOUT: "the run met its time limit",
+    ABORTED: "the run was broken off",
+    "": "the run goes on",
+}
+_NOTES: Final = {
+    "late": "rows came later than is allowed, and were judged when they came",
+    "beyond_horizon": "deliveries were older than the horizon: only repetition and fifo were judged",
+    "owed_and_forgotten": "deliveries were owed for longer than the horizon, and too many of them to follow",
+    "after_the_end": "rows came after the end, and were not judged",
+}
+
+
+def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> list[str]:
+    """`counts` and `found` of a `LiveJudge`; `ended`: nothing while the run goes on."""
+    published, delivered = counts.get("publications", 0), counts.get("deliveries", 0)
+    text = [f"{published} publications and {delivered} deliveries judged as they happened; {_ENDS[ended]}"]
+    text += [f"{counts[what]} {words}" for what, words in _NOTES.items() if counts.get(what)]
+    width = max(map(len, LIVE_RULES))
+    text += [f"{rule:<{width}}  violated ({found[rule]})  {RULES[rule]}" for rule in LIVE_RULES if found.get(rule)]
+    if ended != kinds.QUIESCENT:
+        text.append("what is only missing was not judged: it may still come")
+    broken = [rule for rule in LIVE_RULES if found.get(rule)]
+    if broken:
+        text.append(f"VIOLATED: {sum(found.values())} anomalies ({', '.join(broken)})")
+    else:
+        text.append("clean, as far as it was watched (receipts and banks: resprout audit)")
+    return text
+
+
+def as_dict(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> dict[str, Any]:
+    return {
+        "verdict": "violated" if any(found.values()) else "clean",
+        "ended": ended,
+        "counts": dict(counts),
+        "rules": {rule: found.get(rule, 0) for rule in LIVE_RULES},
+    }

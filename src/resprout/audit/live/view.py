@@ -1,0 +1,53 @@
+"""What all rules of the live judge need: the memory, who asks for what, names, and a place to say what is wrong."""
+
+from resprout.audit.live.interest import Interest
+from resprout.audit.live.memory import Life, Memory, Publication
+from resprout.audit.naming import MessageId, Naming
+from resprout.audit.verdict import Anomaly
+
+
+class View:
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.interest = Interest(memory.subscriptions)
+        memory.subscriptions = []
+        self.found: list[Anomaly] = []
+        """Not yet handed out."""
+        self.now_us = memory.watermark_us
+        """The time of the row that is judged."""
+        self._naming = self._names()
+
+    def tell(self, rule: str, time_us: int, subscriber: str, messages: tuple[str, ...], text: str) -> None:
+        self.found.append(Anomaly(rule, time_us, subscriber, messages, text))
+        self.memory.found[rule] = self.memory.found.get(rule, 0) + 1
+
+    def count(self, what: str) -> None:
+        self.memory.counts[what] = self.memory.counts.get(what, 0) + 1
+
+    def name(self, id: MessageId) -> str:
+        return self._naming.message(id)
+
+    def knows_incarnation(self, publisher: str, incarnation: int) -> None:
+        """From its second one on, a publisher's incarnation is part of the names."""
+        known = self.memory.incarnations.setdefault(publisher, [])
+        if incarnation not in known:
+            known.append(incarnation)
+            del known[:-2]
+            self._naming = self._names()
+
+    def life(self, number: int) -> Life | None:
+        return self.memory.lives.get(number)
+
+    def owed(self, p: Publication) -> bool:
+        """As `audit.owed` would say if the run ended now."""
+        if p.refused:
+            return False
+        lives = self.memory.lives
+        if p.safe or any((life := lives.get(number)) is not None and life.correct for number in p.had):
+            return True
+        publisher = lives.get(p.life)
+        return publisher is not None and publisher.correct and not p.failed
+
+    def _names(self) -> Naming:
+        known = self.memory.incarnations.items()
+        return Naming((publisher, incarnation, "", 0) for publisher, mine in known for incarnation in mine)

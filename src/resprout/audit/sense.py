@@ -1,0 +1,29 @@
+"""Rows that make no sense at all are refused, in the same words by every judge."""
+
+from resprout.audit.naming import MessageId
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import Row
+
+
+def identity_of(number: int, row: Row) -> MessageId:
+    """Of the publication that the row is about."""
+    if row.publisher is None or row.incarnation is None or row.stream is None or row.seq is None:
+        raise TraceError(f"row {number}: a {row.kind} row without publisher, incarnation, stream and seq")
+    return (row.publisher, row.incarnation, row.stream, row.seq)
+
+
+def guarantee_of(number: int, row: Row) -> tuple[str, Guarantee]:
+    """The topic and the guarantee of a publish row."""
+    if row.topic is None or row.guarantee is None:
+        raise TraceError(f"row {number}: a publish row without topic or guarantee")
+    if row.node != row.publisher:
+        raise TraceError(f"row {number}: {row.node} reports a publication of {row.publisher}")
+    try:
+        guarantee = Guarantee.parse(row.guarantee)
+    except UsageError as error:
+        raise TraceError(f"row {number}: {error}") from None
+    if guarantee.stream != row.stream:
+        raise TraceError(f"row {number}: a {row.guarantee} publication in the {row.stream} stream")
+    return row.topic, guarantee

@@ -1,0 +1,68 @@
+"""The live judge says of a run, row by row, what the judge of whole traces says of its trace."""
+
+import random
+
+import pytest
+
+from resprout.audit.judge import judge
+from resprout.audit.live.judge import LIVE_RULES
+from resprout.trace.schema import Row
+from tests.audit.live_comparison import assert_agree, watched
+from tests.audit.model import System, good_traces
+from tests.audit.mutations import MUTATIONS
+from tests.audit.test_bruteforce import arbitrary_trace, disturbed
+
+LIVE_MUTATIONS = [name for name, (rule, _) in MUTATIONS.items() if not rule.startswith(("bank_", "receipt"))]
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_it_finds_nothing_in_what_a_correct_system_leaves(first: int) -> None:
+    for seed, rows in good_traces(first, 10):
+        assert watched(rows) == [], seed
+
+
+@pytest.mark.parametrize("name", LIVE_MUTATIONS)
+def test_it_agrees_on_spoiled_traces(name: str) -> None:
+    rule, mutate = MUTATIONS[name]
+    noticed = 0
+    for seed, rows in good_traces(1000, 16):
+        spoiled = mutate(rows, random.Random(seed))
+        if spoiled is not None and in_order(spoiled):
+            live = watched(spoiled)
+            assert_agree(spoiled, live, judge(spoiled), (name, seed))
+            noticed += rule in {anomaly.rule for anomaly in live}
+    assert noticed >= 3
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_it_agrees_on_traces_with_much_wrong_with_them(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = System(seed, clients=3, claims=seed % 2 == 0).run(90)
+    for _ in range(6):
+        rows = disturbed(rows, rng)
+        if in_order(rows):
+            assert_agree(rows, watched(rows, restarts=seed % 2 == 0), judge(rows), seed)
+
+
+def test_it_agrees_on_arbitrary_traces() -> None:
+    rules: set[str] = set()
+    for seed in range(1500):
+        rows = arbitrary_trace(random.Random(seed))
+        if in_order(rows):
+            live = watched(rows, at_a_time=1 + seed % 9)
+            assert_agree(rows, live, judge(rows), seed)
+            rules |= {anomaly.rule for anomaly in live}
+    assert rules == set(LIVE_RULES)
+
+
+def in_order(rows: list[Row]) -> bool:
+    """Whether positions grow with the rows: the live judge takes the order of rows for the order of deliveries."""
+    last: dict[str, int] = {}
+    for row in rows:
+        if row.kind in ("crash", "leave"):
+            last.pop(row.node, None)
+        elif row.kind == "deliver":
+            if (row.position or 0) <= last.get(row.node, -1):
+                return False
+            last[row.node] = row.position or 0
+    return True
