@@ -1,0 +1,217 @@
+"""The one place where a Spark session is made: quiet, on loopback only, sized for the machine.
+
+`--master` and `--conf spark.*` of the commands come here, so the same command runs on a laptop and on a cluster. The
+Java process writes what it has to complain about to a file instead of the terminal; when it does not start, its last
+words are the reason that the user is told.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import msgspec
+
+from resprout.core.errors import ResproutError
+from resprout.pipeline.errors import NoSparkError, PipelineError, in_one_line
+from resprout.pipeline.java import find_java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MEBIBYTE: Final = 1 << 20
+_HEAP_LEAST: Final = 768
+_HEAP_MOST: Final = 4096
+_HEAP_SHARE: Final = 12
+"""One part in so many of the machine's memory is for Java: Python workers and other programs need the rest."""
+
+_JAVA_FELL: Final = ("JAVA_GATEWAY_EXITED", "Py4JNetworkError", "Error while sending or receiving", "Connection")
+"""In what is raised here when the Java process did not come up, or went down again at once."""
+_SIGNS: Final = (
+    *("outofmemory", "memory", "reserve", "heap", "failed to create", "failed to connect"),
+    *("invalid", "exception", "error", "could not"),
+)
+"""What a telling line of Java holds, the most telling first."""
+_PREFIX: Final = re.compile(
+    r'^(?:[\d/]+ [\d:]+ [A-Z]+ \S+: |Exception in thread "\w+" |Caused by: )?'
+    r"(?:(?:\w+\.)+(?=\w+: ))?(?:SparkException: )?"
+)
+"""What Java writes before what it has to say: when, who, and in which package."""
+
+
+class SparkChoice(msgspec.Struct, frozen=True):
+    """What the user said about where and how Spark runs."""
+
+    master: str | None = None
+    options: Mapping[str, str] = {}
+
+    @property
+    def is_local(self) -> bool:
+        return self.master is None or self.master.startswith("local")
+
+
+def read_options(texts: Sequence[str]) -> dict[str, str]:
+    """`spark.name=value` each, as on the command line."""
+    options = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith("spark.") or not value:
+            raise PipelineError(f"--conf {text!r}: use spark.NAME=VALUE")
+        options[name] = value
+    return options
+
+
+@contextlib.contextmanager
+def session(choice: SparkChoice = SparkChoice()) -> Iterator["SparkSession"]:  # noqa: B008 (it is frozen)
+    """A session for a block of work; what Spark raises in it comes out as PipelineError, in one line. A session that is
+    there already is used and left standing."""
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise NoSparkError("Spark is not installed: pip install 'resprout[spark]'") from None
+    standing = SparkSession.getActiveSession()
+    spark = standing or start(choice)
+    try:
+        yield spark
+    except ResproutError:
+        raise
+    except (PySparkException, Py4JError, MemoryError) as error:
+        raise PipelineError(in_one_line(error)) from None
+    except (ConnectionRefusedError, ConnectionResetError):
+        raise PipelineError("Spark's Java process has ended; out of memory?") from None
+    finally:
+        if standing is None:
+            _stop(spark)
+
+
+def start(choice: SparkChoice = SparkChoice()) -> "SparkSession":  # noqa: B008
+    """A new session. NoSparkError when there is no Java, no memory, or no such master."""
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if choice.is_local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.appName("resprout")
+    for name, value in {**_defaults(choice), **choice.options}.items():
+        builder = builder.config(name, value)
+    with tempfile.TemporaryFile(prefix="resprout-spark-") as words:
+        try:
+            with _output_to(words), interrupts_wait():
+                spark = builder.getOrCreate()
+        except KeyboardInterrupt:
+            if (started := SparkSession.getActiveSession()) is not None:
+                _stop(started)
+            raise
+        except Exception as error:  # whatever it is, the user cannot have a session
+            fell = any(sign in f"{type(error).__name__} {error}" for sign in _JAVA_FELL)
+            reason = (last_words(words) if fell else "") or in_one_line(error).removeprefix("Spark failed: ")
+            raise NoSparkError(f"Spark cannot be started: {reason}") from None
+    spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger().addFilter(_is_news)
+    return spark
+
+
+def _defaults(choice: SparkChoice) -> dict[str, str]:
+    cores = os.cpu_count() or 1
+    scratch = tempfile.gettempdir()
+    defaults = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(Path(scratch) / "resprout-warehouse"),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.mergeSchema": "false",
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    }
+    if choice.is_local:
+        defaults |= {
+            "spark.master": choice.master or f"local[{cores}]",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": f"{_heap_mebibytes()}m",
+            "spark.driver.extraJavaOptions": f"-XX:ErrorFile={Path(scratch) / 'resprout-java-%p.log'}",
+            "spark.sql.shuffle.partitions": str(2 * cores),
+            "spark.python.worker.reuse": "true",
+        }
+    else:
+        defaults["spark.master"] = choice.master or ""
+    return defaults
+
+
+def _heap_mebibytes() -> int:
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MEBIBYTE
+    except (ValueError, OSError, AttributeError):
+        return _HEAP_LEAST
+    return max(_HEAP_LEAST, min(_HEAP_MOST, memory // _HEAP_SHARE))
+
+
+@contextlib.contextmanager
+def _output_to(file: IO[bytes]) -> Iterator[None]:
+    """The Java process inherits it, and keeps it. A virtual machine that cannot have its heap says so on the standard
+    output, where only results belong."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    try:
+        for number, _ in kept:
+            os.dup2(file.fileno(), number)
+        yield
+    finally:
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+@contextlib.contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Until the block is over, which is some seconds; a second Ctrl-C does not. A Java process that is left alone while
+    it starts fails to say where it can be reached, and then stays for good."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = threading.Event()
+
+    def note(*_: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked.is_set():
+        raise KeyboardInterrupt
+
+
+def last_words(file: IO[bytes]) -> str:
+    """Of a Java process that did not come up: the line that says most."""
+    file.seek(0)
+    lines = [line.strip() for line in file.read(1 << 20).decode(errors="replace").splitlines()]
+    for sign in _SIGNS:
+        for line in lines:
+            if sign in line.lower() and not line.startswith("at "):
+                return _PREFIX.sub("", line)[:200]
+    return ""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """The bridge to Java logs a page for a second Ctrl-C, through the root logger; whoever pressed it knows."""
+    return record.msg != "KeyboardInterrupt while sending command."
+
+
+def _stop(spark: "SparkSession") -> None:
+    with contextlib.suppress(Exception):  # a Java process that has died cannot be stopped any more
+        spark.stop()

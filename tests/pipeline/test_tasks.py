@@ -1,0 +1,67 @@
+"""A function over things, as Spark tasks: what it returns is there at once, and leaving the loop ends the rest."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from resprout.pipeline import tasks
+from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.session import session
+from resprout.pipeline.tasks import run_each
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE_S = 60
+
+
+def test_a_result_is_there_while_others_still_work(spark: "SparkSession", tmp_path: Path) -> None:
+    """The second task waits for a file that is written when the first one's result has come."""
+    sign = str(tmp_path / "sign")
+
+    def work(number: int) -> int:
+        deadline = time.monotonic() + PATIENCE_S
+        while number == 2 and not Path(sign).exists():
+            if time.monotonic() > deadline:
+                return -1
+            time.sleep(0.01)
+        return number
+
+    results = run_each(spark, work, [1, 2])
+    assert next(results) == 1
+    Path(sign).touch()
+    assert list(results) == [2]
+
+
+def test_everything_is_done_once_in_however_many_jobs(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "BATCH", 2)
+    assert sorted(run_each(spark, lambda number: number * number, range(5))) == [0, 1, 4, 9, 16]
+    assert list(run_each(spark, str, [])) == []
+
+
+def test_what_the_function_raises_ends_the_loop_in_one_line(spark: "SparkSession") -> None:
+    def work(number: int) -> int:
+        raise PipelineError(f"number {number} cannot be")
+
+    with pytest.raises(PipelineError, match=r"^number 7 cannot be$"), session():
+        list(run_each(spark, work, [7]))
+
+
+def test_leaving_the_loop_cancels_what_is_under_way(spark: "SparkSession", tmp_path: Path) -> None:
+    """The third task cannot begin before the second has given up its place, and never does."""
+    folder = str(tmp_path)
+
+    def work(number: int) -> int:
+        (Path(folder) / str(number)).touch()
+        while number > 0:
+            time.sleep(0.01)
+        return number
+
+    cores = spark.sparkContext.defaultParallelism
+    results = run_each(spark, work, range(cores + 2))
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]
+    assert list(run_each(spark, str, [1])) == ["1"]
+    assert not (tmp_path / str(cores + 1)).exists()
