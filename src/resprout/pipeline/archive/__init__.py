@@ -1,0 +1,1 @@
+"""The archive: a folder that runs come into whole, verified and once."""

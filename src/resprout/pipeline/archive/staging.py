@@ -1,0 +1,170 @@
+"""How a run comes into an archive: written in a staging folder, then renamed to its place. So a run is there whole, or
+not at all, whatever dies in between.
+
+    ARCHIVE/staging/lock              held for a moment, while staging folders come and go
+    ARCHIVE/staging/TOKEN/alive       locked for as long as the process that adds runs is alive
+    ARCHIVE/staging/TOKEN/N/          a run that is being written
+    ARCHIVE/staging/TOKEN/replaced/   runs that had to make room, until the new ones are in place
+
+The system drops a lock with the process that holds it. Whoever comes next therefore knows which folders the dead have
+left behind, puts back what they had taken out of its place and clears the rest away. A straggler that still works for a
+dead process finds its folder renamed under it, and fails instead of moving something half cleared into the archive.
+
+Assumes a file system with atomic renames and `flock`, the same one for all who add runs.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from resprout.pipeline.archive.manifest import digest_if_sound
+from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.places import RUNS_FOLDER, run_folder
+from resprout.trace.store import read_info
+
+STAGING_FOLDER: Final = "staging"
+_LOCK: Final = "lock"
+_ALIVE: Final = "alive"
+_REPLACED: Final = "replaced"
+_TRASH: Final = "trash-"
+_TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST)
+"""What renaming a folder says when there is another one in its place."""
+_ATTEMPTS: Final = 10
+"""At replacing a run that others replace at the same time."""
+
+
+class Staging(msgspec.Struct, frozen=True):
+    """Where one process, and the tasks that work for it, prepare runs."""
+
+    archive: str
+    folder: str
+
+    def new_folder(self) -> Path:
+        path = Path(self.folder) / secrets.token_hex(8)
+        path.mkdir()
+        return path
+
+    def publish(self, staged: Path, experiment: str, run: str, replace: bool = False) -> bool:
+        """Moves a whole run to its place in the archive. False when the same run was there already; PipelineError when
+        another one was that is not to be replaced. A damaged run is another one, to whoever replaces."""
+        final = run_folder(Path(self.archive), experiment, run)
+        for path in (*staged.iterdir(), staged):
+            _sync(path)  # without it, a power cut may leave the folder in its place and its files empty
+        final.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(_ATTEMPTS):
+            try:
+                staged.rename(final)
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+            else:
+                _sync(final.parent)
+                return True
+            if not final.exists():
+                continue  # somebody has just moved it out of the way
+            there = digest_if_sound(final) if replace else read_info(final).digest
+            if there == read_info(staged).digest:
+                shutil.rmtree(staged)
+                return False
+            if not replace:
+                raise PipelineError(f"{experiment}/{run}: in the archive with another digest; --replace exchanges it")
+            self._put_aside(final)
+        raise PipelineError(f"{final}: others replace it all the time")
+
+    def _put_aside(self, final: Path) -> None:
+        aside = Path(self.folder) / _REPLACED / secrets.token_hex(8)
+        aside.mkdir(parents=True)
+        (aside / "place").write_text(str(final.relative_to(self.archive)))  # first: a run put aside can be put back
+        with contextlib.suppress(FileNotFoundError):  # somebody else has moved it
+            final.rename(aside / "run")
+
+
+@contextlib.contextmanager
+def staging(archive: Path) -> Iterator[Staging]:
+    """A staging folder for a block of work, gone afterwards. Clears away what dead processes have left behind."""
+    folder = archive / STAGING_FOLDER / secrets.token_hex(8)
+    try:
+        folder.parent.mkdir(exist_ok=True)
+        with _locked(folder.parent / _LOCK):
+            _bury_the_dead(archive)
+            folder.mkdir()
+            alive = _lock(folder / _ALIVE)
+        for trash in sorted(folder.parent.glob(f"{_TRASH}*")):
+            _clear_away(archive, trash)
+    except OSError as error:
+        raise PipelineError(f"{archive}: nothing can be added: {(error.strerror or str(error)).lower()}") from None
+    try:
+        yield Staging(str(archive), str(folder))
+    finally:
+        with contextlib.suppress(OSError):  # what cannot be cleared away now is left to the next one
+            _clear_away(archive, _to_trash(folder))
+        os.close(alive)
+
+
+def _bury_the_dead(archive: Path) -> None:
+    for folder in sorted((archive / STAGING_FOLDER).iterdir()):
+        if folder.name == _LOCK or folder.name.startswith(_TRASH):
+            continue
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # it is alive; it has just gone by itself
+            os.close(_lock(folder / _ALIVE, blocks=False))
+            _to_trash(folder)
+
+
+def _to_trash(folder: Path) -> Path:
+    """Out of the reach of all who still work in it: only then can its contents be relied on."""
+    return folder.rename(folder.with_name(f"{_TRASH}{folder.name}"))
+
+
+def _clear_away(archive: Path, trash: Path) -> None:
+    for aside in sorted(trash.glob(f"{_REPLACED}/*")):
+        _put_back(archive, aside)
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def _put_back(archive: Path, aside: Path) -> None:
+    """Unless another run has come into its place."""
+    try:
+        final = archive / (aside / "place").read_text()
+        if archive / RUNS_FOLDER in final.parents and not final.exists():
+            (aside / "run").rename(final)
+    except FileNotFoundError:  # it was never put aside, or somebody else has put it back
+        pass
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    file = _lock(path)
+    try:
+        yield
+    finally:
+        os.close(file)
+
+
+def _lock(path: Path, blocks: bool = True) -> int:
+    """An open file that is locked until it is closed, or its process ends."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if blocks else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(file)
+        raise
+    return file

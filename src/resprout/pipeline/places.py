@@ -1,0 +1,121 @@
+"""Where runs lie: in folders of single traces, and in archives of many.
+
+A *run* is one trace, wherever it lies: part files of one table and `run.json` (`trace.store`). An *archive* is a folder
+of runs, arranged as a table partitioned by experiment and run:
+
+    ARCHIVE/archive.json
+    ARCHIVE/runs/experiment=E/run=R/part-00000.parquet, ..., run.json
+
+Whoever judges or measures is given `RunPlace`s and need not know which it is. Before anything is read, the footers of
+all part files are looked at: what is missing, damaged or of another version is said here, at once and in one line.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from resprout.pipeline.archive.head import HEAD_NAME, check_archive
+from resprout.pipeline.errors import PipelineError
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import ARROW_SCHEMA, COLUMNS
+from resprout.trace.store import INFO_NAME, RunInfo, read_info
+
+RUNS_FOLDER: Final = "runs"
+_SAFE: Final = " ,+@!~"
+"""Beside letters, digits and `_.-`: what a partition's folder may hold as it is."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    path: str
+    rows: int
+    first_row: int
+    """How many rows of the run stand in the parts before it."""
+
+
+class RunPlace(msgspec.Struct, frozen=True):
+    experiment: str
+    run: str
+    folder: str
+    info: RunInfo
+    parts: tuple[Part, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.experiment}/{self.run}"
+
+
+def find_runs(folders: Iterable[str | os.PathLike[str]]) -> list[RunPlace]:
+    """All runs in these traces and archives, in order, each once."""
+    found: dict[str, RunPlace] = {}
+    for folder in map(Path, folders):
+        if is_archive(folder):
+            check_archive(folder)
+            places: Iterable[RunPlace] = archived_runs(folder)
+        elif (folder / INFO_NAME).exists() or not folder.is_dir():
+            info = read_info(folder)
+            name = info.scenario.get("name")
+            places = [place_of(folder, name if isinstance(name, str) and name else folder.name, str(folder))]
+        else:
+            raise TraceError(f"{folder}: neither a trace ({INFO_NAME}) nor an archive ({HEAD_NAME})")
+        for place in places:
+            found.setdefault(str(Path(place.folder).resolve()), place)
+    return list(found.values())
+
+
+def is_archive(folder: Path) -> bool:
+    return (folder / HEAD_NAME).is_file()
+
+
+def archived_runs(archive: Path) -> Iterator[RunPlace]:
+    for path in sorted((archive / RUNS_FOLDER).glob("experiment=*/run=*")):
+        yield place_of(path, _value_of(path.parent.name), _value_of(path.name))
+
+
+def run_folder(archive: Path, experiment: str, run: str) -> Path:
+    return archive / RUNS_FOLDER / f"experiment={quote(experiment, safe=_SAFE)}" / f"run={quote(run, safe=_SAFE)}"
+
+
+def place_of(folder: Path, experiment: str, run: str) -> RunPlace:
+    """The run in a folder; TraceError unless all its part files are there and hold the rows that `run.json` counts."""
+    info = read_info(folder)
+    parts: list[Part] = []
+    rows = 0
+    for path in sorted(folder.glob("part-*.parquet")):
+        count = _rows_in(path)
+        parts.append(Part(str(path), count, rows))
+        rows += count
+    if rows != info.rows:
+        raise TraceError(f"{folder}: the part files hold {rows} rows, {INFO_NAME} says {info.rows}")
+    return RunPlace(experiment, run, str(folder), info, tuple(parts))
+
+
+def check_not_empty(places: Sequence[RunPlace], folders: Sequence[Path]) -> None:
+    if not places:
+        raise PipelineError(f"{', '.join(map(str, folders))}: no runs there")
+
+
+def _rows_in(path: Path) -> int:
+    try:
+        metadata: Any = pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path}: damaged or not Parquet: {' '.join(str(error).split())[:200]}") from None
+    schema = metadata.schema.to_arrow_schema()
+    for field in ARROW_SCHEMA:
+        index = schema.get_field_index(field.name)
+        if index < 0:
+            raise TraceError(f"{path}: column {field.name} is missing or there twice")
+        if (found := schema.field(index).type) != field.type:
+            raise TraceError(f"{path}: column {field.name} is {found}, not {field.type}")
+    if extra := [name for name in schema.names if name not in COLUMNS]:
+        raise TraceError(f"{path}: column {extra[0]} is none of a trace of this version")
+    return int(metadata.num_rows)
+
+
+def _value_of(folder: str) -> str:
+    return unquote(folder.partition("=")[2])
