@@ -1,28 +1,64 @@
-"""`resprout audit`: judges a trace."""
+"""`resprout audit`: judges traces and archives."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from resprout.audit.judge import judge
 from resprout.audit.report import as_dict, lines
+from resprout.audit.verdict import Verdict
+from resprout.cli.progress import shown
+from resprout.cli.spark_options import spark_options
+from resprout.cli.verdicts import lines_of_many, many_as_dict
 from resprout.core.errors import UsageError
-from resprout.trace.store import read_trace
+from resprout.pipeline.archive.manifest import verify
+from resprout.pipeline.one_run import judge_run
+from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
+from resprout.pipeline.session import SparkChoice, session
+
+ENGINES = ("python", "spark")
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--engine", default="python", metavar="NAME", help="What does the judging: python.")
+@click.argument("folders", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="DIR...")
+@click.option("--engine", default="python", metavar="NAME", help="What does the judging: python (default) or spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
-def audit(folder: Path, engine: str, as_json: bool) -> int:
-    """Judge the trace in FOLDER: every promise checked, every violation explained. Exit status 1 when there is one."""
-    if engine != "python":
-        raise UsageError(f"engine {engine!r} is not there; this version judges with 'python'")
-    verdict = judge(read_trace(folder))
-    if as_json:
-        click.echo(json.dumps(as_dict(verdict)))
+@spark_options
+def audit(folders: tuple[Path, ...], engine: str, as_json: bool, spark: SparkChoice) -> int:
+    """Judge the trace in DIR, or all runs of the archive in DIR: every promise checked, every violation explained.
+
+    Both engines give the same verdicts; spark is for what is too much for one core. Exit status 1 when a promise was
+    broken.
+    """
+    if engine not in ENGINES:
+        raise UsageError(f"engine {engine!r} is not there; choose one of {', '.join(ENGINES)}")
+    if engine != "spark" and spark != SparkChoice():
+        raise UsageError("--master and --conf are for --engine spark")
+    places = find_runs(folders)
+    check_not_empty(places, folders)
+    verdicts = _judge_on_spark(places, spark) if engine == "spark" else _judge_here(places)
+    if len(folders) == 1 and not is_archive(folders[0]):
+        text = [json.dumps(as_dict(verdicts[0]))] if as_json else lines(verdicts[0])
     else:
-        for line in lines(verdict):
-            click.echo(line)
-    return 1 if verdict.violated else 0
+        text = [json.dumps(many_as_dict(places, verdicts))] if as_json else [*lines_of_many(places, verdicts)]
+    for line in text:
+        click.echo(line)
+    return 1 if any(verdict.violated for verdict in verdicts) else 0
+
+
+def _judge_here(places: Sequence[RunPlace]) -> list[Verdict]:
+    verdicts = []
+    with shown("judged") as bar:
+        for place in places:
+            verify(place)
+            verdicts.append(judge_run(place))
+            bar.show(len(verdicts), len(places))
+    return verdicts
+
+
+def _judge_on_spark(places: Sequence[RunPlace], choice: SparkChoice) -> list[Verdict]:
+    from resprout.pipeline.judging import judge_runs  # here: it needs what only Spark needs
+
+    with session(choice) as spark:
+        return judge_runs(spark, places)

@@ -14,7 +14,7 @@ Show = Callable[[Message], bytes]
 def as_text(message: Message) -> bytes:
     """The topic and the payload. What is not text is written as hexadecimal digits, and says so; a line stays one line,
     and a terminal is never sent the control characters of strangers."""
-    return f"{_plain(message.topic)} {_readable(message.payload)}\n".encode()
+    return f"{plain(message.topic)} {_readable(message.payload)}\n".encode()
 
 
 def as_payload(message: Message) -> bytes:
@@ -40,12 +40,13 @@ def as_json(message: Message) -> bytes:
 
 def _readable(payload: bytes) -> str:
     try:
-        return _plain(payload.decode())
+        return plain(payload.decode())
     except UnicodeDecodeError:
         return f"(hex) {payload.hex()}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """One line, without anything that steers a terminal."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\t" else _escaped(letter) for letter in text)

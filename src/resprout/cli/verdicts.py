@@ -1,0 +1,45 @@
+"""Verdicts on many runs, for people and for programs. Both forms are stable."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from resprout.audit.report import SHOWN_PER_RULE, as_dict, lines
+from resprout.audit.verdict import Anomaly, Verdict
+from resprout.cli.show import plain
+from resprout.pipeline.places import RunPlace
+
+
+def lines_of_many(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """One line per run, then the anomalies of each, then what it comes to."""
+    judged = list(zip(places, verdicts, strict=True))
+    for place, verdict in judged:
+        yield f"{plain(place.name)}: {lines(verdict)[-1]}"
+    violated = [(place, verdict) for place, verdict in judged if verdict.violated]
+    for place, verdict in violated:
+        yield f"{plain(place.name)}:"
+        yield from _anomalies(verdict)
+    deliveries = sum(verdict.counts["deliveries"] for verdict in verdicts)
+    clean = f"{len(judged)} runs, {deliveries} deliveries"
+    yield f"{clean}: VIOLATED in {len(violated)} of them" if violated else f"{clean}: no violation"
+
+
+def _anomalies(verdict: Verdict) -> Iterator[str]:
+    by_rule: dict[str, list[Anomaly]] = {}
+    for anomaly in verdict.anomalies:
+        by_rule.setdefault(anomaly.rule, []).append(anomaly)
+    for rule, found in by_rule.items():
+        for anomaly in found[:SHOWN_PER_RULE]:
+            yield f"    {rule}: {anomaly.explanation}"
+        if len(found) > SHOWN_PER_RULE:
+            yield f"    {rule}: ... and {len(found) - SHOWN_PER_RULE} more"
+
+
+def many_as_dict(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """JSON-able; each run as a single one, after its name."""
+    return {
+        "verdict": "violated" if any(verdict.violated for verdict in verdicts) else "clean",
+        "runs": [
+            {"experiment": place.experiment, "run": place.run, "digest": place.info.digest, **as_dict(verdict)}
+            for place, verdict in zip(places, verdicts, strict=True)
+        ],
+    }

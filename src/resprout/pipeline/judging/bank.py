@@ -1,0 +1,150 @@
+"""Replicas of the bank one by one, on columns: what each breaks on its own, and what it says of each operation.
+
+See `audit.bank` and `audit.bank_replicas` for what is compared. `bank_together` decides what needs all replicas.
+"""
+
+import numpy as np
+
+from resprout.pipeline.judging.arrays import NEVER, Array, distinct, is_same
+from resprout.pipeline.judging.bank_applied import Applied
+from resprout.pipeline.judging.bank_operations import DEPOSIT, INTEREST, TRANSFER, WITHDRAW
+from resprout.pipeline.judging.bank_together import Accounts, Testimony
+from resprout.pipeline.judging.context import Context
+from resprout.pipeline.judging.subscriber import Subscriber
+
+
+class Replicas:
+    """Of a portion of the subscribers. `look` at each, then `testimony`."""
+
+    def __init__(self, context: Context, applied: Applied, accounts: Accounts, initial: int) -> None:
+        self._context = context
+        self._operations = context.operations
+        self._applied = applied
+        self._circle = accounts.circle
+        self._initial = initial
+        self.broken: set[str] = set()
+        numbers = self._operations.numbers
+        self._by_circle = numbers[np.lexsort((numbers, self._circle[numbers]))]
+        circles = self._circle[self._by_circle]
+        self._begins = np.flatnonzero(np.r_[True, ~is_same(circles)]) if len(circles) else np.empty(0, dtype=np.int64)
+        self._judged = np.zeros(len(applied.row), dtype=np.bool_)
+        by_life = np.argsort(applied.life, kind="stable")
+        self._of_life = {
+            int(applied.life[piece[0]]): piece
+            for piece in np.split(by_life, np.flatnonzero(~is_same(applied.life[by_life])) + 1)
+            if len(piece)
+        }
+
+    def lives(self) -> list[int]:
+        """Those that executed anything."""
+        return sorted(self._of_life)
+
+    def look(self, life: int, s: Subscriber | None, due: Array, until: Array) -> None:
+        """At one life: what it was given, and what was due to it until when."""
+        here = self._of_life.get(life)
+        if here is None:
+            return
+        number, row = self._applied.number[here], self._applied.row[here]
+        given_at, position = (np.full(len(self._context.publications), NEVER, dtype=np.int64) for _ in range(2))
+        if s is not None:
+            given_at[s.heard], position[s.heard] = s.heard_row, s.heard_position
+        places = position[number][given_at[number] != NEVER]
+        again = len(np.unique(number)) < len(number)
+        if again or np.any(given_at[number] > row) or np.any(places[1:] < places[:-1]):
+            self.broken.add("bank_applied")
+        self._judged[here] = row < self._complete_until(life, due, until)[self._circle[number]]
+
+    def testimony(self) -> Testimony:
+        """After all were looked at."""
+        self._check_books()
+        applied = self._applied
+        judged = np.flatnonzero(self._judged)
+        compared = judged[self._context.publications.total[applied.number[judged]]]
+        number = applied.number[compared][::-1]
+        first = np.full(len(self._context.publications), -1, dtype=np.int64)
+        first[number] = compared[::-1]
+        models = first[first >= 0]
+        cells = np.isin(applied.cell_of, models)
+        stated = np.isin(applied.cell_of, compared)
+        cents = applied.cell_cents[stated]
+        lowest = int(cents.min(initial=0))
+        number, pair, above = distinct(
+            applied.number[applied.cell_of[stated]], applied.cell_pair[stated], cents - lowest
+        )
+        return Testimony(
+            broken=self.broken,
+            models=np.stack((applied.number[models], applied.row[models], applied.is_refused[models])),
+            model_cells=np.stack(
+                (applied.number[applied.cell_of[cells]], applied.cell_pair[cells], applied.cell_cents[cells])
+            ),
+            outcomes=np.stack(distinct(applied.number[compared], applied.is_refused[compared])),
+            cells=np.stack((number, pair, above + lowest)),
+            chosen=self._chosen(judged),
+        )
+
+    def _chosen(self, judged: Array) -> dict[int, tuple[int, Array]]:
+        """By circle, of the replica that executed most: its first row, and (operation, whether refused) in order."""
+        applied = self._applied
+        circle, life = self._circle[applied.number[judged]], applied.life[judged]
+        order = np.lexsort((judged, life, circle))
+        circle, life, place = circle[order], life[order], judged[order]
+        found: dict[int, tuple[int, Array]] = {}
+        bounds = np.flatnonzero(~(is_same(circle) & is_same(life))) + 1
+        for piece in np.split(place, bounds) if len(place) else ():
+            here, row = int(self._circle[applied.number[piece[0]]]), int(applied.row[piece[0]])
+            steps = np.stack((applied.number[piece], applied.is_refused[piece]))
+            if here not in found or (-steps.shape[1], row) < (-found[here][1].shape[1], found[here][0]):
+                found[here] = (row, steps)
+        return found
+
+    def _complete_until(self, life: int, due: Array, until: Array) -> Array:
+        """By circle, the row until which the life was due every operation on it; -1 when it was not."""
+        complete = np.full(int(self._circle.max(initial=-1)) + 1, -1, dtype=np.int64)
+        if not len(self._begins):
+            return complete
+        publications = self._context.publications
+        last = np.full(len(publications), -1, dtype=np.int64)
+        last[due] = until
+        here = last[self._by_circle]
+        circles = self._circle[self._by_circle[self._begins]]
+        ends = np.r_[self._begins[1:], len(here)]
+        end_row = int(self._context.lives.end_row[life])
+        lowest = np.minimum.reduceat(here, self._begins)
+        complete[circles] = np.where(lowest >= 0, np.minimum(lowest, end_row), -1)
+        for place in np.flatnonzero((lowest < 0) & (here[self._begins] >= 0)).tolist():
+            begin, end = int(self._begins[place]), int(ends[place])
+            rows = publications.row[self._by_circle[begin:end]]
+            complete[circles[place]] = _until(here[begin:end].tolist(), rows.tolist(), end_row)
+        return complete
+
+    def _check_books(self) -> None:
+        """Every balance against the one that the replica showed before."""
+        applied, operations = self._applied, self._operations
+        if np.any(applied.cell_cents < 0):
+            self.broken.add("bank_negative")
+        order = np.lexsort((applied.cell_of, applied.cell_pair, applied.life[applied.cell_of]))
+        place, pair, cents = applied.cell_of[order], applied.cell_pair[order], applied.cell_cents[order]
+        if not len(place):
+            return
+        same = is_same(pair) & is_same(applied.life[place])
+        before = np.r_[self._initial, np.where(same, cents[:-1], self._initial)]
+        number = applied.number[place]
+        kind, amount = operations.kind[number], operations.amount[number]
+        is_account = operations.account[number] == pair
+        gain = np.where(is_account & (kind == DEPOSIT), amount, 0)
+        gain = np.where(is_account & ((kind == WITHDRAW) | (kind == TRANSFER)), -amount, gain)
+        gain = np.where(is_account & (kind == INTEREST), before * amount // 10_000, gain)
+        gain = np.where((kind == TRANSFER) & (operations.to[number] == pair), amount, gain)
+        if np.any(cents != before + np.where(applied.is_refused[place], 0, gain)):
+            self.broken.add("bank_conserved")
+
+
+def _until(until: list[int], rows: list[int], end_row: int) -> int:
+    """Until when a replica that missed some operations of a circle (-1) was due all of them."""
+    kept = end_row
+    for last, row in zip(until, rows, strict=True):
+        if last >= 0:
+            kept = min(kept, last)
+        elif kept >= row:
+            return -1
+    return kept

@@ -1,0 +1,106 @@
+"""The bank as a whole: circles of accounts, and whether what the replicas say fits together."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from resprout.pipeline.judging.arrays import NULL, Array
+from resprout.pipeline.judging.bank_operations import TRANSFER, Operations
+from resprout.pipeline.judging.bank_replay import breaks_real_time, breaks_replay
+from resprout.pipeline.judging.context import Context
+
+
+class Testimony(msgspec.Struct):
+    """What the replicas of one portion of the subscribers say. Numbers are those of publications."""
+
+    broken: set[str]
+    models: Array
+    """(number, row, whether refused) of the first replica here that is held to agree, for each total."""
+    model_cells: Array
+    """(number, pair, cents) that it held afterwards."""
+    outcomes: Array
+    """(number, whether refused) of all of them, each once."""
+    cells: Array
+    """(number, pair, cents), each once."""
+    chosen: dict[int, tuple[int, Array]]
+    """By circle, the replica that executed most: its first row, and (number, whether refused) in order."""
+
+
+class Accounts:
+    """Accounts that transfers connect form a circle."""
+
+    def __init__(self, operations: Operations) -> None:
+        numbers = operations.numbers
+        count = max(int(operations.account.max(initial=-1)), int(operations.to.max(initial=-1))) + 1
+        self._parent = list(range(count))
+        moving = numbers[operations.kind[numbers] == TRANSFER]
+        pairs = np.unique(np.stack((operations.account[moving], operations.to[moving])), axis=1)
+        for one, other in pairs.T.tolist():
+            self._parent[self._root(other)] = self._root(one)
+        roots = np.array([*map(self._root, range(count)), -1])
+        self.circle: Array = roots[np.where(operations.kind >= 0, operations.account, -1)]
+        """By publication; -1 for what is no operation."""
+
+    def _root(self, account: int) -> int:
+        parent = self._parent
+        while parent[account] != account:
+            parent[account] = parent[parent[account]]
+            account = parent[account]
+        return account
+
+
+def judge_bank(
+    context: Context, testimonies: Sequence[Testimony], claim: Array, initial: int, skipped: dict[str, str]
+) -> set[str]:
+    """The broken rules; why others cannot be judged is added to `skipped`."""
+    broken = set().union(*(t.broken for t in testimonies))
+    operations, publications = context.operations, context.publications
+    if not np.any(claim[operations.numbers] != NULL):
+        skipped["bank_realtime"] = "the run claims no order of totals"
+    if not any(t.models.shape[1] for t in testimonies):
+        reason = "no total was executed by a replica that knew all it needed"
+        skipped |= dict.fromkeys(("bank_balance", "bank_outcome", "bank_replay"), reason)
+    broken |= _disagreements(testimonies, len(publications))
+    chosen = _chosen(testimonies)
+    if any(breaks_replay(steps, operations, publications, claim, initial) for _, steps in chosen.values()):
+        broken.add("bank_replay")
+    if breaks_real_time(operations, publications, context.receipts.told_at, claim):
+        broken.add("bank_realtime")
+    return broken
+
+
+def _disagreements(testimonies: Sequence[Testimony], count: int) -> set[str]:
+    """Every total against the first replica of all that executed it."""
+    number, row, refused = np.concatenate([t.models for t in testimonies], axis=1)
+    portion = np.repeat(np.arange(len(testimonies)), [t.models.shape[1] for t in testimonies])
+    latest_first = np.argsort(-row, kind="stable")
+    outcome, witness = (np.full(count, -1, dtype=np.int64) for _ in range(2))
+    outcome[number[latest_first]] = refused[latest_first]
+    witness[number[latest_first]] = portion[latest_first]
+    broken = set()
+    if any(np.any(outcome[t.outcomes[0]] != t.outcomes[1]) for t in testimonies):
+        broken.add("bank_outcome")
+    cells = np.concatenate(
+        [t.model_cells[:, witness[t.model_cells[0]] == n] for n, t in enumerate(testimonies)], axis=1
+    )
+    room = max(int(t.cells[1].max(initial=0)) for t in testimonies) + 1
+    cells = cells[:, np.argsort(cells[0] * room + cells[1])]
+    names = cells[0] * room + cells[1]
+    for t in testimonies:
+        wanted = t.cells[0] * room + t.cells[1]
+        places = np.searchsorted(names, wanted)
+        there = np.flatnonzero(places < len(names))
+        there = there[names[places[there]] == wanted[there]]
+        if np.any(cells[2][places[there]] != t.cells[2][there]):
+            broken.add("bank_balance")
+    return broken
+
+
+def _chosen(testimonies: Sequence[Testimony]) -> dict[int, tuple[int, Array]]:
+    found: dict[int, tuple[int, Array]] = {}
+    for t in testimonies:
+        for circle, (row, steps) in t.chosen.items():
+            if circle not in found or (-steps.shape[1], row) < (-found[circle][1].shape[1], found[circle][0]):
+                found[circle] = (row, steps)
+    return found

@@ -1,0 +1,65 @@
+"""What the deliveries of each subscriber break on their own, and what they tell about the others'."""
+
+import numpy as np
+
+from resprout.core.guarantee import Guarantee
+from resprout.pipeline.judging.arrays import NEVER, Array
+from resprout.pipeline.judging.context import Context
+from resprout.pipeline.judging.subscriber import Subscriber
+from resprout.pipeline.judging.totals import Places, Sightings
+
+
+class Checks:
+    """What is broken, and what must be seen together with other subscribers."""
+
+    def __init__(self, context: Context, owed: Array) -> None:
+        self._context = context
+        self._owed = owed
+        self.broken: set[str] = set()
+        self.owed_count = 0
+        self.strongest = int(Guarantee.EVENTUAL)
+        self.sightings = Sightings(Places(context.publications))
+        self.missing: dict[int, tuple[Array, Array]] = {}
+        """By life, ordered publications that it was owed and never got, and the row until which they were due."""
+
+    def look(self, s: Subscriber) -> None:
+        """At one with deliveries."""
+        publications = self._context.publications
+        self.note("position", not s.is_dense)
+        self.note("twice", s.twice)
+        self.note("unasked", not self._context.wishes.asked(s.life, s.first_any_numbers, s.first_any_rows).all())
+        self.note("fifo", self._breaks_fifo(s))
+        if len(s.heard):
+            self.strongest = max(self.strongest, int(publications.level[s.heard].max()))
+        self.sightings.look(s.sequence)
+
+    def look_for_missing(self, life: int, s: Subscriber | None) -> tuple[Array, Array]:
+        """`s`: when it has deliveries. Returns what is due, and until which row."""
+        numbers, until = self._context.wishes.due(life)
+        if not len(numbers):
+            return numbers, until
+        lives, publications = self._context.lives, self._context.publications
+        correct, owed = bool(lives.correct[life]), self._owed[numbers]
+        there = s.any_place[numbers] >= 0 if s is not None else np.zeros(len(numbers), dtype=np.bool_)
+        if correct:
+            lasting = owed & (until == NEVER)
+            self.owed_count += int(np.count_nonzero(lasting))
+            self.note("lost", self._context.is_quiescent and bool(np.any(lasting & ~there)))
+        gone = np.flatnonzero(owed & ~there & publications.ordered[numbers])
+        if len(gone):
+            self.missing[life] = (numbers[gone], until[gone])
+        self.note("receipt", correct and self._context.receipts.too_early(life, numbers, until, s, lives))
+        return numbers, until
+
+    def _breaks_fifo(self, s: Subscriber) -> bool:
+        publications = self._context.publications
+        order = np.full(len(publications), -1, dtype=np.int32)
+        order[s.sequence] = np.arange(len(s.sequence))
+        places = order[publications.fifo_order]
+        there = np.flatnonzero(places >= 0)
+        places, publisher = places[there], publications.publisher[publications.fifo_order[there]]
+        return bool(np.any((places[1:] < places[:-1]) & (publisher[1:] == publisher[:-1])))
+
+    def note(self, rule: str, is_broken: bool) -> None:
+        if is_broken:
+            self.broken.add(rule)

@@ -1,0 +1,139 @@
+"""Rows of a run as arrays of numbers.
+
+Texts are numbers of a `Vocabulary` that all rows of a run share. What a column leaves empty is NULL for numbers, -1 for
+texts, and a length of -1 for lists.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from resprout.pipeline.judging.arrays import Array, spread
+
+
+class UnreadableError(Exception):
+    """The rows are not those of a trace, or not such as this reads: the judge in Python says what is wrong."""
+
+
+class Vocabulary:
+    """Texts, and the numbers that stand for them."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        code = self._codes.setdefault(text, len(self.texts))
+        if code == len(self.texts):
+            self.texts.append(text)
+        return code
+
+    def codes(self, texts: Iterable[str]) -> Array:
+        return np.fromiter(map(self.code, texts), dtype=np.int32)
+
+    def find(self, text: str) -> int:
+        """-1 when it is not there."""
+        return self._codes.get(text, -1)
+
+    def find_all(self, texts: Iterable[str]) -> list[int]:
+        """Only of those that are there."""
+        return [self._codes[text] for text in texts if text in self._codes]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+class Words:
+    """The vocabularies of a run. Nodes and publishers are names alike."""
+
+    def __init__(self) -> None:
+        self.names = Vocabulary()
+        self.kinds = Vocabulary()
+        self.streams = Vocabulary()
+        self.topics = Vocabulary()
+        self.keys = Vocabulary()
+        self.guarantees = Vocabulary()
+        self.receipts = Vocabulary()
+        self.filters = Vocabulary()
+        self.attributes = Vocabulary()
+        self.values = Vocabulary()
+
+    def of_column(self, name: str) -> Vocabulary:
+        shared = {"node": "names", "publisher": "names", "filter": "filters", "where": "filters"}
+        found: Vocabulary = getattr(self, shared.get(name, f"{name}s"))
+        return found
+
+
+class Lists:
+    """One list per row; equal cells may share their content."""
+
+    def __init__(self, start: Array, length: Array, content: tuple[Array, ...]) -> None:
+        self.start = start
+        self.length = length
+        """-1 where the cell is empty."""
+        self.content = content
+
+    def take(self, places: Array) -> "Lists":
+        return Lists(self.start[places], self.length[places], self.content)
+
+    def compact(self) -> "Lists":
+        """With its own content only, list after list."""
+        length = np.maximum(self.length, 0)
+        places = spread(self.start, length)
+        return Lists(np.cumsum(length) - length, self.length, tuple(column[places] for column in self.content))
+
+    @staticmethod
+    def joined(pieces: "Sequence[Lists]") -> "Lists":
+        content = tuple(np.concatenate(columns) for columns in zip(*(p.content for p in pieces), strict=True))
+        shifts = np.cumsum([0, *(len(piece.content[0]) for piece in pieces)])
+        start = np.concatenate([piece.start + shift for piece, shift in zip(pieces, shifts, strict=False)])
+        return Lists(start, np.concatenate([piece.length for piece in pieces]), content)
+
+
+class Rows:
+    """Rows of one run, column by column."""
+
+    def __init__(self, columns: dict[str, Array], lists: dict[str, Lists]) -> None:
+        self._columns = columns
+        self._lists = lists
+
+    def __getattr__(self, name: str) -> Array:
+        columns = self.__dict__.get("_columns", {})  # not yet there while it is unpickled
+        if name not in columns:
+            raise AttributeError(name)
+        found: Array = columns[name]
+        return found
+
+    def __len__(self) -> int:
+        return len(self._columns["row"])
+
+    @property
+    def keys(self) -> Lists:
+        return self._lists["keys"]
+
+    @property
+    def attributes(self) -> Lists:
+        return self._lists["attributes"]
+
+    def take(self, places: Array, *names: str) -> "Rows":
+        """These rows; only these columns, if any are named."""
+        columns = {n: c[places] for n, c in self._columns.items() if not names or n in names}
+        return Rows(columns, {n: c.take(places) for n, c in self._lists.items() if not names or n in names})
+
+    @staticmethod
+    def joined(pieces: "Sequence[Rows]") -> "Rows":
+        if len(pieces) == 1:
+            return pieces[0]
+        columns = {n: np.concatenate([p._columns[n] for p in pieces]) for n in pieces[0]._columns}
+        return Rows(columns, {n: Lists.joined([p._lists[n] for p in pieces]) for n in pieces[0]._lists})
+
+    def compact(self) -> "Rows":
+        return Rows(self._columns, {name: lists.compact() for name, lists in self._lists.items()})
+
+    def renumbered(self, rank: Array) -> "Rows":
+        """With `rank[row]` for each row, in the order of that."""
+        row = rank[self.row]
+        order = np.argsort(row)
+        found = self.take(order)
+        found._columns["row"] = row[order]
+        return found

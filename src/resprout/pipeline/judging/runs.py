@@ -1,0 +1,105 @@
+"""Many runs, judged at once, and the verdicts in order.
+
+Each run is looked at on arrays (`detect`): that finds out whether anything is broken, in bounded memory and in a small
+part of the time that an explanation takes. Only where something is broken, or rows make no sense, the judge in Python
+reads the run and says what, so that both engines tell the same in the same words.
+
+A task is given as many runs as make it worth its start. Nothing is shuffled: a run is read where it is judged, unless
+it is too large for one task (`large`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from resprout.audit.verdict import Verdict
+from resprout.pipeline.archive.manifest import verify
+from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.judging.large import detect_large
+from resprout.pipeline.judging.portions import Limits
+from resprout.pipeline.one_run import judge_run
+from resprout.pipeline.places import RunPlace
+from resprout.trace.errors import TraceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = tuple[int, RunPlace]
+"""A run and its number among those asked for."""
+Judged = tuple[int, Verdict | str | None]
+"""The number of a run, and the verdict, or why there is none; None when it is still to be explained."""
+
+
+def judge_runs(
+    spark: "SparkSession",
+    places: Sequence[RunPlace],
+    limits: Limits = Limits(),  # noqa: B008 (it is frozen)
+) -> list[Verdict]:
+    """The verdict on each run, in the order of places. TraceError for the first one whose rows do not make sense."""
+    runs = list(enumerate(places))
+    whole = [run for run in runs if run[1].info.rows <= limits.run_rows]
+    found = dict(_in_tasks(spark, lambda run: _judged(run, limits), whole, limits))
+    for number, place in runs:
+        if place.info.rows > limits.run_rows:
+            found[number] = _told(lambda place: _judge_large(spark, place, limits), place)
+        if found[number] is None:  # one at a time, which may need all the memory there is
+            [(_, found[number])] = _in_tasks(spark, _explained, [(number, place)], limits)
+    verdicts = []
+    for number, _ in runs:
+        told = found[number]
+        if not isinstance(told, Verdict):
+            raise TraceError(str(told))
+        verdicts.append(told)
+    return verdicts
+
+
+def _in_tasks(
+    spark: "SparkSession", work: Callable[[Run], Judged], runs: Sequence[Run], limits: Limits
+) -> Iterable[Judged]:
+    context = spark.sparkContext
+    portions = _portions(runs, context.defaultParallelism, limits.task_rows)
+    if not portions:
+        return []
+    return context.parallelize(portions, len(portions)).flatMap(lambda portion: map(work, portion)).collect()
+
+
+def _portions(runs: Sequence[Run], cores: int, rows: int) -> list[list[Run]]:
+    """What each task does: the largest runs first, small ones together until they are worth a task."""
+    worth = max(1, min(rows, sum(place.info.rows for _, place in runs) // (4 * cores)))
+    portions: list[list[Run]] = []
+    room = 0
+    for number, place in sorted(runs, key=lambda run: -run[1].info.rows):
+        if room <= 0:
+            portions.append([])
+            room = worth
+        portions[-1].append((number, place))
+        room -= place.info.rows
+    return portions
+
+
+def _judged(run: Run, limits: Limits) -> Judged:
+    number, place = run
+    return number, _told(lambda place: _judge(place, limits), place)
+
+
+def _explained(run: Run) -> Judged:
+    number, place = run
+    return number, _told(judge_run, place)
+
+
+def _told(work: Callable[[RunPlace], Verdict | None], place: RunPlace) -> Verdict | str | None:
+    try:
+        return work(place)
+    except TraceError as error:
+        return str(error)
+
+
+def _judge(place: RunPlace, limits: Limits) -> Verdict | None:
+    detected = detect(place, is_sealed=verify(place))
+    if not detected.needs_explanation:
+        return detected.verdict()
+    return judge_run(place) if place.info.rows <= limits.explained_rows else None
+
+
+def _judge_large(spark: "SparkSession", place: RunPlace, limits: Limits) -> Verdict | None:
+    detected = detect_large(spark.sparkContext, place, verify(place), limits)
+    return None if detected.needs_explanation else detected.verdict()

@@ -1,0 +1,105 @@
+"""A portion of a run's subscribers, judged with what the others are known to have been given.
+
+A run of usual size is one shard. Of a large one each shard is given the same `Context` and `Hints` and the deliveries
+of its own subscribers; `conclude` puts together what they found.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from resprout.audit.verdict import RULES
+from resprout.core.guarantee import Guarantee
+from resprout.pipeline.judging.bank import Replicas
+from resprout.pipeline.judging.bank_applied import Applied
+from resprout.pipeline.judging.bank_together import Accounts, Testimony, judge_bank
+from resprout.pipeline.judging.checks import Checks
+from resprout.pipeline.judging.context import Context
+from resprout.pipeline.judging.deliveries import Deliveries
+from resprout.pipeline.judging.detected import Detected
+from resprout.pipeline.judging.hints import Hints
+from resprout.pipeline.judging.subscriber import Subscriber
+from resprout.pipeline.judging.sweeps import Sweeps
+from resprout.pipeline.judging.totals import Places, Seen, TotalOrder
+from resprout.trace import kinds
+
+
+class Findings(msgspec.Struct):
+    broken: set[str]
+    deliveries: int
+    owed: int
+    strongest: int
+    seen: Seen
+    testimony: Testimony | None
+
+
+def judge_shard(
+    context: Context, hints: Hints, deliveries: Deliveries, applied: Applied, lives: Iterable[int], bank_initial: int
+) -> Findings:
+    """`deliveries`: by life. `lives`: those of the shard with subscriptions; others are known by what they did."""
+    checks = Checks(context, context.receipts.owed(hints.heard_by_correct, context.lives.correct))
+    replicas = Replicas(context, applied, Accounts(context.operations), bank_initial) if hints.applied else None
+    checks.note("receipt", context.receipts.delivers_refused(deliveries.number))
+    checks.note("invented", deliveries.has_invented)
+    bounds = {life: (begin, end) for life, begin, end in deliveries.bounds()}
+    sweeps = Sweeps(context, hints, checks, deliveries)
+    for life in sorted({*bounds, *lives, *(replicas.lives() if replicas else ())}):
+        s = Subscriber(context.publications, life, deliveries, *bounds[life]) if life in bounds else None
+        if s is not None:
+            checks.look(s)
+        due, until = checks.look_for_missing(life, s)
+        if replicas is not None:
+            replicas.look(life, s, due, until)
+        if s is not None:
+            sweeps.add(s)
+    sweeps.finish()
+    return Findings(
+        broken=checks.broken,
+        deliveries=len(deliveries.row),
+        owed=checks.owed_count,
+        strongest=checks.strongest,
+        seen=checks.sightings.seen(),
+        testimony=replicas.testimony() if replicas is not None else None,
+    )
+
+
+def conclude(context: Context, hints: Hints, findings: Sequence[Findings], bank_initial: int) -> Detected:
+    found = Detected(broken=set().union(*(f.broken for f in findings)))
+    order = TotalOrder(Places(context.publications), Seen.joined([f.seen for f in findings]), hints.claim)
+    facts = {
+        "identity": context.breaks_identity,
+        "bank_applied": hints.has_unfounded,
+        "receipt": context.receipts.is_broken,
+        "total": order.is_broken,
+        "barrier": order.breaks_barrier(),
+    }
+    found.broken |= {rule for rule, is_broken in facts.items() if is_broken}
+    if order.unjudged:
+        found.notes["barrier"] = f"{order.unjudged} of {order.keys} keys not judged: their totals contradict each other"
+    found.skipped |= _nothing_to_judge(context, max(f.strongest for f in findings), order)
+    testimonies = [f.testimony for f in findings if f.testimony is not None]
+    if testimonies:
+        found.broken |= judge_bank(context, testimonies, hints.claim, bank_initial, found.skipped)
+    else:
+        found.skipped |= dict.fromkeys((r for r in RULES if r.startswith("bank_")), "the trace holds no bank")
+    deliveries, owed = sum(f.deliveries for f in findings), sum(f.owed for f in findings)
+    found.counts = context.counts(deliveries, owed, hints.applied)
+    return found
+
+
+def _nothing_to_judge(context: Context, strongest: int, order: TotalOrder) -> dict[str, str]:
+    """By rule, why it is not judged, or holds only because nothing could break it."""
+    reasons = {}
+    if context.ended == kinds.TIMEOUT:
+        reasons["lost"] = "the run met its time limit before it came to rest"
+    elif not context.is_quiescent:
+        reasons["lost"] = "the trace has no quiescent row, so deliveries may be missing from its end"
+    if strongest < Guarantee.FIFO:
+        reasons["fifo"] = "no ordered publication was delivered"
+    if strongest < Guarantee.CAUSAL:
+        reasons["causal"] = "no causal or total publication was delivered"
+    if not order.any_seen:
+        reasons |= dict.fromkeys(("barrier", "total"), "no total that names a key was delivered")
+    if not context.receipts.count and not context.receipts.refused_count:
+        reasons["receipt"] = "nobody was given a receipt"
+    return reasons

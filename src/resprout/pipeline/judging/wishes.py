@@ -1,0 +1,129 @@
+"""What subscribers asked for, and what is due to them.
+
+The rows of subscriptions are few and are read by `audit.subscriptions`, the one place that knows their four steps. A
+filter is held against every distinct set of topics once, a condition against every publication that the filter lets
+pass; from there on it is ranges of sorted publications.
+"""
+
+import numpy as np
+
+from resprout.audit.subscriptions import Subscription, SubscriptionBook
+from resprout.core.errors import UsageError
+from resprout.core.names import AttributeValue
+from resprout.filters.predicate import Predicate
+from resprout.filters.topics import is_plain, topic_matches
+from resprout.pipeline.judging.arrays import Array
+from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
+from resprout.pipeline.judging.lives import Lives
+from resprout.pipeline.judging.publications import Publications
+from resprout.trace.errors import TraceError
+from resprout.trace.text import from_text
+
+
+class Wishes:
+    def __init__(self, rows: Rows, words: Words, lives: Lives, publications: Publications) -> None:
+        """`rows`: those of subscriptions."""
+        self._lives = lives
+        self._publications = publications
+        self.of_life: dict[int, list[Subscription]] = _read(rows, words, lives)
+        predicates = {s.predicate for subscriptions in self.of_life.values() for s in subscriptions}
+        self._topics = {predicate: _matching_topics(predicate, words, publications) for predicate in sorted(predicates)}
+        self._conditions = _conditions(self._topics, words, publications)
+        self._matching: dict[Predicate, Array] = {}
+
+    def matches(self, predicate: Predicate, numbers: Array) -> Array:
+        """Which of these publications a subscription asks for."""
+        found: Array = self._topics[predicate][self._publications.topics[numbers]]
+        return found if predicate.where is None else found & self._conditions[predicate][numbers]
+
+    def asked(self, life: int, numbers: Array, rows: Array) -> Array:
+        """Which of these publications the life had open subscriptions for, each at its row."""
+        found = np.zeros(len(numbers), dtype=np.bool_)
+        for s in sorted(self.of_life.get(life, ()), key=lambda s: s.asked - s.ended):  # the longest first
+            left = np.flatnonzero(~found)
+            if not len(left):
+                break
+            here = rows[left]
+            found[left] = (here > s.asked) & (here < s.ended) & self.matches(s.predicate, numbers[left])
+        return found
+
+    def due(self, life: int) -> tuple[Array, Array]:
+        """What is due there, and until which row."""
+        pieces = []
+        for s in self.of_life.get(life, ()):
+            end = min(s.ending, int(self._lives.end_row[life]))
+            if s.confirmed < end:
+                numbers = self._in_order(s.predicate)
+                begin, stop = np.searchsorted(self._publications.row[numbers], (s.confirmed, end))
+                pieces.append((numbers[begin:stop], s.ending))
+        if not pieces:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        if len(pieces) == 1:
+            return pieces[0][0], np.full(len(pieces[0][0]), pieces[0][1], dtype=np.int64)
+        until = np.full(len(self._publications), -1, dtype=np.int64)
+        for numbers, ending in sorted(pieces, key=lambda piece: piece[1]):
+            until[numbers] = ending
+        numbers = np.flatnonzero(until >= 0)
+        return numbers, until[numbers]
+
+    def _in_order(self, predicate: Predicate) -> Array:
+        known = self._matching.get(predicate)
+        if known is None:
+            known = np.flatnonzero(self.matches(predicate, np.arange(len(self._publications))))
+            self._matching[predicate] = known
+        return known
+
+
+def attributes_of(publications: Publications, number: int, words: Words) -> dict[str, AttributeValue]:
+    start, length = int(publications.attributes.start[number]), int(publications.attributes.length[number])
+    names, texts = publications.attributes.content
+    try:
+        return {
+            words.attributes.texts[names[place]]: from_text(words.values.texts[texts[place]])
+            for place in range(start, start + max(length, 0))
+        }
+    except TraceError as error:
+        raise UnreadableError(str(error)) from None
+
+
+def _read(rows: Rows, words: Words, lives: Lives) -> dict[int, list[Subscription]]:
+    book = SubscriptionBook()
+    found: dict[int, list[Subscription]] = {}
+    columns = (lives.of(rows.node, rows.row), rows.kind, rows.row, rows.filter, rows.where)
+    filters = [*words.filters.texts, None]
+    for life, kind, row, filter_, where in zip(*(column.tolist() for column in columns), strict=True):
+        text = filters[filter_]
+        if text is None:
+            raise UnreadableError("a row of a subscription without filter")
+        try:
+            fresh = book.record(life, words.kinds.texts[kind], row, text, filters[where])
+        except UsageError as error:
+            raise UnreadableError(str(error)) from None
+        if fresh is not None:
+            found.setdefault(life, []).append(fresh)
+    return found
+
+
+def _matching_topics(predicate: Predicate, words: Words, publications: Publications) -> Array:
+    """For each set of topics, whether the filter lets it pass."""
+    topics = words.topics.texts
+    if is_plain(predicate.filter):
+        wanted = words.topics.find(predicate.filter)
+        return np.array([wanted in topic_set for topic_set in publications.topic_sets], dtype=np.bool_)
+    passes = [topic_matches(predicate.filter, topic) for topic in topics]
+    return np.array([any(passes[t] for t in topic_set) for topic_set in publications.topic_sets], dtype=np.bool_)
+
+
+def _conditions(topics: dict[Predicate, Array], words: Words, publications: Publications) -> dict[Predicate, Array]:
+    """For each predicate with a condition, which publications fulfil it, of those that the filter lets pass."""
+    values: dict[int, dict[str, AttributeValue]] = {}
+    found = {}
+    for predicate, passes in topics.items():
+        if predicate.where is None:
+            continue
+        met = found[predicate] = np.zeros(len(publications), dtype=np.bool_)
+        for number in np.flatnonzero(passes[publications.topics]).tolist():
+            if number not in values:
+                values[number] = attributes_of(publications, number, words)
+            met[number] = predicate.where.matches(values[number])
+    return found

@@ -1,0 +1,132 @@
+"""Traces for both judges: good ones, spoiled ones in every way, senseless ones, and some of the simulator."""
+
+import functools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from resprout.audit.judge import judge
+from resprout.audit.verdict import NOT_JUDGED, Verdict
+from resprout.pipeline.judging.detected import Detected
+from resprout.pipeline.places import RunPlace, place_of
+from resprout.scenario.load import load_scenario
+from resprout.sim.run import run_scenario
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import Row
+from resprout.trace.store import RunInfo, TraceWriter
+from tests.audit.model import Bank, System, bank_trace, good_trace
+from tests.audit.mutations import MUTATIONS, change
+from tests.audit.test_bruteforce import arbitrary_trace, disturbed
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+class Case:
+    def __init__(self, name: str, rows: list[Row], bank_initial: int | None = None) -> None:
+        self.name = name
+        self.rows = rows
+        self.bank_initial = bank_initial
+
+    @functools.cached_property
+    def verdict(self) -> Verdict | None:
+        """Of the judge in Python; None when it refuses the trace."""
+        try:
+            return judge(self.rows, self.bank_initial)
+        except TraceError:
+            return None
+
+
+def random_cases(count: int) -> Iterator[Case]:
+    """Half of them may hold anything at all, the others are of a system that is disturbed again and again."""
+    for seed in range(count // 2):
+        yield Case(f"arbitrary-{seed}", arbitrary_trace(random.Random(seed)))
+    for seed in range(count // 10):
+        rng = random.Random(seed)
+        rows = System(seed, clients=3, claims=seed % 2 == 0).run(70)
+        for step in range(5):
+            rows = disturbed(rows, rng)
+            yield Case(f"disturbed-{seed}-{step}", rows)
+
+
+def good_cases(count: int) -> Iterator[Case]:
+    for seed in range(count):
+        yield Case(f"good-{seed}", good_trace(seed, 220))
+        yield Case(f"bank-{seed}", bank_trace(seed, claims=seed % 2 == 0), Bank.INITIAL)
+
+
+def mutants(per_mutation: int) -> Iterator[Case]:
+    """Of every mutation."""
+    for name, (rule, mutate) in MUTATIONS.items():
+        done = 0
+        for seed in range(1000, 1040):
+            rows = bank_trace(seed) if rule.startswith("bank_") else good_trace(seed, 220)
+            spoiled = mutate(rows, random.Random(seed))
+            if spoiled is not None and done < per_mutation:
+                done += 1
+                yield Case(f"{name}-{seed}", spoiled, Bank.INITIAL if rule.startswith("bank_") else None)
+        assert done == per_mutation, name
+
+
+@functools.cache
+def simulated() -> tuple[Case, ...]:
+    """Runs with crashes, a freeze, a return, conditions and banks."""
+    return tuple(
+        Case(f"simulated-{name}", run_scenario(load_scenario(SCENARIOS / f"{name}.toml")).rows)
+        for name in ("content", "crash-b1", "freeze-b1", "recover")
+    )
+
+
+def senseless_cases() -> Iterator[Case]:
+    """Each with one row that makes no sense."""
+    rows = good_trace(0, 220)
+    bank = bank_trace(0)
+
+    def spoiled(kind: str, place: int = 0, of: list[Row] = rows, **columns: Any) -> list[Row]:
+        at = [i for i, row in enumerate(of) if row.kind == kind][place]
+        return [change(row, **columns) if i == at else row for i, row in enumerate(of)]
+
+    yield Case("no seq", spoiled("deliver", 3, seq=None))
+    yield Case("no position", spoiled("deliver", 3, position=None))
+    yield Case("position below 0", spoiled("deliver", 3, position=-1))
+    yield Case("no publisher", spoiled("publish", publisher=None))
+    yield Case("no topic", spoiled("publish", topic=None))
+    yield Case("other publisher", spoiled("publish", publisher="nobody"))
+    yield Case("unknown guarantee", spoiled("publish", guarantee="sometimes"))
+    yield Case("wrong stream", spoiled("publish", stream="sideways"))
+    yield Case("unknown receipt", spoiled("receipt", receipt="perhaps"))
+    yield Case("no receipt", spoiled("receipt", receipt=None))
+    yield Case("receipt of nothing", spoiled("receipt", seq=None))
+    yield Case("no filter", spoiled("subscribe", filter=None))
+    yield Case("bad filter", spoiled("subscribe", filter="a/#/b"))
+    yield Case("bad condition", spoiled("subscribe", where="amount >"))
+    yield Case("no incarnation", spoiled("applied", of=bank, incarnation=None))
+    yield Case("bad outcome", spoiled("applied", of=bank, attributes={"outcome": "perhaps"}))
+    yield Case("bad balance", spoiled("applied", of=bank, attributes={"outcome": "ok", "bank/fr|1": "'much'"}))
+    yield Case("bad operation", spoiled("publish", of=bank, attributes={"op": "deposit"}))
+
+
+def write(folder: Path, case: Case, part_rows: int = 1_000_000) -> RunPlace:
+    scenario = {} if case.bank_initial is None else {"bank_initial": case.bank_initial}
+    writer = TraceWriter(folder / case.name)
+    for begin in range(0, len(case.rows), part_rows):
+        writer.write(case.rows[begin : begin + part_rows])
+    writer.finish(RunInfo(scenario=scenario))
+    return place_of(folder / case.name, "cases", case.name)
+
+
+def assert_agrees(case: Case, detected: Detected) -> set[str]:
+    """What was detected is what the judge in Python says, rule by rule. Returns the broken rules."""
+    verdict = case.verdict
+    assert (verdict is None) == bool(detected.odd), (case.name, detected.odd)
+    if verdict is None:
+        return set()
+    assert detected.broken == {anomaly.rule for anomaly in verdict.anomalies}, case.name
+    assert detected.counts == verdict.counts, case.name
+    for check in verdict.checks:
+        if check.status == NOT_JUDGED:
+            assert detected.skipped.get(check.rule) == check.reason, case.name
+        else:
+            assert detected.notes.get(check.rule, "") == check.reason, case.name
+            assert check.rule not in detected.skipped or check.rule in detected.broken, case.name
+    return detected.broken
