@@ -1,0 +1,88 @@
+"""How long publications took, by guarantee and phase.
+
+The latency of a delivery is the time since the publish row of the same publication; a delivery belongs to the phase in
+which it was *published*. Percentiles are nearest-rank, as in `trace.summary`: always a latency that was observed.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from resprout.core.guarantee import Guarantee
+from resprout.pipeline.metrics.observed import Numbers, Observed, Published
+from resprout.pipeline.metrics.phases import ALL, Trouble
+from resprout.pipeline.metrics.setting import RunKey
+from resprout.pipeline.tables import LatencyRow
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """One of each delivery whose publication is known."""
+
+    guarantee: Numbers
+    published_us: Numbers
+    wait_us: Numbers
+
+
+def latency_rows(run: RunKey, observed: Observed, trouble: Trouble | None) -> list[LatencyRow]:
+    waits = _waits(observed.publications, observed.deliveries)
+    rows: list[LatencyRow] = []
+    for number, guarantee in _in_order(observed.guarantees):
+        chosen = waits.guarantee == number
+        published_us, wait_us = waits.published_us[chosen], waits.wait_us[chosen]
+        phases: dict[str, npt.NDArray[np.bool_] | slice] = {ALL: slice(None)}
+        if trouble is not None:
+            phases |= trouble.phases(published_us)
+        for phase, of_phase in phases.items():
+            if len(phase_us := wait_us[of_phase]):
+                rows.append(_row(run, guarantee, phase, phase_us))
+    return rows
+
+
+def _waits(publications: Published, deliveries: Published) -> Waits:
+    """Joins deliveries with the first publish row of their publication, which must stand before them."""
+    seqs = np.unique(publications.seq)
+    ranks = len(seqs) + 1  # the key is one number: of the source, and the rank of the sequence number, however large
+    keys, first = np.unique(publications.source * ranks + np.searchsorted(seqs, publications.seq), return_index=True)
+    rank = np.searchsorted(seqs, deliveries.seq)
+    wanted = deliveries.source * ranks + rank
+    place = np.searchsorted(keys, wanted)
+    known = _equals(seqs, rank, deliveries.seq) & _equals(keys, place, wanted)
+    publication = first[place[known]]
+    later = publications.row[publication] < deliveries.row[known]
+    published_us = publications.time_us[publication][later]
+    delivered_us = deliveries.time_us[known][later]
+    return Waits(deliveries.guarantee[known][later], published_us, delivered_us - published_us)
+
+
+def _equals(ordered: Numbers, place: Numbers, values: Numbers) -> npt.NDArray[np.bool_]:
+    if not len(ordered):
+        return np.zeros(len(values), dtype=np.bool_)
+    found: npt.NDArray[np.bool_] = (place < len(ordered)) & (ordered[np.minimum(place, len(ordered) - 1)] == values)
+    return found
+
+
+def _in_order(found: list[str]) -> Iterator[tuple[int, str]]:
+    """Known guarantees first, weakest first; words nobody knows after them."""
+    labels = [guarantee.label for guarantee in Guarantee]
+    for word in [*labels, *sorted(set(found) - set(labels))]:
+        if word in found:
+            yield found.index(word), word
+
+
+def _row(run: RunKey, guarantee: str, phase: str, wait_us: Numbers) -> LatencyRow:
+    ordered = np.sort(wait_us)
+    n = len(ordered)
+    median_us, p95_us, p99_us = (int(ordered[-(-n * percent // 100) - 1]) for percent in (50, 95, 99))
+    return LatencyRow(
+        **run,
+        guarantee=guarantee,
+        phase=phase,
+        count=n,
+        mean_us=int(ordered.sum()) / n,
+        median_us=median_us,
+        p95_us=p95_us,
+        p99_us=p99_us,
+        max_us=int(ordered[-1]),
+    )

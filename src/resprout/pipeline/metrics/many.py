@@ -1,0 +1,89 @@
+"""Measures many runs side by side.
+
+A task takes some runs from beginning to end and reads their files itself: rows of different runs never meet, so nothing
+is shuffled, and nothing but the results leaves a worker. Runs are dealt out by size.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from resprout.pipeline import results
+from resprout.pipeline.archive.manifest import verify
+from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.metrics.of_run import Measurements, measure_run
+from resprout.pipeline.places import RunPlace, find_runs, is_archive, place_of
+from resprout.pipeline.tables import MEASURED, LatencyRow, LoadRow, RepairRow, RunRow, TrafficRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASKS_PER_CORE: Final = 4
+"""More than one, because runs differ; not many more, because a task costs as much as a small run."""
+RUNS_AT_ONCE: Final = 250
+"""Results are kept after so many runs, so that an interruption costs little."""
+
+
+class _Order(msgspec.Struct, frozen=True):
+    number: int
+    folder: str
+    experiment: str
+    run: str
+
+
+def measure_runs(spark: "SparkSession", places: Sequence[RunPlace]) -> Measurements:
+    """All tables but those of verdicts, rows in the order of the runs."""
+    if not places:
+        return Measurements()
+    orders = _dealt(places, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for task in batch.column("id").to_pylist():
+                for order in orders[task]:
+                    found = msgspec.msgpack.encode(_measured(order))
+                    yield pa.RecordBatch.from_pydict({"number": [order.number], "found": [found]})
+
+    table = spark.range(0, len(orders), 1, len(orders)).mapInArrow(work, "number bigint, found binary")
+    whole = Measurements()
+    for _, content in sorted((row.number, bytes(row.found)) for row in table.collect()):
+        found = msgspec.msgpack.decode(content, type=Measurements)
+        for name in Measurements.__struct_fields__:
+            getattr(whole, name).extend(getattr(found, name))
+    return whole
+
+
+def measure(
+    archive: Path, spark: "SparkSession", progress: Callable[[int, int], None] = lambda done, total: None
+) -> int:
+    """Measures the runs of an archive that were never measured, or have changed since; how many those were."""
+    if not is_archive(archive):
+        raise PipelineError(f"{archive}: not an archive; results are kept only beside archived runs")
+    places = results.missing(archive, MEASURED, find_runs([archive]))
+    for begin in range(0, len(places), RUNS_AT_ONCE):
+        progress(begin, len(places))
+        some = places[begin : begin + RUNS_AT_ONCE]
+        found = measure_runs(spark, some)
+        results.append(archive, LatencyRow, found.latency, some)
+        results.append(archive, RepairRow, found.repairs, some)
+        results.append(archive, TrafficRow, found.traffic, some)
+        results.append(archive, LoadRow, found.load, some)
+        results.append(archive, RunRow, found.runs, some)
+    progress(len(places), len(places))
+    return len(places)
+
+
+def _measured(order: _Order) -> Measurements:
+    place = place_of(Path(order.folder), order.experiment, order.run)
+    verify(place)
+    return measure_run(place)
+
+
+def _dealt(places: Sequence[RunPlace], tasks: int) -> list[list[_Order]]:
+    """Each run to one task, the largest first and each to the next task in turn."""
+    orders = [_Order(number, place.folder, place.experiment, place.run) for number, place in enumerate(places)]
+    orders.sort(key=lambda order: -places[order.number].info.rows)
+    return [orders[task::tasks] for task in range(min(tasks, len(orders)))]

@@ -1,0 +1,142 @@
+"""Repairs, put together from what brokers noted about them.
+
+A broker notes `repair_begin` with the name of a dead neighbour and `repair_end` with all that were repaired together;
+`repair_round` is a request for a parent, in a stack that makes any. Notes that name the same dead broker belong to one
+repair, unless that broker has come back in between: then it has died again.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from resprout.pipeline.metrics.observed import Event
+from resprout.trace import kinds
+
+ROUND: Final = "repair_round"
+JOINED: Final = "joined"
+MOVED: Final = "moved"
+
+CRASHED: Final = "crash"
+FROZEN: Final = "freeze"
+LEFT: Final = "leave"
+MOVES: Final = "move"
+
+_CAUSES: Final = {kinds.CRASH: CRASHED, kinds.FREEZE: FROZEN, kinds.LEAVE: LEFT, MOVED: MOVES}
+_RETURNS: Final = frozenset((kinds.RECOVER, kinds.JOIN, JOINED))
+_NOTES: Final = frozenset((kinds.REPAIR_BEGIN, kinds.REPAIR_END, ROUND))
+
+
+class Repair:
+    def __init__(self) -> None:
+        self.dead: dict[str, None] = {}
+        """Whom it replaces, in the order in which they were named."""
+        self.began: list[tuple[int, str]] = []
+        """When and where, in order."""
+        self.ended: list[tuple[int, str]] = []
+        self.rounds = 0
+        self.cause: str | None = None
+        """What had struck the dead: a fault, or a place given up on purpose; None when nobody knows."""
+        self.struck_us: int | None = None
+        self.down: frozenset[str] = frozenset()
+        """All brokers that were down when it began."""
+
+    @property
+    def is_planned(self) -> bool:
+        return self.cause in (LEFT, MOVES)
+
+    @property
+    def began_us(self) -> int:
+        return self.began[0][0]
+
+    @property
+    def placed_us(self) -> int | None:
+        return self.ended[0][0] if self.ended else None
+
+    @property
+    def ended_us(self) -> int | None:
+        return self.ended[-1][0] if self.ended else None
+
+    @property
+    def node(self) -> str:
+        return (self.ended or self.began)[0][1]
+
+    @property
+    def members(self) -> dict[str, None]:
+        """Everybody who noted something about it."""
+        return dict.fromkeys(node for _, node in (*self.began, *self.ended))
+
+
+def repairs_in(events: Iterable[Event]) -> list[Repair]:
+    """In the order in which they began; those of which only an end was noted are left out."""
+    history = _History()
+    for event in events:
+        history.take(event)
+    return sorted((repair for repair in history.repairs if repair.began), key=lambda repair: repair.began_us)
+
+
+class _History:
+    """Of a run, as far as it has been read."""
+
+    def __init__(self) -> None:
+        self.repairs: list[Repair] = []
+        self._latest: dict[str, Repair] = {}
+        """By a dead broker's name."""
+        self._returned: set[str] = set()
+        """Names whose latest repair is about an earlier life."""
+        self._struck: dict[str, Event] = {}
+        """What happened to a broker last, while it is down."""
+
+    def take(self, event: Event) -> None:
+        if event.kind in _CAUSES:
+            self._struck[event.node] = event
+        elif event.kind in _RETURNS:
+            self._struck.pop(event.node, None)
+            self._returned.add(event.node)
+        elif event.kind in _NOTES and (dead := event.detail.split()):
+            self._note(event, dead)
+
+    def _note(self, event: Event, dead: list[str]) -> None:
+        if event.kind == kinds.REPAIR_BEGIN:
+            repair = self._repair_of(dead[:1], is_new=True)
+            repair.began.append((event.time_us, event.node))
+            self._look_for_cause(repair, event.time_us)
+        elif event.kind == kinds.REPAIR_END:
+            self._repair_of(dead, is_new=False).ended.append((event.time_us, event.node))
+        else:
+            self._repair_of(dead, is_new=False).rounds += 1
+
+    def _repair_of(self, dead: list[str], is_new: bool) -> Repair:
+        """The repair of all these; an end that names several makes one of what began as several."""
+        if is_new:
+            for name in self._returned.intersection(dead):
+                self._latest.pop(name, None)
+                self._returned.discard(name)
+        known = list(dict.fromkeys(self._latest[name] for name in dead if name in self._latest))
+        repair = known[0] if known else Repair()
+        if not known:
+            self.repairs.append(repair)
+        for other in known[1:]:
+            _merge(repair, other)
+            self.repairs.remove(other)
+        for name in (*dead, *repair.dead):
+            repair.dead[name] = None
+            self._latest[name] = repair
+        return repair
+
+    def _look_for_cause(self, repair: Repair, now_us: int) -> None:
+        if len(repair.began) > 1:
+            return
+        repair.down = frozenset(name for name, event in self._struck.items() if event.kind == kinds.CRASH)
+        strikes = [self._struck[name] for name in repair.dead if name in self._struck]
+        if strikes:
+            first = min(strikes, key=lambda event: event.time_us)
+            repair.cause, repair.struck_us = _CAUSES[first.kind], first.time_us
+
+
+def _merge(repair: Repair, other: Repair) -> None:
+    repair.began = sorted(repair.began + other.began)
+    repair.ended = sorted(repair.ended + other.ended)
+    repair.rounds += other.rounds
+    repair.dead |= other.dead
+    repair.down |= other.down
+    if other.struck_us is not None and (repair.struck_us is None or other.struck_us < repair.struck_us):
+        repair.cause, repair.struck_us = other.cause, other.struck_us

@@ -1,0 +1,89 @@
+"""What moved in a run and what it cost, in all and node by node."""
+
+from typing import Final
+
+import numpy as np
+
+from resprout.pipeline.metrics.families import PUBLICATIONS, REPORTS, family_of
+from resprout.pipeline.metrics.observed import Numbers, Observed
+from resprout.pipeline.metrics.setting import RunKey, Setting
+from resprout.pipeline.tables import LoadRow, TrafficRow
+from resprout.trace import kinds
+
+_MICROSECONDS: Final = 1e6
+
+
+def load_rows(run: RunKey, observed: Observed, setting: Setting) -> list[LoadRow]:
+    """Brokers and clients of the scenario in its order, then whoever else did something."""
+    clients = {client.name for client in setting.clients}
+    brokers = setting.all_brokers
+    published = _by_node(observed, observed.publications.node)
+    delivered = _by_node(observed, observed.deliveries.node)
+    others = [*observed.load, *sorted(published.keys() | delivered.keys())]
+    rows = []
+    for node in dict.fromkeys((*brokers, *(client.name for client in setting.clients), *others)):
+        is_client = node in clients or (node not in brokers and node in published.keys() | delivered.keys())
+        counts = observed.load.get(node, {})
+        rows.append(
+            LoadRow(
+                **run,
+                node=node,
+                role="client" if is_client else "broker",
+                frames_sent=counts.get("frames_sent"),
+                bytes_sent=counts.get("bytes_sent"),
+                frames_received=counts.get("frames_received"),
+                bytes_received=counts.get("bytes_received"),
+                published=published.get(node, 0),
+                delivered=delivered.get(node, 0),
+            )
+        )
+    return rows
+
+
+def traffic_row(run: RunKey, observed: Observed, load: list[LoadRow]) -> TrafficRow:
+    publications, deliveries = len(observed.publications.row), len(observed.deliveries.row)
+    messages = _messages(observed)
+    sent = messages.get(PUBLICATIONS, 0) + messages.get(REPORTS, 0) if messages else None
+    return TrafficRow(
+        **run,
+        throughput=_throughput(observed),
+        hops_mean=observed.hops.mean,
+        metadata_bytes_mean=observed.metadata_bytes.mean,
+        metadata_bytes_max=observed.metadata_bytes.most,
+        payload_bytes_mean=observed.payload_bytes.mean,
+        frames=_sum([row.frames_sent for row in load]),
+        frame_bytes=_sum([row.bytes_sent for row in load]),
+        messages=messages or None,
+        messages_per_publication=sent / publications if sent is not None and publications else None,
+        messages_per_delivery=sent / deliveries if sent is not None and deliveries else None,
+    )
+
+
+def _throughput(observed: Observed) -> float | None:
+    published_us, delivered_us = observed.publications.time_us, observed.deliveries.time_us
+    if not len(published_us) or not len(delivered_us):
+        return None
+    span_us = int(delivered_us.max()) - int(published_us.min())
+    return len(delivered_us) * _MICROSECONDS / span_us if span_us > 0 else None
+
+
+def _messages(observed: Observed) -> dict[str, int]:
+    """What was sent, by family; nothing at all when nobody counted."""
+    messages: dict[str, int] = {}
+    for counts in observed.load.values():
+        for name, count in counts.items():
+            if name.startswith(kinds.SENT):
+                family = family_of(name.removeprefix(kinds.SENT))
+                messages[family] = messages.get(family, 0) + count
+    return dict(sorted(messages.items()))
+
+
+def _by_node(observed: Observed, nodes: Numbers) -> dict[str, int]:
+    counts = np.bincount(nodes, minlength=len(observed.nodes))
+    return {name: int(count) for name, count in zip(observed.nodes, counts, strict=True) if count}
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    """Of what was recorded; None when nothing was."""
+    there = [count for count in counts if count is not None]
+    return sum(there) if there else None

@@ -1,0 +1,183 @@
+"""The result tables: what is known of a run once it was judged and measured.
+
+Each table is a type of rows; its Arrow schema follows from the type. Every row begins with the run that it is about and
+the digest of the trace that was looked at. Times are microseconds of the run's own clock, virtual or real; None stands
+where something does not apply or was not recorded. What the numbers mean exactly is written in `docs/pipeline.md`.
+"""
+
+import types
+from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pyarrow as pa
+
+TABLES_VERSION: Final = 1
+"""Rises when a column's meaning, name or type changes."""
+
+
+class ResultRow(msgspec.Struct, kw_only=True, frozen=True):
+    TABLE: ClassVar[str]
+
+    experiment: str
+    run: str
+    digest: str
+
+
+class RunRow(ResultRow, kw_only=True, frozen=True):
+    """One for each run: what it was, and how large."""
+
+    TABLE: ClassVar[str] = "runs"
+
+    stack: str
+    seed: int
+    scenario: str
+    """Its name."""
+    labels: dict[str, str]
+    """Of a run in a sweep: axis to label."""
+    faults: int
+    """Brokers that crashed."""
+    keys: int | None
+    """Of the first workload, per topic."""
+    faults_tolerated: int | None
+    brokers: int
+    clients: int
+    ended: str
+    duration_us: int
+    """From the first row to the last."""
+    publications: int
+    deliveries: int
+    rows: int
+
+
+class VerdictRow(ResultRow, kw_only=True, frozen=True):
+    """One for each run that was judged."""
+
+    TABLE: ClassVar[str] = "verdicts"
+
+    status: str
+    """"clean", "violated" or "not judged"."""
+    rules_violated: tuple[str, ...] = ()
+    anomalies: int = 0
+    """How many were found; the table `anomalies` may hold fewer."""
+    notes: dict[str, str] = {}
+    """By rule: what part of it was not judged."""
+    skipped: dict[str, str] = {}
+    """By rule: why it was not judged."""
+
+
+class AnomalyRow(ResultRow, kw_only=True, frozen=True):
+    """At most `ANOMALIES_MAX` of a run, the first by rule and time."""
+
+    TABLE: ClassVar[str] = "anomalies"
+
+    rule: str
+    time_us: int
+    node: str
+    messages: tuple[str, ...]
+    text: str
+
+
+ANOMALIES_MAX: Final = 100
+
+
+class LatencyRow(ResultRow, kw_only=True, frozen=True):
+    """From publish to deliver, by guarantee and by the phase in which it was published."""
+
+    TABLE: ClassVar[str] = "latency"
+
+    guarantee: str
+    phase: str
+    """"all"; and where a broker failed, "before", "during" and "after" its repair."""
+    count: int
+    mean_us: float
+    median_us: int
+    p95_us: int
+    p99_us: int
+    max_us: int
+
+
+class RepairRow(ResultRow, kw_only=True, frozen=True):
+    """One for each repair: of one dead broker, or of neighbours that were repaired together."""
+
+    TABLE: ClassVar[str] = "repairs"
+
+    node: str
+    """Where it ended first: the coordinator, in a stack that has one."""
+    dead: tuple[str, ...]
+    """Whom it replaced."""
+    cause: str | None
+    """"crash" or "freeze"; "leave" or "move" when they went on purpose; None when nothing is known to have struck."""
+    began_us: int
+    placed_us: int | None
+    """The first broker around the dead has its place."""
+    ended_us: int | None
+    """The last one has; None when nobody ever had."""
+    duration_us: int | None
+    detection_us: int | None
+    """From the fault to the beginning; None when nothing is known to have struck the dead."""
+    rounds: int | None
+    """Requests for a parent; None where the stack makes none."""
+    round_trip_us: int | None
+    """There and back over the slowest link around the dead, by the scenario's latencies; None when it tells none."""
+
+
+class TrafficRow(ResultRow, kw_only=True, frozen=True):
+    """One for each run: what moved, and what it cost."""
+
+    TABLE: ClassVar[str] = "traffic"
+
+    throughput: float | None
+    """Deliveries per second, from the first publication to the last delivery."""
+    hops_mean: float | None
+    metadata_bytes_mean: float | None
+    metadata_bytes_max: int | None
+    payload_bytes_mean: float | None
+    frames: int | None
+    frame_bytes: int | None
+    messages: dict[str, int] | None
+    """What the frames carried, by class."""
+    messages_per_publication: float | None
+    messages_per_delivery: float | None
+
+
+class LoadRow(ResultRow, kw_only=True, frozen=True):
+    """One for each node."""
+
+    TABLE: ClassVar[str] = "load"
+
+    node: str
+    role: str
+    """"broker" or "client"."""
+    frames_sent: int | None
+    bytes_sent: int | None
+    frames_received: int | None
+    bytes_received: int | None
+    published: int
+    delivered: int
+
+
+MEASURED: Final[tuple[type[ResultRow], ...]] = (RunRow, LatencyRow, RepairRow, TrafficRow, LoadRow)
+"""The tables that `pipeline.metrics` fills."""
+JUDGED: Final[tuple[type[ResultRow], ...]] = (VerdictRow, AnomalyRow)
+"""The tables that judging fills."""
+
+
+def schema_of(table: type[ResultRow]) -> Any:
+    """The `pyarrow.Schema` of a table."""
+    hints = get_type_hints(table)
+    return pa.schema([_field(name, hints[name]) for name in table.__struct_fields__])
+
+
+def _field(name: str, hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        (inner,) = (arm for arm in get_args(hint) if arm is not type(None))
+        return pa.field(name, _arrow_type(inner))
+    return pa.field(name, _arrow_type(hint), nullable=False)
+
+
+def _arrow_type(hint: Any) -> Any:
+    if get_origin(hint) is tuple:
+        return pa.list_(_arrow_type(get_args(hint)[0]))
+    if get_origin(hint) is dict:
+        return pa.map_(*map(_arrow_type, get_args(hint)))
+    return {str: pa.string(), int: pa.int64(), float: pa.float64()}[hint]

@@ -1,0 +1,215 @@
+"""Measurements of single runs, by hand and against the summary of the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resprout.pipeline.metrics import Measurements, measure_run
+from resprout.pipeline.metrics.families import OTHER, PUBLICATIONS, family_of
+from resprout.pipeline.metrics.setting import labels_of
+from resprout.pipeline.places import place_of
+from resprout.pipeline.tables import LoadRow
+from resprout.scenario.load import load_scenario
+from resprout.scenario.model import Scenario
+from resprout.scenario.run_info import run_info
+from resprout.sim.run import run_scenario
+from resprout.stacks.registry import STACKS
+from resprout.trace.errors import TraceError
+from resprout.trace.schema import Row
+from resprout.trace.store import RunInfo, TraceWriter, write_trace
+from resprout.trace.summary import summarize
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+def publish(time_us: int, seq: int, guarantee: str = "fifo", node: str = "p", **columns: Any) -> Row:
+    stream = "eventual" if guarantee == "eventual" else "ordered"
+    cells = {"publisher": node, "incarnation": 1, "stream": stream, "seq": seq, "guarantee": guarantee, **columns}
+    return Row(time_us=time_us, node=node, kind="publish", **cells)
+
+
+def deliver(time_us: int, node: str, seq: int, guarantee: str = "fifo", **columns: Any) -> Row:
+    stream = "eventual" if guarantee == "eventual" else "ordered"
+    cells = {"publisher": "p", "incarnation": 1, "stream": stream, "seq": seq, "guarantee": guarantee, **columns}
+    return Row(time_us=time_us, node=node, kind="deliver", **cells)
+
+
+def row(time_us: int, node: str, kind: str, detail: str | None = None, **attributes: str) -> Row:
+    return Row(time_us=time_us, node=node, kind=kind, detail=detail, attributes=attributes or None)
+
+
+def measured(folder: Path, rows: list[Row], **info: Any) -> Measurements:
+    write_trace(folder, rows, RunInfo(ended="quiescent", **info))
+    return measure_run(place_of(folder, "e", "r"))
+
+
+def simulated(folder: Path, scenario: Scenario) -> tuple[Measurements, list[Row]]:
+    result = run_scenario(scenario)
+    write_trace(folder, result.rows, run_info(scenario, result.ended))
+    return measure_run(place_of(folder, "e", scenario.name)), result.rows
+
+
+def _frames_sent(load: LoadRow) -> int:
+    assert load.frames_sent is not None
+    return load.frames_sent
+
+
+def _frames_received(load: LoadRow) -> int:
+    assert load.frames_received is not None
+    return load.frames_received
+
+
+def test_a_small_trace_is_measured_as_one_would_by_hand(tmp_path: Path) -> None:
+    rows = [
+        publish(1_000_000, 1),
+        publish(1_500_000, 2),
+        publish(1_500_000, 1, "eventual"),
+        deliver(1_000_300, "s", 1, hops=1, metadata_bytes=4, payload_bytes=10),
+        deliver(1_500_100, "s", 2, hops=3, metadata_bytes=8, payload_bytes=10),
+        deliver(1_501_000, "s", 1, "eventual", hops=2),
+        deliver(3_000_000, "t", 2, hops=2, metadata_bytes=6, payload_bytes=10),
+        row(
+            3_000_000, "b0", "load", frames_sent="7", frames_received="5", **{"sent:Forward": "3", "sent:Delivery": "4"}
+        ),
+        row(3_000_000, "p", "load", frames_sent="2", frames_received="2", bytes_sent="99", **{"sent:Levels": "1"}),
+        row(3_500_000, "world", "quiescent"),
+    ]
+    found = measured(
+        tmp_path / "t", rows, scenario={"name": "n", "stack": "ginger", "clients": [{"name": "p"}]}, seed=4
+    )
+    [run] = found.runs
+    assert (run.experiment, run.run, run.stack, run.seed, run.scenario) == ("e", "r", "ginger", 4, "n")
+    assert (run.publications, run.deliveries, run.rows, run.duration_us) == (3, 4, 10, 2_500_000)
+    assert (run.keys, run.faults, run.faults_tolerated, run.clients, run.brokers) == (None, 0, None, 1, 0)
+    eventual, fifo = found.latency
+    assert (eventual.guarantee, eventual.phase, eventual.count, eventual.median_us) == ("eventual", "all", 1, 1_000)
+    assert (fifo.count, fifo.median_us, fifo.p95_us, fifo.max_us) == (3, 300, 1_500_000, 1_500_000)
+    assert fifo.mean_us == pytest.approx((300 + 100 + 1_500_000) / 3)
+    [traffic] = found.traffic
+    assert traffic.throughput == pytest.approx(4 / 2.0)
+    assert (traffic.hops_mean, traffic.metadata_bytes_mean, traffic.metadata_bytes_max) == (2.0, 6.0, 8)
+    assert (traffic.frames, traffic.frame_bytes) == (9, 99)
+    assert traffic.messages == {"clients": 4, "publications": 3, "reports": 1}
+    assert (traffic.messages_per_publication, traffic.messages_per_delivery) == (4 / 3, 1.0)
+    load = {row.node: row for row in found.load}
+    assert [(node, row.role) for node, row in load.items()] == [
+        ("p", "client"), ("b0", "broker"), ("s", "client"), ("t", "client")
+    ]  # fmt: skip
+    assert (load["p"].published, load["s"].delivered, load["t"].frames_sent) == (3, 3, None)
+    assert (load["b0"].frames_sent, load["b0"].frames_received, load["p"].bytes_sent) == (7, 5, 99)
+    assert found.repairs == []
+
+
+def test_a_delivery_counts_for_latency_only_behind_its_publication(tmp_path: Path) -> None:
+    rows = [
+        deliver(0, "s", 1),
+        publish(10, 1),
+        publish(20, 1),  # a second row of the same publication changes nothing
+        deliver(110, "s", 1),
+        deliver(120, "s", 9),
+        Row(
+            time_us=130,
+            node="s",
+            kind="deliver",
+            publisher="p",
+            incarnation=2,
+            stream="ordered",
+            seq=1,
+            guarantee="fifo",
+        ),
+    ]
+    found = measured(tmp_path / "t", rows)
+    assert [(latency.count, latency.max_us) for latency in found.latency] == [(1, 100)]
+    assert found.runs[0].deliveries == 4
+
+
+def test_a_trace_without_rows_is_measured(tmp_path: Path) -> None:
+    found = measured(tmp_path / "t", [])
+    assert (found.runs[0].rows, found.runs[0].duration_us) == (0, 0)
+    assert [*found.latency, *found.repairs, *found.load] == []
+    assert found.traffic[0].throughput is None
+
+
+def test_parts_of_a_trace_are_one_run(tmp_path: Path) -> None:
+    whole = [publish(0, 1), publish(5, 2), deliver(7, "s", 2), deliver(9, "s", 1), row(9, "world", "quiescent")]
+    together = measured(tmp_path / "one", whole)
+    writer = TraceWriter(tmp_path / "three")
+    for part in (whole[:1], whole[1:3], whole[3:]):
+        writer.write(part)
+    writer.finish(RunInfo(ended="quiescent"))
+    assert measure_run(place_of(tmp_path / "three", "e", "r")) == together
+
+
+@pytest.mark.parametrize("file", ["bank.toml", "content.toml", "crash-b1-b4.toml"])
+@pytest.mark.parametrize("stack", ["resprout", "ginger"])
+def test_latencies_are_those_of_the_summary(tmp_path: Path, file: str, stack: str) -> None:
+    scenario = load_scenario(SCENARIOS / file, ["workload.0.operations=20", f"stack={stack}", "options={}"])
+    found, rows = simulated(tmp_path / "t", scenario)
+    summary = summarize(rows)
+    latency = {row.guarantee: row for row in found.latency if row.phase == "all"}
+    assert list(latency) == list(summary.latency)
+    for guarantee, expected in summary.latency.items():
+        row = latency[guarantee]
+        got = (row.count, row.median_us, row.p95_us, row.p99_us, row.max_us)
+        assert got == (expected.count, expected.median_us, expected.p95_us, expected.p99_us, expected.max_us)
+    assert found.runs[0].duration_us == summary.duration_us
+    assert found.runs[0].publications == sum(summary.published.values())
+    assert found.runs[0].ended == summary.ended
+
+
+def test_the_simulator_counts_what_its_nodes_send(tmp_path: Path) -> None:
+    scenario = load_scenario(SCENARIOS / "bank.toml", ["workload.0.operations=20"])
+    found, _ = simulated(tmp_path / "t", scenario)
+    assert [row.node for row in found.load] == [b.name for b in scenario.brokers] + [c.name for c in scenario.clients]
+    sent, received = (sum(map(count, found.load)) for count in (_frames_sent, _frames_received))
+    under_way = 4 * len(found.load)  # signs of life when the run is over, on links and on sessions kept for a repair
+    assert 0 <= sent - received <= under_way < received
+    assert all(row.bytes_sent is None for row in found.load)
+    assert sum(row.published for row in found.load) == found.runs[0].publications
+    assert sum(row.delivered for row in found.load) == found.runs[0].deliveries
+    [traffic] = found.traffic
+    assert traffic.messages is not None
+    assert OTHER not in traffic.messages
+    links = len(scenario.brokers) - 1  # every publication has to cross each of them, since somebody listens behind it
+    assert traffic.messages[PUBLICATIONS] >= links * found.runs[0].publications * 0.9  # some travel in one bundle
+
+
+def test_bytes_are_counted_where_a_bandwidth_asks_for_them(tmp_path: Path) -> None:
+    settings = ["topology.brokers=5", "workload.0.operations=20", "topology.bandwidth=10Mbit"]
+    found, _ = simulated(tmp_path / "t", load_scenario(SCENARIOS / "flood.toml", settings))
+    for row in found.load:
+        assert (row.bytes_sent is not None) == (row.role == "broker")
+    assert found.traffic[0].frame_bytes == sum(row.bytes_sent or 0 for row in found.load)
+    payload = sum((row.delivered * 32) for row in found.load)
+    assert (found.traffic[0].frame_bytes or 0) > payload
+
+
+def test_every_message_of_every_stack_has_a_purpose() -> None:
+    names = [message.__name__ for stack in STACKS.values() for message in stack.messages]
+    assert [name for name in names if family_of(name) == OTHER] == []
+
+
+def test_a_load_row_that_does_not_count_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"part-00000\.parquet: the load row of b0 counts .*many"):
+        measured(tmp_path / "t", [row(0, "b0", "load", frames_sent="many")])
+
+
+def test_a_scenario_that_makes_no_sense_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"run\.json: the scenario is damaged: .*brokers"):
+        measured(tmp_path / "t", [], scenario={"brokers": "many"})
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("keys=10,stack=ginger,seed=2", {"keys": "10", "stack": "ginger"}),
+        ("seed=2", {}),
+        ("bank: eight brokers, five clients", {}),
+        ("a=b", {}),
+        ("", {}),
+        ("x=,seed=1", {}),
+    ],
+)
+def test_labels_are_read_from_the_name_of_a_run_in_a_sweep(name: str, labels: dict[str, str]) -> None:
+    assert labels_of(name) == labels
