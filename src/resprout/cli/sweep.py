@@ -1,0 +1,107 @@
+"""`resprout sweep`: a grid of scenarios and seeds on Spark."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from resprout.cli.progress import Shown, shown
+from resprout.cli.spark_options import spark_options
+from resprout.pipeline.archive.head import check_usable
+from resprout.pipeline.session import SparkChoice
+from resprout.pipeline.sweep.plan import Plan, Standing, count_finished, load_plan, look
+from resprout.pipeline.sweep.run import Outcome, run_sweep
+from resprout.pipeline.sweep.task import Finished
+
+FAILURES_SHOWN = 20
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The archive for the runs.")
+@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one value in all runs.")
+@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Use only the first N seeds of the file.")
+@click.option("--replace", is_flag=True, help="Run again what was finished as another scenario than FILE says now.")
+@click.option("--json", "as_json", is_flag=True, help="Print all results as one JSON object.")
+@spark_options
+def sweep(
+    file: Path,
+    out: Path,
+    settings: tuple[str, ...],
+    seeds: int | None,
+    replace: bool,
+    as_json: bool,
+    spark: SparkChoice,
+) -> int:
+    """Run the grid of scenarios in FILE as Spark tasks, and keep their traces in an archive.
+
+    What is finished there is not run again: after an interrupt, the same command goes on. Exit status 1 when runs
+    failed; the others are finished all the same.
+    """
+    plan = load_plan(file, settings, seeds)
+    check_usable(out)
+    standing = look(plan, out, replace)
+    begin = time.monotonic()
+    with shown("done", len(standing.done), len(plan.sweep)) as bar:
+        counter = _Counter(standing, bar)
+        try:
+            outcome = run_sweep(plan, standing, out, choice=spark, replace=replace, on_finished=counter.count)
+        except KeyboardInterrupt:
+            bar.hide()
+            done = count_finished(plan, standing, out, counter.done)
+            click.echo(f"{done} of {len(plan.sweep)} runs are done; the same command goes on", err=True)
+            return 130
+    if as_json:
+        click.echo(json.dumps(_as_data(plan, standing, outcome, out)))
+    else:
+        _print(plan, standing, outcome, out, time.monotonic() - begin)
+    _complain(plan, outcome)
+    return 1 if outcome.failed else 0
+
+
+class _Counter:
+    def __init__(self, standing: Standing, bar: Shown) -> None:
+        self._bar = bar
+        self._over = len(standing.done)
+        self._all = len(standing.done) + len(standing.todo)
+        self.done: set[str] = set()
+
+    def count(self, finished: Finished) -> None:
+        self._over += 1
+        if not finished.failure:
+            self.done.add(finished.wanted.name)
+        self._bar.show(self._over, self._all)
+
+
+def _print(plan: Plan, standing: Standing, outcome: Outcome, out: Path, seconds: float) -> None:
+    new = len(outcome.rows) - len(standing.done)
+    before = f", {len(standing.done)} were finished before" if standing.done else ""
+    click.echo(f"{plan.sweep.name}: {new} runs in {seconds:.0f} s{before}: {out}")
+    if late := [row for row in outcome.rows if row.ended != "quiescent"]:
+        click.echo(f"{len(late)} runs did not come to rest before their time limit, first {late[0].run}")
+
+
+def _complain(plan: Plan, outcome: Outcome) -> None:
+    for failed in outcome.failed[:FAILURES_SHOWN]:
+        click.echo(f"resprout: {failed.wanted.name} failed: {failed.failure}", err=True)
+        click.echo(f"    {plan.command_of(failed.wanted)}", err=True)
+    if len(outcome.failed) > FAILURES_SHOWN:
+        click.echo(f"resprout: ... and {len(outcome.failed) - FAILURES_SHOWN} more", err=True)
+
+
+def _as_data(plan: Plan, standing: Standing, outcome: Outcome, out: Path) -> dict[str, Any]:
+    return {
+        "sweep": plan.sweep.name,
+        "archive": str(out),
+        "runs": len(plan.sweep),
+        "finished": len(outcome.rows),
+        "finished_before": len(standing.done),
+        "failed": [
+            {"run": it.wanted.name, "reason": it.failure, "command": plan.command_of(it.wanted)}
+            for it in outcome.failed
+        ],
+        "results": [msgspec.to_builtins(row) for row in outcome.rows],
+    }

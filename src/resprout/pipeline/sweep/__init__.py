@@ -1,0 +1,1 @@
+"""Sweeps: many simulations as Spark tasks, straight into an archive."""

@@ -1,0 +1,49 @@
+"""One run of a sweep, in a Spark task: simulated, written, sealed and moved into the archive, all by itself.
+
+The same scenario gives the same rows here as from `resprout sim`. Rows leave memory as they come, so the length of a
+run is limited by the disk.
+"""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from resprout.pipeline.archive.check import count_rows
+from resprout.pipeline.archive.manifest import write_manifest
+from resprout.pipeline.archive.staging import Staging
+from resprout.pipeline.sweep.plan import Plan, Wanted
+from resprout.scenario.model import Scenario
+from resprout.scenario.run_info import run_info
+from resprout.sim.run import run_scenario
+from resprout.trace.recorder import Recorder
+from resprout.trace.store import TraceWriter
+
+Simulate = Callable[[Scenario, Recorder], str]
+"""Runs a scenario into a recorder, and says how it ended."""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    wanted: Wanted
+    failure: str = ""
+    """Why there is no trace of it, when there is none."""
+
+
+def simulate(scenario: Scenario, recorder: Recorder) -> str:
+    return run_scenario(scenario, recorder).ended
+
+
+def run_one(plan: Plan, stage: Staging, replace: bool, simulate: Simulate, wanted: Wanted) -> Finished:
+    """Whatever goes wrong is the failure of this run, and no reason for others to stop."""
+    try:
+        begin = time.perf_counter()
+        scenario = plan.scenario_of(wanted)
+        folder = stage.new_folder()
+        recorder = Recorder(TraceWriter(folder))
+        ended = simulate(scenario, recorder)
+        info = recorder.finish(run_info(scenario, ended))
+        write_manifest(folder, info, count_rows(folder), time.perf_counter() - begin)
+        stage.publish(folder, plan.sweep.name, wanted.name, replace)
+    except Exception as error:
+        return Finished(wanted, " ".join(f"{type(error).__name__}: {error}".split()))
+    return Finished(wanted)

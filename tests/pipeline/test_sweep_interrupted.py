@@ -1,0 +1,45 @@
+"""Ctrl-C on the real command, with its Java process and its workers."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from resprout.pipeline.places import find_runs
+from resprout.pipeline.sweep.plan import load_plan, look
+from resprout.pipeline.sweep.run import run_sweep
+from tests.pipeline.small import a_sweep, files
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("spark")
+def test_ctrl_c_stops_a_sweep_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    path, out = a_sweep(tmp_path), tmp_path / "out"
+    path.write_text(path.read_text().replace("[3, 6]", "[100]").replace("[1, 2]", "[1, 2, 3, 4, 5, 6, 7, 8]"))
+    options = ["--conf", "spark.driver.memory=1g", "--master", "local[1]"]
+    sweep = subprocess.Popen(
+        [sys.executable, "-m", "resprout", "sweep", str(path), "--out", str(out), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        while not list(out.glob("runs/*/*")) and sweep.poll() is None:
+            time.sleep(0.05)
+        os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does: to everybody
+        printed, said = sweep.communicate(timeout=60)
+    finally:
+        sweep.kill()
+    finished = find_runs([out])
+    assert (sweep.returncode, printed) == (130, "") and 1 <= len(finished) < 8
+    assert said == f"{len(finished)} of 8 runs are done; the same command goes on\n"
+    before = files(out / "runs")
+    plan = load_plan(path)
+    standing = look(plan, out)
+    assert len(standing.done) == len(finished) and len(run_sweep(plan, standing, out).rows) == 8
+    assert before.items() <= files(out / "runs").items()
