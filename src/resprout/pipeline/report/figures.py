@@ -1,0 +1,154 @@
+"""From the runs of an experiment to the numbers of a figure: for each place in it the median over runs, and the range.
+
+A figure is data: what is measured, and which coordinates go where. `chapters` has them all.
+"""
+
+import enum
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from resprout.core.guarantee import Guarantee
+from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.measures import Measure, coordinates_of
+
+WHOLE: Final = ""
+"""The label of an axis that a figure does not have."""
+
+
+class Axis(msgspec.Struct, frozen=True):
+    name: str
+    """Of the coordinate; of several, with commas between them."""
+    title: str
+    """What readers call it."""
+    one: str = ""
+    many: str = ""
+    """What is counted, when its labels are numbers: `1 broker dies`, `2 brokers die`."""
+
+    def named(self, label: str) -> str:
+        """The label as it can stand by itself."""
+        if self.many:
+            return f"{label} {self.one if label == '1' else self.many}"
+        return f"{self.title} {label}" if label[:1].isdigit() else label
+
+
+class Shape(enum.Enum):
+    BARS = "bars"
+    LINES = "lines"
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    measure: Measure
+    value: str
+    """What one number is, in a few words: the heading of the axis and of the table."""
+    x: Axis
+    panels: Axis | None = None
+    rows: Axis | None = None
+    """Of panels: a figure may be a grid of them."""
+    shape: Shape = Shape.BARS
+    series: Axis = Axis("stack", "stack")
+    note: str = ""
+    """What a reader should know beside it."""
+
+    @property
+    def what(self) -> str:
+        """The value as a sentence begins with it."""
+        return f"{self.value[:1].upper()}{self.value[1:]}"
+
+    @property
+    def axes(self) -> tuple[Axis | None, Axis | None, Axis, Axis]:
+        return self.rows, self.panels, self.x, self.series
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """What some runs that differ only in their seed came to."""
+
+    median: float
+    low: float
+    high: float
+    runs: int
+
+
+Place = tuple[str, str, str, str]
+"""Labels of row, panel, x and series."""
+
+
+class Grid(msgspec.Struct, frozen=True):
+    figure: Figure
+    rows: tuple[str, ...]
+    panels: tuple[str, ...]
+    xs: tuple[str, ...]
+    series: tuple[str, ...]
+    cells: dict[Place, Cell]
+
+    @property
+    def runs(self) -> int:
+        """The most that any number is the median of."""
+        return max(cell.runs for cell in self.cells.values())
+
+
+def grid_of(figure: Figure, facts: Iterable[RunFacts]) -> Grid | None:
+    """None when no run has such a number."""
+    samples: dict[Place, list[float]] = {}
+    for one in facts:
+        shared = coordinates_of(one)
+        for own, number in figure.measure.numbers(one):
+            place = _place(figure, {**shared, **own})
+            if place is not None:
+                samples.setdefault(place, []).append(number)
+    if not samples:
+        return None
+    cells = {place: _cell(numbers) for place, numbers in samples.items()}
+    rows, panels, xs, series = (in_order(place[axis] for place in cells) for axis in range(4))
+    return Grid(figure, rows, panels, xs, series, cells)
+
+
+def _place(figure: Figure, coordinates: dict[str, str]) -> Place | None:
+    """None for a run that the figure has no place for."""
+    row, panel, x, series = (_label(axis, coordinates) for axis in figure.axes)
+    return None if row is None or panel is None or x is None or series is None else (row, panel, x, series)
+
+
+def _label(axis: Axis | None, coordinates: dict[str, str]) -> str | None:
+    if axis is None:
+        return WHOLE
+    names = axis.name.split(",")
+    if any(name not in coordinates for name in names):
+        return None
+    return coordinates[axis.name] if len(names) == 1 else ", ".join(f"{name} {coordinates[name]}" for name in names)
+
+
+def _cell(numbers: Sequence[float]) -> Cell:
+    return Cell(statistics.median(numbers), min(numbers), max(numbers), len(numbers))
+
+
+_FIXED: Final[dict[str, int]] = {
+    word: place
+    for words in (
+        tuple(guarantee.label for guarantee in Guarantee),
+        ("all", "before", "during", "after"),
+        ("resprout", "ginger"),
+        ("until it begins", "the repair", "both together"),
+        ("publications", "reports", "both together"),
+    )
+    for place, word in enumerate(words)
+}
+"""Words with an order of their own."""
+
+
+def in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    """Each once, as a reader expects them: numbers by size, guarantees by strength, `b2` before `b10`."""
+    return tuple(sorted(set(labels), key=_rank))
+
+
+def _rank(label: str) -> tuple[int, list[tuple[int, float, str]], str]:
+    """Ends with the label itself: `1` and `1.0` are as large as each other, and their order must not be chance."""
+    if label in _FIXED:
+        return _FIXED[label], [], label
+    pieces = re.findall(r"[0-9]+(?:\.[0-9]+)?|[^0-9]+", label)
+    keys = [(0, float(piece), "") if piece[0] in "0123456789" else (1, 0.0, piece) for piece in pieces]
+    return len(_FIXED), keys, label

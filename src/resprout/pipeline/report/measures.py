@@ -1,0 +1,120 @@
+"""What figures are made of: numbers of one run, each with the coordinates that tell it from the run's other numbers.
+
+A run gives one number, or one for each guarantee, phase or broker. To these coordinates come those of the run itself:
+its stack, its faults, its keys, and its labels in a sweep.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.quantities import Quantity
+from resprout.pipeline.tables import RepairRow
+
+Coordinates = Mapping[str, str]
+Numbers = Iterator[tuple[Coordinates, float]]
+
+
+_ON_PURPOSE: Final = ("leave", "move")
+
+
+class Measure(msgspec.Struct, frozen=True):
+    quantity: Quantity
+    numbers: Callable[[RunFacts], Numbers]
+
+
+def coordinates_of(facts: RunFacts) -> dict[str, str]:
+    """Of the run; a label of its sweep counts for more than what was counted in the trace."""
+    run = facts.run
+    keys = {} if run.keys is None else {"keys": str(run.keys)}
+    return {"faults": str(run.faults), **keys, "seed": str(run.seed), **run.labels, "stack": run.stack}
+
+
+def _latency(facts: RunFacts) -> Numbers:
+    for row in facts.latency:
+        if row.phase == "all":
+            yield {"guarantee": row.guarantee}, row.median_us
+
+
+def _latency_by_phase(facts: RunFacts) -> Numbers:
+    for row in facts.latency:
+        if row.phase != "all":
+            yield {"guarantee": row.guarantee, "phase": row.phase}, row.median_us
+
+
+def _repair_times(facts: RunFacts) -> Numbers:
+    """Of all repairs of the run together: they may run at the same time, and the tree is whole after the last."""
+    repairs = _forced(facts)
+    ended = [repair.ended_us for repair in repairs if repair.ended_us is not None]
+    if not repairs or len(ended) < len(repairs):
+        return
+    whole_us, began_us = max(ended), min(repair.began_us for repair in repairs)
+    struck = [repair.began_us - repair.detection_us for repair in repairs if repair.detection_us is not None]
+    yield {"part": "the repair"}, whole_us - began_us
+    if struck:
+        yield {"part": "until it begins"}, began_us - min(struck)
+        yield {"part": "both together"}, whole_us - min(struck)
+
+
+def _forced(facts: RunFacts) -> list[RepairRow]:
+    """Without the places that were given up on purpose."""
+    return [repair for repair in facts.repairs if repair.cause not in _ON_PURPOSE]
+
+
+def _round_trips(facts: RunFacts) -> Numbers:
+    """Of the repair that takes the most: how often a message could have crossed there and back in its time."""
+    trips = [
+        repair.duration_us / repair.round_trip_us
+        for repair in _forced(facts)
+        if repair.duration_us is not None and repair.round_trip_us
+    ]
+    if trips:
+        yield {}, max(trips)
+
+
+def _requests(facts: RunFacts) -> Numbers:
+    rounds = [repair.rounds for repair in _forced(facts) if repair.rounds is not None]
+    if rounds:
+        yield {}, sum(rounds)
+
+
+def _traffic(column: str) -> Callable[[RunFacts], Numbers]:
+    def numbers(facts: RunFacts) -> Numbers:
+        value = None if facts.traffic is None else getattr(facts.traffic, column)
+        if value is not None:
+            yield {}, value
+
+    return numbers
+
+
+def _messages(facts: RunFacts) -> Numbers:
+    """Those that publishing causes; what comes with time alone is left out."""
+    traffic, publications = facts.traffic, facts.run.publications
+    if traffic is None or not publications:
+        return
+    for purpose in ("publications", "reports"):
+        if traffic.messages is not None and purpose in traffic.messages:
+            yield {"purpose": purpose}, traffic.messages[purpose] / publications
+    if traffic.messages_per_publication is not None:
+        yield {"purpose": "both together"}, traffic.messages_per_publication
+
+
+def _broker_load(facts: RunFacts) -> Numbers:
+    if not facts.run.publications:
+        return
+    for row in facts.load:
+        if row.role == "broker" and row.frames_sent is not None:
+            yield {"broker": row.node}, row.frames_sent / facts.run.publications
+
+
+LATENCY = Measure(Quantity.TIME_US, _latency)
+LATENCY_BY_PHASE = Measure(Quantity.TIME_US, _latency_by_phase)
+REPAIR_TIMES = Measure(Quantity.TIME_US, _repair_times)
+ROUND_TRIPS = Measure(Quantity.COUNT, _round_trips)
+REQUESTS = Measure(Quantity.COUNT, _requests)
+MESSAGES = Measure(Quantity.COUNT, _messages)
+ORDERING_BYTES = Measure(Quantity.BYTES, _traffic("metadata_bytes_mean"))
+THROUGHPUT = Measure(Quantity.COUNT, _traffic("throughput"))
+BROKER_LOAD = Measure(Quantity.COUNT, _broker_load)

@@ -1,0 +1,42 @@
+"""Where the page goes: checked before any work is done, written whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from resprout.pipeline.errors import PipelineError
+
+
+def check_target(path: Path) -> None:
+    """PipelineError when a page cannot be written there."""
+    if path.is_dir():
+        raise PipelineError(f"--out {path}: that is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise PipelineError(f"--out {path}: there is no folder {path.parent}")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Whoever opens the file sees the old page or the new one."""
+    try:
+        handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        raise PipelineError(f"--out {path}: cannot be written: {_reason(error)}") from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        Path(draft).chmod(0o666 & ~_umask())
+        Path(draft).replace(path)
+    except OSError as error:
+        Path(draft).unlink(missing_ok=True)
+        raise PipelineError(f"--out {path}: cannot be written: {_reason(error)}") from None
+
+
+def _umask() -> int:
+    """What the user keeps from others; it can only be asked by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,40 @@
+"""How runs came out: kept every promise, broke one that is known to be broken, broke another, or were not judged."""
+
+import enum
+from collections.abc import Iterable
+
+from resprout.audit.verdict import CLEAN, NOT_JUDGED, VIOLATED
+from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.known import is_documented
+from resprout.pipeline.report.markup import Markup, element
+
+
+class Standing(enum.Enum):
+    """How a run came out: the word for it, and the class it is shown with."""
+
+    CLEAN = (CLEAN, "good")
+    DOCUMENTED = ("documented anomaly", "known")
+    VIOLATED = (VIOLATED, "bad")
+    NOT_JUDGED = (NOT_JUDGED, "plain")
+
+
+def standing_of(facts: RunFacts) -> Standing:
+    verdict = facts.verdict
+    if verdict is None:
+        return Standing.NOT_JUDGED
+    if verdict.status == VIOLATED:
+        told = verdict.rules_violated and all(is_documented(facts.stack, rule) for rule in verdict.rules_violated)
+        return Standing.DOCUMENTED if told else Standing.VIOLATED
+    return Standing.CLEAN if verdict.status == CLEAN else Standing.NOT_JUDGED
+
+
+def tag(standing: Standing) -> Markup:
+    word, look = standing.value
+    return element("span", word, class_=f"tag {look}")
+
+
+def count_standings(facts: Iterable[RunFacts]) -> dict[Standing, int]:
+    found = dict.fromkeys(Standing, 0)
+    for one in facts:
+        found[standing_of(one)] += 1
+    return found

@@ -1,0 +1,155 @@
+"""Result rows that nobody measured, for tests of what is made of them."""
+
+from pathlib import Path
+
+from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.sections import Asked
+from resprout.pipeline.tables import (
+    AnomalyRow,
+    LatencyRow,
+    LoadRow,
+    RepairRow,
+    RunRow,
+    TrafficRow,
+    VerdictRow,
+)
+
+ASKED = Asked((Path("out/archive"),), Path("out/page.html"))
+GUARANTEES = ("eventual", "causal", "total")
+
+
+class Key(dict[str, str]):
+    def __init__(self, experiment: str, run: str) -> None:
+        super().__init__(experiment=experiment, run=run, digest="d" * 64)
+
+
+def run_row(experiment: str = "e", run: str = "r", **changes: object) -> RunRow:
+    values: dict[str, object] = {
+        "stack": "resprout",
+        "seed": 1,
+        "scenario": run,
+        "labels": {},
+        "faults": 0,
+        "keys": 100,
+        "faults_tolerated": 1,
+        "brokers": 8,
+        "clients": 5,
+        "ended": "quiescent",
+        "duration_us": 30_000_000,
+        "publications": 1000,
+        "deliveries": 5000,
+        "rows": 7000,
+    }
+    return RunRow(**Key(experiment, run), **{**values, **changes})  # type: ignore[arg-type]
+
+
+def latency(experiment: str, run: str, guarantee: str, median_us: int, phase: str = "all") -> LatencyRow:
+    return LatencyRow(
+        **Key(experiment, run),
+        guarantee=guarantee,
+        phase=phase,
+        count=100,
+        mean_us=median_us * 1.1,
+        median_us=median_us,
+        p95_us=median_us * 2,
+        p99_us=median_us * 3,
+        max_us=median_us * 4,
+    )
+
+
+def repair(experiment: str, run: str, began_us: int, took_us: int | None, **changes: object) -> RepairRow:
+    values: dict[str, object] = {
+        "node": "b0",
+        "dead": ("b1",),
+        "cause": "crash",
+        "placed_us": None,
+        "ended_us": None if took_us is None else began_us + took_us,
+        "duration_us": took_us,
+        "detection_us": 300_000,
+        "rounds": None,
+        "round_trip_us": 200_000,
+    }
+    return RepairRow(**Key(experiment, run), began_us=began_us, **{**values, **changes})  # type: ignore[arg-type]
+
+
+def traffic(experiment: str, run: str, **changes: object) -> TrafficRow:
+    values: dict[str, object] = {
+        "throughput": 125.5,
+        "hops_mean": 2.5,
+        "metadata_bytes_mean": 7.25,
+        "metadata_bytes_max": 9,
+        "payload_bytes_mean": 32.0,
+        "frames": 40_000,
+        "frame_bytes": 4_000_000,
+        "messages": {"publications": 7000, "reports": 14_500, "repair": 3},
+        "messages_per_publication": 21.5,
+        "messages_per_delivery": 4.3,
+    }
+    return TrafficRow(**Key(experiment, run), **{**values, **changes})  # type: ignore[arg-type]
+
+
+def load(experiment: str, run: str, node: str, frames: int | None, role: str = "broker") -> LoadRow:
+    sent = None if frames is None else 100 * frames
+    return LoadRow(
+        **Key(experiment, run),
+        node=node,
+        role=role,
+        frames_sent=frames,
+        bytes_sent=sent,
+        frames_received=frames,
+        bytes_received=sent,
+        published=0 if role == "broker" else 10,
+        delivered=0 if role == "broker" else 50,
+    )
+
+
+def verdict(experiment: str, run: str, *violated: str, **changes: object) -> VerdictRow:
+    status = "violated" if violated else "clean"
+    values: dict[str, object] = {"status": status, "rules_violated": violated, "anomalies": len(violated)}
+    return VerdictRow(**Key(experiment, run), **{**values, **changes})  # type: ignore[arg-type]
+
+
+def anomaly(experiment: str, run: str, rule: str, text: str) -> AnomalyRow:
+    return AnomalyRow(**Key(experiment, run), rule=rule, time_us=1_234_567, node="c0", messages=("c1:1",), text=text)
+
+
+def sweep_run(experiment: str, stack: str, seed: int, base_us: int, **labels: str) -> RunFacts:
+    """A run of a sweep with everything that figures draw; its latencies are `base_us`, and twice and three times it."""
+    name = ",".join(f"{axis}={label}" for axis, label in {**labels, "stack": stack, "seed": str(seed)}.items())
+    faults = int(labels.get("faults", 0))
+    row = run_row(
+        experiment, name, stack=stack, seed=seed, labels={**labels, "stack": stack}, faults=faults,
+        keys=int(labels.get("keys", 100)),
+    )  # fmt: skip
+    phases = ("all", "before", "during", "after") if faults else ("all",)
+    broken = ("barrier",) if stack == "ginger" else ()
+    return RunFacts(
+        run=row,
+        verdict=verdict(experiment, name, *broken),
+        traffic=traffic(experiment, name),
+        anomalies=tuple(anomaly(experiment, name, rule, "c0 got c1:1 after, c2 before total t") for rule in broken),
+        latency=tuple(
+            latency(experiment, name, guarantee, base_us * (place + 1), phase)
+            for place, guarantee in enumerate(GUARANTEES)
+            for phase in phases
+        ),
+        repairs=tuple(repair(experiment, name, 10_000_000, base_us + number) for number in range(faults)),
+        load=tuple(load(experiment, name, f"b{number}", 1000 + number) for number in range(8)),
+    )
+
+
+def seed000(seeds: int = 5) -> list[RunFacts]:
+    """As many runs as the sweeps of the first figures make."""
+    runs = []
+    for number, stack in enumerate(("resprout", "ginger")):
+        for seed in range(1, seeds + 1):
+            for faults in "0123":
+                base_us = 100_000 * (number + 1) + 1_000 * seed + 10 * int(faults)
+                runs += [
+                    sweep_run(name, stack, seed, base_us, faults=faults) for name in ("seed000-5.3", "seed000-5.4")
+                ]
+                runs += [
+                    sweep_run("seed000-5.5", stack, seed, base_us * int(keys), keys=keys, faults=faults)
+                    for keys in ("1", "10", "100", "1000")
+                ]
+    return runs

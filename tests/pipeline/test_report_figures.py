@@ -1,0 +1,179 @@
+"""From runs to the numbers of figures, their charts and their tables."""
+
+import re
+
+from resprout.pipeline.report import measures
+from resprout.pipeline.report.chapters import CHAPTERS, general_figures
+from resprout.pipeline.report.charts import charts, legend
+from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
+from resprout.pipeline.report.figures import Axis, Cell, Figure, Grid, Shape, grid_of, in_order
+from resprout.pipeline.report.number_tables import numbers_table
+from tests.pipeline.made_up import latency, repair, run_row, seed000, sweep_run, traffic, verdict
+
+LATENCY = Figure(
+    title="Latency", measure=measures.LATENCY, value="median latency", x=Axis("faults", "faults"),
+    panels=Axis("guarantee", "guarantee"),
+)  # fmt: skip
+
+
+def grid(figure: Figure, facts: list[RunFacts]) -> Grid:
+    found = grid_of(figure, facts)
+    assert found is not None
+    return found
+
+
+def test_a_place_of_a_figure_is_the_median_over_seeds_with_the_range() -> None:
+    facts = [sweep_run("e", "ginger", seed, base_us, faults="1") for seed, base_us in ((1, 300), (2, 100), (3, 800))]
+    cells = grid(LATENCY, facts).cells
+    assert cells["", "eventual", "1", "ginger"] == Cell(300, 100, 800, 3)
+    assert cells["", "total", "1", "ginger"] == Cell(900, 300, 2400, 3)
+
+
+def test_labels_stand_in_the_order_that_readers_expect() -> None:
+    assert in_order(["total", "eventual", "causal"]) == ("eventual", "causal", "total")
+    assert in_order(["100", "9", "1000", "10"]) == ("9", "10", "100", "1000")
+    assert in_order(["b10", "b2", "b2"]) == ("b2", "b10")
+    assert in_order(["1.0", "01", "1", "1.00"]) == ("01", "1", "1.0", "1.00")
+    assert in_order(["scribe", "ginger", "resprout"]) == ("resprout", "ginger", "scribe")
+
+
+def test_a_run_without_the_numbers_is_left_out_and_without_any_there_is_no_figure() -> None:
+    bare = RunFacts(run=run_row("e", "bare", labels={"faults": "1"}))
+    assert grid_of(LATENCY, [bare]) is None
+    assert grid(LATENCY, [bare, sweep_run("e", "ginger", 1, 300, faults="1")]).runs == 1
+
+
+def test_every_chapter_draws_all_its_figures_from_the_runs_of_its_sweep() -> None:
+    facts = seed000(seeds=2)
+    for chapter in CHAPTERS:
+        own = [one for one in facts if one.run.experiment == chapter.experiment]
+        undrawn = [figure.title for figure in chapter.figures if grid_of(figure, own) is None]
+        assert undrawn in ([], ["Rounds of requests"])  # the rows that were made up have no requests
+
+
+def test_the_time_of_repairs_is_from_the_first_that_begins_to_the_last_that_ends() -> None:
+    facts = RunFacts(
+        run=run_row(),
+        repairs=(
+            repair("e", "r", 10_000, 5_000, detection_us=1_000),
+            repair("e", "r", 12_000, 9_000, detection_us=4_000),
+            repair("e", "r", 50_000, 9_000, cause="move"),
+        ),
+    )
+    found = {own["part"]: number for own, number in measures.REPAIR_TIMES.numbers(facts)}
+    assert found == {"until it begins": 2_000, "the repair": 11_000, "both together": 13_000}
+
+
+def test_a_repair_that_never_ended_has_no_time() -> None:
+    facts = RunFacts(run=run_row(), repairs=(repair("e", "r", 10_000, 5_000), repair("e", "r", 11_000, None)))
+    assert list(measures.REPAIR_TIMES.numbers(facts)) == []
+    assert list(measures.ROUND_TRIPS.numbers(facts)) == [({}, 5_000 / 200_000)]
+
+
+def test_rounds_are_all_requests_of_a_run() -> None:
+    rows = (repair("e", "r", 10, 5, rounds=3), repair("e", "r", 11, 5, rounds=2))
+    assert list(measures.REQUESTS.numbers(RunFacts(run=run_row(), repairs=rows))) == [({}, 5)]
+    assert list(measures.REQUESTS.numbers(RunFacts(run=run_row(), repairs=(repair("e", "r", 10, 5),)))) == []
+
+
+def test_messages_are_those_that_publishing_causes() -> None:
+    facts = RunFacts(run=run_row(publications=1000), traffic=traffic("e", "r"))
+    found = {own["purpose"]: number for own, number in measures.MESSAGES.numbers(facts)}
+    assert found == {"publications": 7.0, "reports": 14.5, "both together": 21.5}
+    unknown = RunFacts(run=run_row(), traffic=traffic("e", "r", messages=None, messages_per_publication=None))
+    assert list(measures.MESSAGES.numbers(unknown)) == []
+
+
+def test_every_number_in_a_table_is_that_of_the_runs() -> None:
+    facts = [
+        sweep_run("e", stack, seed, base_us * seed, faults=faults)
+        for stack, base_us in (("resprout", 111_000), ("ginger", 333_000))
+        for seed in (1, 2, 3)
+        for faults in ("0", "1")
+    ]
+    table = numbers_table(grid(LATENCY, facts))
+    rows = [re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", row) for row in re.findall(r"<tr[^>]*>(.*?)</tr>", table)][2:]
+    assert rows[0] == ["eventual", "0", "222", "111 – 333", "666", "333 – 999", "0.33"]
+    assert rows[1] == ["1", "222", "111 – 333", "666", "333 – 999", "0.33"]
+    assert rows[-1] == ["1", "666", "333 – 999", "1,998", "999 – 2,997", "0.33"]
+    assert "Median latency, in ms: median of 3 runs; range: the least to the most" in table
+
+
+def test_a_table_says_how_many_runs_where_they_differ_and_leaves_out_ranges_of_nothing() -> None:
+    two = [sweep_run("e", "ginger", seed, 5_000, faults="1") for seed in (1, 2)]
+    alike = numbers_table(grid(LATENCY, two))
+    assert "range" not in alike
+    assert "median of 2 runs, which are all alike" in alike
+    uneven = numbers_table(grid(LATENCY, [*two, sweep_run("e", "ginger", 1, 5_000, faults="2")]))
+    assert ">runs<" in uneven
+
+
+def test_a_stack_without_a_number_has_a_dash() -> None:
+    facts = [sweep_run("e", "resprout", 1, 5_000, faults="1"), sweep_run("e", "ginger", 1, 5_000, faults="2")]
+    table = numbers_table(grid(LATENCY, facts))
+    assert table.count("–") == 3 * 2 * 2  # three guarantees, two faults, one stack each and no ratio
+
+
+def test_bars_begin_at_zero_and_lines_over_far_values_are_logarithmic() -> None:
+    facts = [sweep_run("e", "ginger", 1, 10_000 * int(keys), keys=keys) for keys in ("1", "100")]
+    x = Axis("keys", "keys")
+    bars = charts(grid(Figure(title="t", measure=measures.LATENCY, value="v", x=x), facts))
+    lines = charts(grid(Figure(title="t", measure=measures.LATENCY, value="v", x=x, shape=Shape.LINES), facts))
+    assert ">0\u00a0ms<" in bars
+    assert ">0\u00a0ms<" not in lines
+    assert "polyline" in lines
+    assert "polyline" not in bars
+
+
+def test_every_mark_tells_its_numbers_to_who_points_at_it() -> None:
+    facts = [sweep_run("e", "ginger", seed, 1_000_000 * seed, faults="1") for seed in (1, 3)]
+    drawn = charts(grid(LATENCY, facts))
+    assert "<title>ginger, faults 1: 2,000\u00a0ms (2 runs, 1,000 – 3,000)</title>" in drawn
+    assert drawn.count("<svg") == drawn.count('role="img"') == 3
+
+
+def test_legends_show_each_series_with_its_own_look() -> None:
+    shown = legend(("resprout", "ginger"), Shape.BARS)
+    assert re.findall(r'class="(s\d)"', shown) == ["s0", "s1"]
+
+
+def test_an_unknown_experiment_is_drawn_along_its_longest_axis_and_the_others_make_rows() -> None:
+    facts = [
+        sweep_run("mine", "resprout", 1, 1000, degree=degree, buffer=buffer)
+        for degree in ("2", "3", "8")
+        for buffer in ("10", "20")
+    ]
+    figure = general_figures(facts)[0]
+    assert figure.x.name == "degree"
+    assert figure.rows is not None
+    assert grid(figure, facts).rows == ("10", "20")
+
+
+def test_where_nothing_but_seeds_varies_few_runs_are_shown_one_by_one_and_many_together() -> None:
+    few = [sweep_run("mine", "resprout", seed, 1000) for seed in range(3)]
+    assert grid(general_figures(few)[0], few).xs == ("0", "1", "2")
+    many = [sweep_run("mine", "resprout", seed, 1000) for seed in range(50)]
+    assert grid(general_figures(many)[0], many).xs == ("resprout",)
+
+
+def test_axes_beyond_the_second_are_kept_apart() -> None:
+    facts = [sweep_run("mine", "resprout", 1, 1000, a=a, b=b, c=c) for a in ("1", "2", "3") for b in "xy" for c in "pq"]
+    figure = general_figures(facts)[0]
+    assert grid(figure, facts).rows == ("b x, c p", "b x, c q", "b y, c p", "b y, c q")
+    assert grid(figure, facts).runs == 1
+
+
+def test_rows_of_all_tables_come_together_by_run() -> None:
+    tables: Tables = {
+        "runs": [run_row("e", "one"), run_row("e", "two")],
+        "verdicts": [verdict("e", "two", "lost")],
+        "traffic": [traffic("e", "one")],
+        "latency": [latency("e", "two", "total", 5), latency("e", "one", "total", 6), latency("e", "one", "fifo", 7)],
+    }
+    one, two = facts_of(tables)
+    assert (one.name, two.name) == ("one", "two")
+    assert one.verdict is None
+    assert two.verdict is not None
+    assert [row.median_us for row in one.latency] == [6, 7]
+    assert one.traffic is not None
+    assert two.traffic is None

@@ -1,0 +1,267 @@
+"""The whole page: verdicts first, nothing from outside, nothing hostile, the same bytes again."""
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from resprout.audit.verdict import RULES
+from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.output import check_target, write_whole
+from resprout.pipeline.report.page import page_of
+from resprout.pipeline.report.trail import Happening, Slice, Trail, Trails
+from tests.pipeline.made_up import (
+    ASKED,
+    GUARANTEES,
+    anomaly,
+    latency,
+    load,
+    repair,
+    run_row,
+    seed000,
+    sweep_run,
+    traffic,
+    verdict,
+)
+
+HOSTILE = "</title></style></svg><script>alert('x')</script><img src=x onerror=alert(1)>"
+VOID = {"meta", "br"}
+
+
+class Reader(HTMLParser):
+    """Follows a page and complains about what is not well-formed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def values(self, name: str) -> list[str]:
+        return [value or "" for _, found, value in self.attributes if found == name]
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.split("</style>")[1]))
+
+
+def single(name: str = "the demo", **changes: object) -> tuple[RunFacts, Trails]:
+    facts = RunFacts(
+        run=run_row(name, "out/demo", scenario=name, **changes),
+        verdict=verdict(name, "out/demo"),
+        traffic=traffic(name, "out/demo"),
+        latency=tuple(latency(name, "out/demo", guarantee, 5_000_000) for guarantee in GUARANTEES),
+        repairs=(repair(name, "out/demo", 5_345_000, 465_000),),
+        load=(load(name, "out/demo", "b0", 3000), load(name, "out/demo", "c0", 200, role="client")),
+    )
+    trail = Trail(
+        happenings=(
+            Happening(100_000, "b1", "joined", "b0"),
+            Happening(5_000_000, "b1", "crash", ""),
+            Happening(5_345_000, "b0", "repair_begin", "b1"),
+            Happening(5_810_000, "b0", "repair_end", "b1"),
+            Happening(9_000_000, "world", "quiescent", ""),
+        ),
+        left_out=0,
+        slice_us=200_000,
+        slices=tuple(Slice(guarantee, 20 + n, 10, 1e6, 2_000_000) for guarantee in GUARANTEES for n in range(5)),
+        recipe='name = "the demo"\n',
+    )
+    return facts, {(name, "out/demo"): trail}
+
+
+def page_of_one(facts: RunFacts, trails: Trails | None = None) -> str:
+    return page_of([facts], trails or {}, ASKED)
+
+
+PAGE = page_of(seed000(), {}, ASKED)
+
+
+def test_the_page_of_all_runs_of_the_first_figures_is_small_and_well_formed() -> None:
+    assert len(PAGE.encode()) < 1_000_000
+    reader = Reader(PAGE)
+    assert reader.tags["h1"] == 1
+    assert reader.tags["script"] == reader.tags["img"] == reader.tags["link"] == reader.tags["iframe"] == 0
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    for page in (PAGE, page_of([single()[0]], single()[1], ASKED)):
+        assert not re.search(r"https?:|//|@import|src=", page.replace("<!doctype html>", ""))
+        assert {href[0] for href in Reader(page).values("href")} == {"#"}
+
+
+def test_links_inside_lead_somewhere_and_names_of_places_are_unique() -> None:
+    odd = [sweep_run(name, "resprout", seed, 1000) for name in ("a b", "a-b", "a_b", "ä", "a") for seed in (1, 2)]
+    for page in (PAGE, page_of(odd, {}, ASKED)):
+        reader = Reader(page)
+        ids = reader.values("id")
+        assert len(ids) == len(set(ids))
+        assert {href[1:] for href in reader.values("href")} <= set(ids)
+
+
+def test_those_who_cannot_see_are_told() -> None:
+    reader = Reader(PAGE)
+    assert reader.tags["caption"] == reader.tags["table"] > 5
+    boxes = [value for tag, name, value in reader.attributes if tag == "div" and name == "aria-label"]
+    assert len(boxes) == reader.tags["table"]
+    pictures = re.findall(r'<svg viewBox="[^"]*" role="img">(.{7})', PAGE)
+    assert set(pictures) == {"<title>"}
+    assert reader.values("lang") == ["en"]
+
+
+def test_the_same_rows_give_the_same_bytes() -> None:
+    assert page_of(seed000(), {}, ASKED) == PAGE
+
+
+def test_hostile_names_stay_names() -> None:
+    facts, trails = single(HOSTILE, stack=HOSTILE, ended=HOSTILE, labels={"faults": HOSTILE})
+    trail = msgspec.structs.replace(
+        next(iter(trails.values())),
+        happenings=(Happening(1, HOSTILE, "crash", HOSTILE), Happening(2, "b0", "fenced", HOSTILE)),
+        recipe=HOSTILE,
+    )
+    broken = msgspec.structs.replace(
+        facts,
+        verdict=verdict(HOSTILE, "out/demo", "lost", skipped={"bank_applied": HOSTILE}),
+        anomalies=(anomaly(HOSTILE, "out/demo", "lost", HOSTILE),),
+    )
+    swept = [sweep_run("e", HOSTILE, seed, 1000, axis=label) for seed in (1, 2) for label in (HOSTILE, "x")]
+    for page in (page_of([broken, *swept], {(HOSTILE, "out/demo"): trail}, ASKED), page_of_one(broken)):
+        reader = Reader(page)
+        assert reader.tags["script"] == reader.tags["img"] == 0
+        assert not [name for _, name, _ in reader.attributes if name.startswith("on")]
+        assert "&lt;script&gt;" in page
+
+
+def test_verdicts_come_first_and_count_every_run_by_experiment_and_stack() -> None:
+    text = text_of(PAGE)
+    assert text.index("Verdicts") < text.index("5.3 How long a repair takes")
+    assert "No promise was broken unexpectedly in 240 runs." in text
+    assert "120 clean; 120 with nothing but the documented anomaly of their stack." in text
+    assert "seed000-5.5 resprout 80 80 – – – ginger 80 – 80 – –" in text
+    assert "documented anomaly barrier by ginger, in 120 of 120 runs." in text
+    assert "c0 got c1:1 after, c2 before total t" in text
+
+
+def test_the_anomaly_that_is_documented_for_one_stack_is_a_violation_of_another() -> None:
+    facts = RunFacts(
+        run=run_row("e", "r"),
+        verdict=verdict("e", "r", "barrier"),
+        anomalies=(anomaly("e", "r", "barrier", "told in full"),),
+    )
+    text = text_of(page_of_one(facts))
+    assert "The run broke a promise." in text
+    assert "violated barrier by resprout, in 1 of 1 run." in text
+    assert "told in full" in text
+    assert "<details open>" in page_of_one(facts)
+
+
+def test_another_violation_beside_the_documented_one_is_not_excused() -> None:
+    facts = [
+        RunFacts(run=run_row("e", run, stack="ginger"), verdict=verdict("e", run, *rules))
+        for run, rules in (("r1", ("barrier", "twice")), ("r2", ("barrier",)), ("r3", ()))
+    ]
+    text = text_of(page_of(facts, {}, ASKED))
+    assert "1 of 3 runs broke a promise." in text
+    assert text.index("violated twice by ginger") < text.index("documented anomaly barrier by ginger")
+    assert "1 clean; 1 with nothing but the documented anomaly of their stack." in text
+
+
+def test_what_was_not_judged_is_said_with_its_reason() -> None:
+    facts = [
+        RunFacts(run=run_row("e", "r1"), verdict=verdict("e", "r1", skipped={"lost": "it did not come to rest"})),
+        RunFacts(run=run_row("e", "r2"), verdict=verdict("e", "r2", status="not judged")),
+        RunFacts(run=run_row("e", "r3")),
+    ]
+    text = text_of(page_of(facts, {}, ASKED))
+    assert "1 of 3 runs were judged and kept every promise, as far as they were judged." in text
+    assert "1 clean; 2 not judged." in text
+    assert "lost not judged in 1 run: it did not come to rest" in text
+
+
+def test_a_run_without_a_bank_is_not_said_to_be_judged_in_part() -> None:
+    no_bank = {rule: "no bank" for rule in RULES if rule.startswith("bank_")}
+    for skipped, words in ((no_bank, "kept every promise."), ({"bank_realtime": "x"}, "as far as they were judged.")):
+        facts = RunFacts(run=run_row("e", "r"), verdict=verdict("e", "r", skipped=skipped))
+        assert words in text_of(page_of_one(facts))
+
+
+def test_chapters_without_runs_are_listed_with_the_command_that_makes_them() -> None:
+    facts = [one for one in seed000(1) if one.run.experiment == "seed000-5.4"]
+    text = text_of(page_of(facts, {}, ASKED))
+    assert "No data yet" in text
+    assert "resprout sweep sweeps/seed000-5.3.toml --out DIR" in text
+    assert (
+        "resprout sweep sweeps/seed000-5.4.toml --out out/archive resprout report out/archive --out out/page.html"
+        in text
+    )
+    assert "No data yet" not in text_of(PAGE)
+
+
+def test_figures_that_were_not_recorded_are_named() -> None:
+    bare = [
+        msgspec.structs.replace(one, traffic=None, load=()) for one in seed000(1) if one.run.experiment == "seed000-5.4"
+    ]
+    text = text_of(page_of(bare, {}, ASKED))
+    assert (
+        "Not recorded in these runs, so not drawn: Messages between brokers, Ordering bytes, Throughput, Load" in text
+    )
+
+
+def test_a_single_run_is_shown_with_what_happened_in_it() -> None:
+    facts, trails = single()
+    page = page_of_one(facts, trails)
+    Reader(page)
+    text = text_of(page)
+    assert "The run kept every promise." in text
+    assert "5.000 b1 dies 5.345 b0 begins to repair what b1 leaves behind" in text
+    assert "has a place below" not in text  # that the tree comes to stand is no news
+    assert "b1 crash b0 300.0 465.0 2.33 –" in text
+    assert "eventual all 100 5,500 5,000 10,000 15,000 20,000" in text
+    assert "b0 3,000 300,000 3,000 300,000" in text
+    assert "resprout sim scenario.toml --trace DIR" in text
+    assert "name = &quot;the demo&quot;" in page
+
+
+def test_a_run_without_anything_is_still_a_page() -> None:
+    facts = RunFacts(run=run_row("e", "r", publications=0, deliveries=0, brokers=0, clients=0, keys=None))
+    empty = Trail(happenings=(), left_out=0, slice_us=1, slices=(), recipe=None)
+    Reader(page_of_one(facts, {("e", "r"): empty}))
+    Reader(page_of_one(facts))
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_whole(path, "one")
+    write_whole(path, "two\n")
+    assert path.read_bytes() == b"two\n"
+    assert [found.name for found in tmp_path.iterdir()] == ["page.html"]
+    with pytest.raises(PipelineError, match="cannot be written"):
+        write_whole(tmp_path / "no" / "page.html", "three")
+
+
+def test_a_target_that_cannot_be_is_refused_before_any_work(tmp_path: Path) -> None:
+    check_target(tmp_path / "page.html")
+    with pytest.raises(PipelineError, match="that is a folder"):
+        check_target(tmp_path)
+    with pytest.raises(PipelineError, match="there is no folder"):
+        check_target(tmp_path / "none" / "page.html")
