@@ -1,0 +1,137 @@
+"""The streaming query: files of a live folder in, findings of the live judge out.
+
+The state of a run is one value, since its rules reach across subscribers and keys: one run is judged by one core, at
+the speed that docs/pipeline.md gives. The checkpoint holds which files were read and the state that they led to, in
+step. After a restart the same files lead from the same state to the same findings, so nothing is forgotten; and what is
+done with the findings is told the number of the micro-batch, so that nothing need be done twice.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from resprout.audit.live.memory import LiveOptions
+from resprout.pipeline.errors import PipelineError, in_one_line
+from resprout.pipeline.live.findings import OUTPUT_SCHEMA, Finding, from_body
+from resprout.pipeline.live.step import PAUSE_MS, STATE_SCHEMA, Step
+from resprout.trace.live_folder import FILES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FILES_PER_TRIGGER: Final = 20
+"""Ten seconds of a run: whoever begins to watch late catches up in steps of this size."""
+SPARK_SCHEMA: Final = (
+    "time_us bigint, node string, kind string, publisher string, incarnation int, stream string, seq bigint,"
+    " topic string, keys array<string>, guarantee string, attributes map<string,string>, position bigint,"
+    " receipt string, filter string, `where` string, tseq bigint, hops int, metadata_bytes int, payload_bytes int,"
+    " detail string"
+)
+"""The columns of `trace.schema.ARROW_SCHEMA`."""
+LOOK_SECONDS: Final = 0.2
+PERIOD: Final = "500 milliseconds"
+_LETTERS_OF_PATTERNS: Final = "*?{}[]\\"
+
+OnFindings = Callable[[int, Sequence[Finding]], None]
+"""Given the number of a micro-batch and what it found. A batch that was interrupted is given again after a restart,
+with the same number and the same findings."""
+
+
+def check_followable(folder: Path) -> None:
+    """PipelineError when Spark would follow other folders instead, or none. Escaped, it reads every file twice."""
+    if found := [letter for letter in str(folder.resolve()) if letter in _LETTERS_OF_PATTERNS]:
+        raise PipelineError(
+            f"{folder}: Spark takes a path with {found[0]} in it for a pattern; watch it by another name"
+        )
+
+
+class Watch:
+    """A query that runs until it is stopped."""
+
+    def __init__(self, query: "StreamingQuery") -> None:
+        self._query = query
+
+    def check(self) -> None:
+        """PipelineError, in one line, when it has failed."""
+        if not self._query.isActive and (error := self._query.exception()) is not None:
+            raise PipelineError(in_one_line(error))
+
+
+def follow(
+    spark: "SparkSession",
+    folder: Path,
+    checkpoint: Path,
+    on_findings: OnFindings,
+    options: LiveOptions,
+    over: threading.Event,
+) -> None:
+    """Judges what is and will be in the folder until `over` is set. PipelineError when the query fails."""
+    with watching(spark, folder, checkpoint, on_findings, options) as query:
+        while not over.wait(LOOK_SECONDS):
+            query.check()
+
+
+@contextlib.contextmanager
+def watching(
+    spark: "SparkSession",
+    folder: Path,
+    checkpoint: Path,
+    on_findings: OnFindings,
+    options: LiveOptions = LiveOptions(),  # noqa: B008 (it is frozen)
+    files_per_trigger: int = FILES_PER_TRIGGER,
+    pause_ms: int = PAUSE_MS,
+) -> Iterator[Watch]:
+    """Judges what is and will be in the folder until the block ends. `on_findings` is called on a thread of its own."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.shuffle.partitions", "1")  # one run, one state: more stores would only cost time
+
+    def hand_over(batch: "DataFrame", number: int) -> None:
+        rows = sorted(batch.collect(), key=lambda row: (row["run"], row["order"]))
+        on_findings(number, [from_body(bytes(row["body"])) for row in rows])
+
+    query = (
+        _judged(_written(own, folder, files_per_trigger), Step(options, pause_ms))
+        .writeStream.outputMode("append")
+        .foreachBatch(hand_over)
+        .option("checkpointLocation", str(checkpoint.resolve()))
+        .trigger(processingTime=PERIOD)
+        .start()
+    )
+    try:
+        yield Watch(query)
+    finally:
+        with contextlib.suppress(Exception):  # a query that failed has stopped, and a Java that died cannot be asked
+            query.stop()
+
+
+def _written(spark: "SparkSession", folder: Path, files_per_trigger: int) -> "DataFrame":
+    """The rows of all files, each as JSON, with where it stands."""
+    from pyspark.sql import functions as f
+
+    rows = (
+        spark.readStream.schema(SPARK_SCHEMA)
+        .option("maxFilesPerTrigger", files_per_trigger)
+        .option("pathGlobFilter", FILES)
+        .parquet(str(folder.resolve()))  # whole, for Spark takes what stands before a colon for the kind of address
+    )
+    return rows.select(
+        f.lit(folder.name).alias("run"),
+        f.col("_metadata.file_name").alias("file"),
+        f.col("_metadata.row_index").alias("place"),
+        f.to_json(f.struct("*")).alias("body"),
+    )
+
+
+def _judged(rows: "DataFrame", step: Step) -> "DataFrame":
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    return rows.groupBy("run").applyInPandasWithState(
+        step,
+        outputStructType=OUTPUT_SCHEMA,
+        stateStructType=STATE_SCHEMA,
+        outputMode="append",
+        timeoutConf=GroupStateTimeout.ProcessingTimeTimeout,
+    )
