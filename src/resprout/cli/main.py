@@ -23,6 +23,11 @@ VERBS: Final = {
     "sim": "resprout.cli.sim:sim",
     "run": "resprout.cli.run:run",
     "audit": "resprout.cli.audit:audit",
+    "archive": "resprout.cli.archive:archive",
+    "sweep": "resprout.cli.sweep:sweep",
+    "report": "resprout.cli.report:report",
+    "conclude": "resprout.cli.conclude:conclude",
+    "watch": "resprout.cli.watch:watch",
     "bench": "resprout.cli.bench:bench",
 }
 """In the order in which help lists them."""

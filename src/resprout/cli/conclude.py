@@ -1,0 +1,66 @@
+"""`resprout conclude`: all that is done with a run when it is over, in one go."""
+
+from pathlib import Path
+
+import click
+
+from resprout.audit.judge import judge
+from resprout.audit.report import lines
+from resprout.cli.spark_options import spark_options
+from resprout.core.errors import UsageError
+from resprout.pipeline.archive.ingest import add_runs
+from resprout.pipeline.errors import NoSparkError
+from resprout.pipeline.places import find_runs, is_archive
+from resprout.pipeline.session import SparkChoice, session
+from resprout.trace.store import read_trace
+
+
+@click.command()
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option("--archive", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where it is kept.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.html", help="The page to write.")
+@spark_options
+def conclude(trace: Path, archive: Path, out: Path, spark: SparkChoice) -> int:
+    """Archive the run in TRACE, judge it, measure it and draw it, with one session of Spark.
+
+    A machine that cannot start Spark gets the verdict all the same, from the judge in Python; then nothing is archived
+    and no page is written. Exit status 1 when a promise was broken.
+    """
+    try:
+        return _on_spark(trace, archive, out, spark)
+    except NoSparkError as error:
+        click.echo(f"resprout: {error}; judged without it, no page", err=True)
+    verdict = judge(read_trace(trace))
+    for line in lines(verdict):
+        click.echo(line)
+    return 1 if verdict.violated else 0
+
+
+def _on_spark(trace: Path, archive: Path, out: Path, choice: SparkChoice) -> int:
+    from resprout.pipeline.judging import judge_runs
+    from resprout.pipeline.report.gather import find_all, gather, keep_verdicts
+    from resprout.pipeline.report.output import check_target, write_whole
+    from resprout.pipeline.report.page import page_of
+    from resprout.pipeline.report.sections import Asked
+
+    check_target(out)
+    _check_one_run(trace)
+    with session(choice) as running:
+        added = add_runs(archive, [trace], replace=True)
+        [name] = (*added.added, *added.replaced, *added.there)
+        click.echo(f"archived as {name}: {archive}")
+        places = [place for place in find_runs([archive]) if place.name == name]
+        [verdict] = judge_runs(running, places)
+        keep_verdicts(archive, places, [verdict])
+        for line in lines(verdict):
+            click.echo(line)
+        gathered = gather(running, find_all([archive]), lambda done, of: None)
+    write_whole(out, page_of(gathered.facts, gathered.trails, Asked((archive,), out)))
+    click.echo(f"the page: {out}")
+    return 1 if verdict.violated else 0
+
+
+def _check_one_run(trace: Path) -> None:
+    if is_archive(trace):
+        raise UsageError(f"{trace}: an archive; this is for a single trace. `resprout report {trace}` draws an archive")
+    find_runs([trace])
