@@ -1,5 +1,6 @@
 """The parts of a run with processes, each by itself."""
 
+import asyncio
 import os
 import tempfile
 
@@ -7,7 +8,10 @@ import pytest
 
 from resprout.core.errors import PeerError, UsageError
 from resprout.links.options import LinkOptions
+from resprout.net.address import Address
+from resprout.net.host import now_us
 from resprout.net.run.calm import SETTLE_US, Calm, Repairs, Waits
+from resprout.net.run.crew import Crew
 from resprout.net.run.orders import Finish, Progress, as_line, read_order, read_report
 from resprout.net.run.plan import WORKERS_MAX, check_runnable, longest_way_us, share_out, silence_us
 from resprout.net.run.row_file import RowWriter, read_rows
@@ -203,3 +207,24 @@ def test_whoever_is_far_away_is_not_taken_for_silent() -> None:
     assert silence_us(scenario(3, 1)) == 2_000_000
     far = parse_scenario('[topology]\nkind = "chain"\nbrokers = 5\nlatency = "300ms"\nclients_per_broker = 1')
     assert silence_us(far) > 4 * 1_200_000
+
+
+def test_a_client_that_is_about_to_return_is_told_of_new_brokers_when_it_begins() -> None:
+    async def play() -> None:
+        crew = Crew(scenario(), {})
+        try:
+            await crew.start()
+            crew.go(now_us(), {"b0": "127.0.0.1:1"})
+            crew.worker("c0").kill()
+            returning = asyncio.create_task(crew.revive("c0"))
+            await asyncio.sleep(0)
+            assert not crew.worker("c0").has_started
+            crew.found("late", Address("127.0.0.1", 2))
+            crew.bar({"c0": ["b0"]})
+            await returning
+            assert crew.runs("c0")
+        finally:
+            await crew.stop()
+            crew.forget_rows()
+
+    asyncio.run(play())

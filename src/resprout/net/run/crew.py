@@ -25,6 +25,9 @@ class Crew:
         self._on_row = on_row
         self._text = to_toml(scenario)
         self._workers: list[WorkerProcess] = []
+        self._sent_off: list[WorkerProcess] = []
+        """Those that have begun; others are not there yet to be told anything."""
+        self._barred: dict[str, list[str]] = {}
         self._of: dict[str, WorkerProcess] = {}
         self._go: Go | None = None
         self._gone: set[str] = set()
@@ -42,7 +45,7 @@ class Crew:
     def go(self, start_us: int, addresses: dict[str, str]) -> None:
         self._go = Go(start_us, addresses)
         for worker in self._workers:
-            worker.order(self._go)
+            self._send_off(worker)
 
     async def stop(self) -> None:
         """All of them at once. Afterwards none is left."""
@@ -64,8 +67,7 @@ class Crew:
     async def revive(self, client: str) -> None:
         """The next life of a client that was killed; it begins at once."""
         assert self._go is not None, "clients are revived during a run"
-        worker = await self._add({client: self._of[client].clients[client] + 1})
-        worker.order(self._go)
+        self._send_off(await self._add({client: self._of[client].clients[client] + 1}))
 
     def leave(self, client: str) -> None:
         self._gone.add(client)
@@ -75,13 +77,14 @@ class Crew:
         """A broker listens that was not there at the beginning."""
         assert self._go is not None, "brokers join during a run"
         self._go.addresses[broker] = str(address)
-        for worker in self._workers:
+        for worker in self._sent_off:
             worker.order(Found(broker, str(address)))
 
     def bar(self, peers: dict[str, list[str]]) -> None:
         """By client, whom it cannot reach from now on."""
-        for worker in self._workers:
-            worker.order(Bar({name: peers.get(name, []) for name in worker.clients}))
+        self._barred = peers
+        for worker in self._sent_off:
+            self._tell_bars(worker)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -119,6 +122,17 @@ class Crew:
         self._of.update(dict.fromkeys(clients, worker))
         await worker.start(self._text, self._links)
         return worker
+
+    def _send_off(self, worker: WorkerProcess) -> None:
+        """It begins, with all that those who began earlier were told meanwhile."""
+        assert self._go is not None, "whoever begins is told when and where"
+        worker.order(self._go)
+        self._sent_off.append(worker)
+        if self._barred:
+            self._tell_bars(worker)
+
+    def _tell_bars(self, worker: WorkerProcess) -> None:
+        worker.order(Bar({name: self._barred.get(name, []) for name in worker.clients}))
 
     def _ended(self, worker: WorkerProcess) -> None:
         if not worker.deliberate and not self._fallen.done():
