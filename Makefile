@@ -15,8 +15,10 @@ demo: $(READY)
 	@$(BIN)/resprout run scenarios/crash-b1.toml --trace out/demo --set 'workload.0.interval="500ms"' --set workload.0.operations=30
 	@$(BIN)/resprout conclude out/demo --archive out/archive --out out/demo.html
 
+# Tests of the pipeline share one Spark session, and come last: beside them nobody else would get the processor in time.
 test: $(READY)
-	$(BIN)/pytest -n $(WORKERS) -q
+	$(BIN)/pytest -n $(WORKERS) -q --ignore=tests/pipeline
+	$(BIN)/pytest -q tests/pipeline
 
 check: $(READY)
 	$(BIN)/ruff format --check src tests benchmarks

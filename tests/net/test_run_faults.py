@@ -186,6 +186,14 @@ def _leads(pid: int) -> bool:
         return False
 
 
+def wait_until_stopped(pid: int) -> None:
+    """It takes the signal when it is given the processor; the system wakes only those that were stopped by then."""
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < deadline, "it did not stop"
+        time.sleep(0.01)
+
+
 def all_end(pids: list[int]) -> bool:
     deadline = time.monotonic() + 20
     waiting = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
@@ -200,6 +208,7 @@ def test_nothing_is_left_when_the_coordinator_is_killed_not_even_a_stopped_proce
         children = started(process)
         stopped = next(pid for pid, words in children.items() if "run.worker" in words)
         os.kill(stopped, signal.SIGSTOP)
+        wait_until_stopped(stopped)
         process.kill()
         process.communicate(timeout=20)
         assert all_end(list(children))

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,6 +166,15 @@ def test_of_the_last_words_of_java_the_telling_line_is_told(line: str, told: str
     assert last_words(io.BytesIO(line.encode())) == told
 
 
+@pytest.fixture
+def default_handler() -> Iterator[None]:
+    """Spark and event loops leave handlers of their own behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("default_handler")
 def test_an_interrupt_waits_until_java_is_up_and_can_be_told_to_end() -> None:
     came_to = []
     with pytest.raises(KeyboardInterrupt), interrupts_wait():
@@ -174,6 +184,7 @@ def test_an_interrupt_waits_until_java_is_up_and_can_be_told_to_end() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("default_handler")
 def test_a_second_interrupt_waits_for_nothing() -> None:
     came_to = []
     with pytest.raises(KeyboardInterrupt), interrupts_wait():
