@@ -1,4 +1,4 @@
-"""`python -m tests.swarm --seeds N --first S --workers W`: draws, runs and judges N scenarios.
+"""`python -m tests.swarm --seeds N --first S --class C --workers W`: draws, runs and judges N scenarios.
 
 Exit status 1 when any of them fails; each failure says what was drawn and the command that shows it again. With
 `--write` the scenario of the first seed is written as TOML, for `resprout sim` and for a closer look; a fault that
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from resprout.scenario.write import to_toml
+from resprout.sim.classes import ANY, CLASSES, class_of
 from resprout.sim.swarm import Outcome, swarm_trial, try_seeds
 
 
@@ -18,22 +19,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.swarm", description="Draw, run and judge scenarios.")
     parser.add_argument("--seeds", type=_positive, default=200, help="how many (default 200)")
     parser.add_argument("--first", type=int, default=1, help="the first of them (default 1)")
+    parser.add_argument(
+        "--class", dest="wanted", choices=(ANY, *CLASSES), default=ANY, help="what to draw (default any)"
+    )
     parser.add_argument("--workers", type=_positive, default=1, help="processes (default 1)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the scenario of the first seed as TOML")
     wanted = parser.parse_args(arguments)
     if wanted.write is not None:
-        wanted.write.write_text(to_toml(swarm_trial(wanted.first).timed))
+        wanted.write.write_text(to_toml(swarm_trial(wanted.first, class_of(wanted.first, wanted.wanted)).timed))
     begin = time.monotonic()
     failed: list[int] = []
-    for number, outcome in enumerate(try_seeds(range(wanted.first, wanted.first + wanted.seeds), wanted.workers), 1):
+    seeds = range(wanted.first, wanted.first + wanted.seeds)
+    for number, outcome in enumerate(try_seeds(seeds, wanted.workers, wanted.wanted), 1):
         _progress(number, wanted.seeds, len(failed))
         if outcome.failed:
             failed.append(outcome.seed)
             _say(outcome)
     _progress(0, 0, 0)
-    seeds = f"seeds {wanted.first} to {wanted.first + wanted.seeds - 1}"
+    told = f"seeds {wanted.first} to {wanted.first + wanted.seeds - 1}"
     named = f" ({', '.join(map(str, failed))})" if failed else ""
-    sys.stdout.write(f"{seeds}: {len(failed)} failed{named}, {time.monotonic() - begin:.1f} s\n")
+    sys.stdout.write(f"{told}: {len(failed)} failed{named}, {time.monotonic() - begin:.1f} s\n")
     return 1 if failed else 0
 
 

@@ -84,7 +84,7 @@ def test_an_exception_in_a_rehearsal_is_a_complaint(monkeypatch: pytest.MonkeyPa
     def explode(*_: object) -> None:
         raise AssertionError("a bug of our own")
 
-    monkeypatch.setattr(swarm, "with_mishaps", explode)
+    monkeypatch.setattr(swarm, "swarm_trial", explode)
     outcome = try_seed(7)
     assert outcome.failed
     assert "rehearsal" in outcome.report
@@ -95,7 +95,7 @@ def test_what_is_drawn_is_told_with_its_faults(monkeypatch: pytest.MonkeyPatch) 
     trials = map(swarm_trial, range(1, 100))
     trial = next(trial for trial in trials if trial.at_events and trial.at_events[0].fault.kind is FaultKind.CRASH)
     strike = trial.at_events[0]
-    monkeypatch.setattr(swarm, "with_mishaps", lambda scenario: trial)
+    monkeypatch.setattr(swarm, "swarm_trial", lambda *_: trial)
     told = try_seed(trial.scenario.seed).description
     assert f"after event {strike.event}, " in told
     assert f"crash {strike.fault.nodes[0]}" in told

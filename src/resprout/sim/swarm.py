@@ -1,7 +1,8 @@
-"""A swarm: scenarios drawn from seeds, run and judged. A seed is all it takes to see a failure again."""
+"""A swarm: scenarios drawn from seeds, run and judged. A seed and its class are all it takes to see a failure again."""
 
 import traceback
 from collections.abc import Iterable, Iterator
+from functools import partial
 from multiprocessing import Pool
 
 import msgspec
@@ -9,15 +10,16 @@ import msgspec
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.scenario.describe import describe
-from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultSpec, Scenario
-from resprout.sim.mishaps import with_mishaps
+from resprout.sim.classes import CLASSES, FAULTS, class_of
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial
 
 
 class Outcome(msgspec.Struct, frozen=True):
     seed: int
+    drawn: str
+    """The class of trials that it was drawn from."""
     description: str
     """What was drawn."""
     digest: str
@@ -32,35 +34,38 @@ class Outcome(msgspec.Struct, frozen=True):
     @property
     def report(self) -> str:
         """What was drawn, what is wrong, and how to see it again."""
-        again = f"python -m tests.swarm --first {self.seed} --seeds 1 --write seed-{self.seed}.toml"
+        again = (
+            f"python -m tests.swarm --first {self.seed} --seeds 1 --class {self.drawn} --write seed-{self.seed}.toml"
+        )
         return f"{self.description}\n{self.complaint}\nto see it again: {again}"
 
 
-def swarm_trial(seed: int) -> Trial:
-    """What is tried with a seed, mishaps included. Equal seeds give equal trials as long as the stack is the same:
-    faults are put where a rehearsal shows that the stack is at work."""
-    return with_mishaps(draw_scenario(seed))
+def swarm_trial(seed: int, drawn: str = FAULTS) -> Trial:
+    """What is tried with a seed of a class, mishaps included."""
+    return CLASSES[drawn](seed)
 
 
-def try_seed(seed: int) -> Outcome:
+def try_seed(seed: int, wanted: str = FAULTS) -> Outcome:
     """Draw, run, judge. Whatever goes wrong in the run is a complaint, not an exception."""
-    description = f"seed {seed}, whose rehearsal failed"
+    drawn = class_of(seed, wanted)
+    description = f"seed {seed} of {drawn}, whose rehearsal failed"
     try:
-        trial = swarm_trial(seed)
+        trial = swarm_trial(seed, drawn)
         description = _describe(trial)
         result = trial.run()
-        return Outcome(seed, description, result.digest, complaint_about(trial.scenario, result))
+        return Outcome(seed, drawn, description, result.digest, complaint_about(trial.scenario, result))
     except Exception:  # a failure of any kind is what a swarm is looking for
-        return Outcome(seed, description, "", traceback.format_exc().rstrip())
+        return Outcome(seed, drawn, description, "", traceback.format_exc().rstrip())
 
 
-def try_seeds(seeds: Iterable[int], workers: int = 1) -> Iterator[Outcome]:
-    """The outcome of each seed, in order."""
+def try_seeds(seeds: Iterable[int], workers: int = 1, wanted: str = FAULTS) -> Iterator[Outcome]:
+    """The outcome of each seed, in order; `wanted` is a class, or `any`."""
+    attempt = partial(try_seed, wanted=wanted)
     if workers <= 1:
-        yield from map(try_seed, seeds)
+        yield from map(attempt, seeds)
     else:
         with Pool(workers) as pool:
-            yield from pool.imap(try_seed, seeds)
+            yield from pool.imap(attempt, seeds)
 
 
 def complaint_about(scenario: Scenario, result: RunResult) -> str:

@@ -1,0 +1,36 @@
+"""What swarms draw from: classes of trials, each with a name and a file of its own.
+
+`faults` is the first and the widest: everything that machines do. The others are about what people do and what networks
+are like. A class draws from its own generators, so a new one leaves the seeds of the others as they are.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from resprout.scenario.draw import draw_scenario
+from resprout.scenario.seeds import random_for
+from resprout.sim.mishaps import with_mishaps
+from resprout.sim.trial import Trial
+
+FAULTS: Final = "faults"
+ANY: Final = "any"
+"""Not a class: each seed draws one, `faults` as often as all others together."""
+
+
+def _faults(seed: int) -> Trial:
+    return with_mishaps(draw_scenario(seed))
+
+
+CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType({FAULTS: _faults})
+"""Name -> the trial of a seed. Equal seeds give equal trials as long as the stack is the same: faults are put where a
+rehearsal shows that the stack is at work."""
+
+
+def class_of(seed: int, wanted: str = ANY) -> str:
+    """The class that a seed is tried in."""
+    others = [name for name in CLASSES if name != FAULTS]
+    if wanted != ANY:
+        return wanted
+    rng = random_for(seed, "class")
+    return FAULTS if not others or rng.random() < 0.5 else rng.choice(others)
