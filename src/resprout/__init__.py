@@ -25,25 +25,36 @@ if TYPE_CHECKING:
         PublishError,
         SubscribeError,
     )
+    from resprout.client.events import BrokerChanged, DeliveriesMissing, PublicationDelayed
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
     from resprout.client.receipts import Receipt
-    from resprout.core.errors import NameRefusedError, ResproutError, UnsupportedGuaranteeError, UsageError
+    from resprout.core.errors import (
+        NameRefusedError,
+        PayloadRefusedError,
+        ResproutError,
+        UnsupportedGuaranteeError,
+        UsageError,
+    )
     from resprout.core.guarantee import Guarantee
     from resprout.core.message import Message
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BrokerChanged",
     "Client",
     "ClientError",
     "ClosedError",
     "ConnectError",
+    "DeliveriesMissing",
     "ForgetError",
     "Guarantee",
     "Inbox",
     "Message",
     "NameRefusedError",
+    "PayloadRefusedError",
+    "PublicationDelayed",
     "PublishError",
     "Receipt",
     "ResproutError",
@@ -58,15 +69,19 @@ __all__ = [
 # Where each name lives. They are imported when they are first asked for: `import resprout` stays light, also for the
 # command line and for the pytest plugin.
 _HOMES = {
+    "BrokerChanged": "resprout.client.events",
     "Client": "resprout.client.client",
     "ClientError": "resprout.client.errors",
     "ClosedError": "resprout.client.errors",
     "ConnectError": "resprout.client.errors",
+    "DeliveriesMissing": "resprout.client.events",
     "ForgetError": "resprout.client.errors",
     "Guarantee": "resprout.core.guarantee",
     "Inbox": "resprout.client.inbox",
     "Message": "resprout.core.message",
     "NameRefusedError": "resprout.core.errors",
+    "PayloadRefusedError": "resprout.core.errors",
+    "PublicationDelayed": "resprout.client.events",
     "PublishError": "resprout.client.errors",
     "Receipt": "resprout.client.receipts",
     "ResproutError": "resprout.core.errors",

@@ -151,7 +151,7 @@ def test_iterating_may_be_broken_off_and_taken_up_again_in_any_way() -> None:
 
 def test_receipts_are_asked_for_at_once_while_somebody_waits_and_for_the_very_first_publication() -> None:
     async def story() -> None:
-        stream = Stream("ordered", asyncio.get_running_loop())
+        stream = Stream("c", 1, "ordered", asyncio.get_running_loop())
         assert stream.take_awaited(), "nobody can have waited yet, and somebody may be about to"
         assert not stream.take_awaited()
         waiting = asyncio.create_task(stream.reach(Kind.SAFE, 1))

@@ -136,7 +136,7 @@ def test_usage_errors_come_where_the_call_is(client: sync.Client) -> None:
     with pytest.raises(resprout.UsageError, match="holds a wildcard"):
         client.publish("t/#", b"")
     with pytest.raises(resprout.UsageError, match="unknown guarantee 'exactly-once'"):
-        client.publish("t", b"", guarantee="exactly-once")
+        client.publish("t", b"", guarantee="exactly-once")  # type: ignore[arg-type]
     with pytest.raises(resprout.UsageError):
         client.subscribe("t", where="x >")
 

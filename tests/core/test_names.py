@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core import limits
-from resprout.core.errors import NameRefusedError, UsageError
+from resprout.core.errors import NameRefusedError, PayloadRefusedError, UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_name, check_payload, check_topic
 
@@ -175,7 +175,7 @@ def test_payloads_are_bytes_of_any_sort_up_to_the_limit() -> None:
 
 @pytest.mark.parametrize("payload", ["text", None, 5, [1]])
 def test_what_is_not_bytes_is_refused_as_payload(payload: Any) -> None:
-    with pytest.raises(NameRefusedError, match=r"^a payload is bytes, not "):
+    with pytest.raises(PayloadRefusedError, match=r"^a payload is bytes, not "):
         check_payload(payload)
 
 
@@ -183,7 +183,7 @@ def test_a_payload_is_measured_in_bytes_whatever_its_elements_are() -> None:
     wide = memoryview(array("q", [0]) * (limits.PAYLOAD_BYTES // 8 + 1))
     assert len(wide) < limits.PAYLOAD_BYTES
     for payload in (bytes(limits.PAYLOAD_BYTES + 1), wide):
-        with pytest.raises(NameRefusedError, match=r"^a payload of 10485.. bytes; at most 1048576"):
+        with pytest.raises(PayloadRefusedError, match=r"^a payload of 10485.. bytes; at most 1048576"):
             check_payload(payload)
 
 
@@ -218,5 +218,5 @@ def test_whatever_is_given_a_check_returns_or_refuses(value: Any) -> None:
     for check in (check_name, check_topic, check_keys, check_attributes, check_payload):
         try:
             check(value)
-        except NameRefusedError as error:
+        except (NameRefusedError, PayloadRefusedError) as error:
             assert len(str(error)) < LINE_LETTERS_MAX

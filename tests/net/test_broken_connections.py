@@ -11,13 +11,14 @@ from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.inbox import Inbox
 from resprout.client.receipts import Receipt
+from resprout.core.guarantee import GuaranteeName
 
 from .stage import QUICK, Proxy, broker, run, until
 
 Seen = dict[str, list[int]]
 
 
-async def publish_until(client: Client, done: Callable[[], bool], guarantee: str) -> list[Receipt]:
+async def publish_until(client: Client, done: Callable[[], bool], guarantee: GuaranteeName) -> list[Receipt]:
     receipts: list[Receipt] = []
     while not done() or len(receipts) < 100:
         payload = len(receipts).to_bytes(4, "big") + bytes(len(receipts) % 700)
@@ -40,7 +41,9 @@ async def reset_many(proxies: list[Proxy], count: int) -> None:
 
 
 @pytest.mark.parametrize(("resets", "guarantee", "fast_loop"), [(1000, "causal", False), (300, "eventual", True)])
-def test_a_thousand_resets_lose_double_and_reorder_nothing(resets: int, guarantee: str, fast_loop: bool) -> None:
+def test_a_thousand_resets_lose_double_and_reorder_nothing(
+    resets: int, guarantee: GuaranteeName, fast_loop: bool
+) -> None:
     """Between clients and brokers and between two brokers, while everybody publishes and everybody subscribes."""
 
     async def scene() -> None:

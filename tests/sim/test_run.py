@@ -9,9 +9,19 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.model import (
+    BrokerSpec,
+    ClientSpec,
+    FaultKind,
+    FaultSpec,
+    Scenario,
+    SubscriptionSpec,
+    WorkloadSpec,
+)  # fmt: skip
+from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import FaultAtEvent, Run, RunResult, run_scenario
 from resprout.sim.swarm import complaint_about
+from resprout.trace import kinds
 from resprout.trace.schema import Row
 
 TREE = """
@@ -250,3 +260,18 @@ def test_the_same_scenario_gives_the_same_trace_whatever_the_hash_seed() -> None
 
 def test_another_seed_is_another_run() -> None:
     assert run_scenario(scenario()).digest != run_scenario(parse_scenario(TREE, overrides=["seed=6"])).digest
+
+
+def test_a_client_that_returns_while_its_broker_is_gone_finds_another() -> None:
+    brokers = tuple(BrokerSpec(f"b{i}", "b0" if i else None, 1_000) for i in range(3))
+    everything = (SubscriptionSpec("#"),)
+    clients = (ClientSpec("c0", "b0"), ClientSpec("c1", "b1", subscriptions=everything))
+    work = WorkloadSpec("random", ("c0",), ("a",), operations=5, start_us=20_000_000, options=RandomOptions())
+    faults = (
+        FaultSpec(3_000_000, FaultKind.CRASH, ("c1",)),
+        FaultSpec(3_000_000, FaultKind.CRASH, ("b1",)),
+        FaultSpec(9_000_000, FaultKind.RECOVER, ("c1",)),
+    )
+    result = run_scenario(Scenario("gone", brokers, clients=clients, workloads=(work,), faults=faults))
+    assert result.ended == "quiescent"
+    assert sum(row.kind == kinds.DELIVER and row.node == "c1" for row in result.rows) == 5

@@ -18,8 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 CONNECT_SECONDS: Final = 10.0
 
 server_option: Final = click.option(
-    "--server", metavar="HOST:PORT", default=f"localhost:{DEFAULT_PORT}", envvar="RESPROUT_SERVER",
-    show_default=True, show_envvar=True, help="The broker to talk to.",
+    "--server", metavar="HOST:PORT[,...]", default=f"localhost:{DEFAULT_PORT}", envvar="RESPROUT_SERVER",
+    show_default=True, show_envvar=True, help="The broker to talk to; several are tried in turn.",
 )  # fmt: skip
 
 _DECORATORS: Final = (
@@ -37,10 +37,10 @@ def server_arguments(function: F) -> F:
 
 @asynccontextmanager
 async def connected(server: str, name: str | None) -> AsyncIterator[Client]:
-    """A client of the broker; UsageError when none answers at the address: then it was the wrong one."""
-    address = address_of_peer(server)
+    """A client of the first broker that serves; UsageError when none does: then the addresses were wrong."""
+    addresses = [str(address_of_peer(one.strip())) for one in server.split(",")]
     try:
-        client = await connect(str(address), name=name, timeout=CONNECT_SECONDS)
+        client = await connect(addresses, name=name, timeout=CONNECT_SECONDS)
     except ConnectError as error:
         raise UsageError(f"cannot connect to {error}") from None
     try:

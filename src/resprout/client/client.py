@@ -23,12 +23,13 @@ from time import monotonic
 from typing import Any
 
 from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
+from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.receipts import Receipt, Stream
 from resprout.client.subscriptions import Subscription, Subscriptions
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.errors import UnsupportedGuaranteeError, UsageError
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.guarantee import Receipt as Kind
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
@@ -37,6 +38,7 @@ from resprout.edge.forgetting import check_names
 from resprout.edge.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.requests import (
     AdvertiseRequest,
+    BrokerChanged,
     FlushRequest,
     ForgetAnswered,
     ForgetRequest,
@@ -89,15 +91,20 @@ class Place:
 class Client:
     """A connected client. Made by `resprout.connect`."""
 
-    def __init__(self, machine: ClientMachine, host: Host, began: SessionBegan) -> None:
+    def __init__(
+        self, machine: ClientMachine, host: Host, began: SessionBegan, on_event: OnEvent | None = None
+    ) -> None:
         self.name = machine.name
         self.stack = began.stack
         self.guarantees = began.guarantees
         self.faults_tolerated = began.faults_tolerated
         self._machine = machine
         self._host = host
+        self._on_event = on_event
         self._loop = asyncio.get_running_loop()
-        self._streams = {name: Stream(name, self._loop) for name in ("eventual", "ordered")}
+        self._streams = {
+            name: Stream(machine.name, machine.incarnation, name, self._loop) for name in ("eventual", "ordered")
+        }
         self._places: dict[tuple[str, Any, Any], Place] = {}
         self._builder = machine.outgoing.open
         self._topic: object = None
@@ -119,7 +126,8 @@ class Client:
         self._closed: str | None = None
         self._tell: dict[type, Callable[[Any], None]] = {
             ReceiptTurned: self._turned,
-            ReceiptWaits: lambda news: self._streams[news.stream].waits(news.seq, news.reason),
+            ReceiptWaits: self._waits,
+            BrokerChanged: self._raise_event,
             SubscriptionConfirmed: self._confirmed,
             SubscriptionEnded: self._ended,
             Refused: self._refused,
@@ -134,7 +142,7 @@ class Client:
         topic: str,
         payload: bytes,
         *,
-        guarantee: str | Guarantee = Guarantee.CAUSAL,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Receipt:
@@ -258,7 +266,7 @@ class Client:
         self,
         topic: str,
         payload: bytes,
-        guarantee: str | Guarantee,
+        guarantee: GuaranteeName | Guarantee,
         keys: Sequence[str],
         attributes: Mapping[str, AttributeValue] | None,
     ) -> Receipt:
@@ -289,7 +297,7 @@ class Client:
         builder.pause = min(builder.end, builder.next + BURST - self._burst) if builder.attributes is None else 0
         return Receipt(stream, seq)
 
-    def _find_place(self, topic: str, guarantee: str | Guarantee, keys: Sequence[str]) -> Place:
+    def _find_place(self, topic: str, guarantee: GuaranteeName | Guarantee, keys: Sequence[str]) -> Place:
         key = (topic, guarantee, tuple(keys))
         place = self._places.get(key)
         if place is None:
@@ -382,6 +390,16 @@ class Client:
     def _turned(self, news: ReceiptTurned) -> None:
         self._streams[news.stream].turned(news.receipt, news.last)
 
+    def _waits(self, news: ReceiptWaits) -> None:
+        stream = self._streams[news.stream]
+        stream.waits(news.seq, news.reason)
+        self._raise_event(PublicationDelayed((*stream.origin, news.seq), news.reason))
+
+    def _raise_event(self, event: ClientEvent) -> None:
+        """Later: the machine is in the middle of something, and what the program does there is its own affair."""
+        if self._on_event is not None:
+            self._loop.call_soon(self._on_event, event)
+
     def _answered(self, token: int, news: ForgetAnswered | Refused) -> None:
         answered = self._forgetting.get(token)
         if answered is not None and not answered.done():
@@ -409,6 +427,7 @@ class Client:
         if news.over:
             self._shut(reason, reason)
         else:
+            self._raise_event(DeliveriesMissing(news.reason))
             for subscription in self._subscriptions.lose(reason):
                 # Only the program knows what to do about what was missed, so it has to subscribe again itself.
                 if subscription.ended is None:

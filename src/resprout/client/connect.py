@@ -1,15 +1,17 @@
-"""From an address to a connected client."""
+"""From addresses to a connected client."""
 
 import asyncio
 import random
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import msgspec
 
 from resprout.client.client import Client
 from resprout.client.errors import ConnectError
+from resprout.client.events import OnEvent
 from resprout.core.contract import Answer, Note
+from resprout.core.errors import UsageError
 from resprout.core.names import check_name
 from resprout.edge.client import ClientMachine, ClientOptions
 from resprout.edge.messages import CLIENT_MESSAGES
@@ -31,25 +33,37 @@ _latest_incarnation = 0
 
 
 def connect(
-    address: str,
+    address: str | Sequence[str],
     *,
     name: str | None = None,
     timeout: float = CONNECT_SECONDS,
+    on_event: OnEvent | None = None,
     options: ClientOptions | None = None,
     links: LinkOptions | None = None,
 ) -> "Connecting":
     """A client of the broker at `HOST:PORT`; use it with `async with`, or await it and close it yourself.
 
-    The address is only the way in: the broker tells the client where others are, should it be gone one day.
+    Several addresses, in a list or with commas between them, are tried in turn until a broker serves. They are only the
+    way in: the broker tells the client where others are, should it be gone one day.
 
     `name` identifies the client in the whole network; without one it gets a random name. When another client has the
     same name at the same broker, the newer one takes its place and the older one is told so. `timeout` is in seconds.
+    `on_event` is called in the event loop with what happens to the client unasked (`resprout.client.events`).
     `options` bound what waits in this process, `links` tune the connection; the defaults are meant to be kept.
 
     Raises ConnectError with one line that says why there is no session.
     """
     checked = check_name(name, "client name") if name is not None else f"client-{secrets.token_hex(6)}"
-    return Connecting(parse_address(address), checked, timeout, options, links)
+    return Connecting(parse_addresses(address), checked, timeout, options, links, on_event)
+
+
+def parse_addresses(text: str | Sequence[str]) -> tuple[Address, ...]:
+    """Each once, in order."""
+    texts = text.split(",") if isinstance(text, str) else text
+    addresses = tuple(dict.fromkeys(parse_address(one.strip()) for one in texts))
+    if not addresses:
+        raise UsageError("no address to connect to")
+    return addresses
 
 
 class Connecting:
@@ -57,17 +71,19 @@ class Connecting:
 
     def __init__(
         self,
-        address: Address,
+        addresses: Sequence[Address],
         name: str,
         timeout_s: float,
         options: ClientOptions | None,
         links: LinkOptions | None = None,
+        on_event: OnEvent | None = None,
     ) -> None:
-        self._address = address
+        self._addresses = addresses
         self._name = name
         self._timeout_s = timeout_s
         self._options = msgspec.structs.replace(options or ClientOptions(), takes_at_once=False)
         self._links = with_signs_of_life(links)
+        self._on_event = on_event
         self._client: Client | None = None
 
     def __await__(self) -> Generator[object, object, Client]:
@@ -82,17 +98,32 @@ class Connecting:
         await self._client.close()
 
     async def _connect(self) -> Client:
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        """Each address has its share of the time that is left."""
+        time = asyncio.get_running_loop().time
+        end = time() + self._timeout_s
+        failures: list[ConnectError] = []
+        for tried, address in enumerate(self._addresses):
+            share_s = max(0.0, end - time()) / (len(self._addresses) - tried)
+            try:
+                return await self._connect_to(address, share_s)
+            except ConnectError as error:
+                failures.append(error)
+        if len(failures) == 1:
+            raise failures[0]
+        raise ConnectError("; ".join(map(str, failures)), all(error.hopeless for error in failures))
+
+    async def _connect_to(self, address: Address, timeout_s: float) -> Client:
+        deadline = asyncio.get_running_loop().time() + timeout_s
         try:
-            here = await who_is(self._address, self._timeout_s, self._name)
+            here = await who_is(address, timeout_s, self._name)
         except UnreachableError as error:
             raise ConnectError(str(error), error.hopeless) from None
         if here.role != "broker":
-            raise ConnectError(f"{self._address}: {here.name}, which listens there, is a {here.role} and not a broker")
-        return await self._open(here, deadline)
+            raise ConnectError(f"{address}: {here.name}, which listens there, is a {here.role} and not a broker")
+        return await self._open(here, address, deadline)
 
-    async def _open(self, here: Here, deadline: float) -> Client:
-        name, address = self._name, self._address
+    async def _open(self, here: Here, address: Address, deadline: float) -> Client:
+        name = self._name
         incarnation = _next_incarnation(here.met)
         machine = ClientMachine(name, incarnation, here.name, self._options)
         links = Links(
@@ -114,7 +145,7 @@ class Connecting:
                 if effect.kind == "link_refused":
                     began.set_exception(ConnectError(f"{address}: {effect.columns['detail']}"))
             elif isinstance(effect, Answer) and isinstance(effect.body, SessionBegan):
-                client = Client(machine, host, effect.body)
+                client = Client(machine, host, effect.body, self._on_event)
                 host.tell(client.hear)
                 began.set_result(client)
             elif isinstance(effect, Answer) and isinstance(effect.body, SessionLost):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resprout.client.connect import CONNECT_SECONDS, Connecting, connect
+from resprout.client.events import OnEvent
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.edge.client import ClientOptions
@@ -67,11 +68,14 @@ class Local:
         *,
         broker: int = 0,
         timeout: float = CONNECT_SECONDS,
+        on_event: OnEvent | None = None,
         options: ClientOptions | None = None,
         links: LinkOptions | None = None,
     ) -> Connecting:
         """A client of one of the brokers, by number; otherwise as `resprout.connect`."""
-        return connect(self.addresses[broker], name=name, timeout=timeout, options=options, links=links)
+        return connect(
+            self.addresses[broker], name=name, timeout=timeout, on_event=on_event, options=options, links=links
+        )
 
     async def __aenter__(self) -> "Local":
         try:

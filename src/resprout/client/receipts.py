@@ -9,6 +9,7 @@ import heapq
 import itertools
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -42,6 +43,11 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
         await self._stream.reach(Kind.DELIVERED, self.seq)
 
     @property
+    def id(self) -> tuple[Any, ...]:
+        """Equal to `Message.id` of the same publication, wherever it is delivered."""
+        return (*self._stream.origin, self.seq)
+
+    @property
     def state(self) -> str:
         """How far it has come so far: published, accepted, safe or delivered; or refused."""
         return self._stream.state(self.seq)
@@ -72,10 +78,12 @@ class Stream:
         "_waits_from",
         "awaited",
         "name",
+        "origin",
     )
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, publisher: str, incarnation: int, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
+        self.origin = (publisher, incarnation, name)
         self._loop = loop
         self._marks = [0] * len(Kind)
         self._waiting: list[Waiting] = [[] for _ in Kind]
@@ -107,13 +115,13 @@ class Stream:
         self._waits, self._waits_from = reason, seq
 
     async def reach(self, kind: Kind, seq: int) -> None:
+        self.awaited = True  # also where it has come already: else the next one would be told late
         if seq in self._refused:
             raise PublishError(self._refused[seq], definite=True)
         if seq <= self._marks[kind]:
             return
         if self._closed is not None:
             raise PublishError(self._closed, definite=False)
-        self.awaited = True
         future: asyncio.Future[None] = self._loop.create_future()
         waiting = self._waiting[kind]
         heapq.heappush(waiting, (seq, next(self._count), future))

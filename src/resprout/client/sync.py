@@ -23,9 +23,10 @@ from resprout.client.client import Client as AsyncClient
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
 from resprout.client.errors import ClosedError
+from resprout.client.events import OnEvent
 from resprout.client.inbox import Inbox as AsyncInbox
 from resprout.client.receipts import Receipt as AsyncReceipt
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.client import ClientOptions
@@ -35,10 +36,16 @@ T = TypeVar("T")
 
 
 def connect(
-    address: str, *, name: str | None = None, timeout: float = CONNECT_SECONDS, options: ClientOptions | None = None
+    address: str | Sequence[str],
+    *,
+    name: str | None = None,
+    timeout: float = CONNECT_SECONDS,
+    on_event: OnEvent | None = None,
+    options: ClientOptions | None = None,
 ) -> "Client":
-    """A client of the broker at `HOST:PORT`; use it with `with`, or close it yourself. See `resprout.connect`."""
-    connecting = connect_async(address, name=name, timeout=timeout, options=options)
+    """A client of the broker at `HOST:PORT`; use it with `with`, or close it yourself. See `resprout.connect`. Events
+    are told in the client's own thread: `on_event` must not call the client there, and must not block."""
+    connecting = connect_async(address, name=name, timeout=timeout, on_event=on_event, options=options)
     background = Background(f"resprout {address}")
 
     async def begin() -> AsyncClient:
@@ -75,6 +82,11 @@ class Receipt:
     @property
     def seq(self) -> int:
         return self._receipt.seq
+
+    @property
+    def id(self) -> tuple[Any, ...]:
+        """Equal to `Message.id` of the same publication, wherever it is delivered."""
+        return self._receipt.id
 
     @property
     def state(self) -> str:
@@ -176,7 +188,7 @@ class Client:
         topic: str,
         payload: bytes,
         *,
-        guarantee: str | Guarantee = Guarantee.CAUSAL,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Receipt:

@@ -22,7 +22,11 @@ class UsageError(ResproutError, ValueError):
 
 
 class NameRefusedError(UsageError):
-    """A name, topic, key, attribute or payload breaks the limits of `core.limits`."""
+    """A name, topic, key or attribute breaks the limits of `core.limits`."""
+
+
+class PayloadRefusedError(UsageError):
+    """A payload is not bytes, or too large."""
 
 
 class UnsupportedGuaranteeError(UsageError):

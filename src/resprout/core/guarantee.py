@@ -1,8 +1,12 @@
 """What a publication asks of its delivery, and what its publisher may be told about it."""
 
 import enum
+from typing import Literal
 
 from resprout.core.errors import UsageError
+
+GuaranteeName = Literal["eventual", "fifo", "causal", "total"]
+"""The words that users write; a checker of types tells a misspelt one from these."""
 
 
 class Guarantee(enum.IntEnum):

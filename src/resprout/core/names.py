@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from resprout.core import limits
-from resprout.core.errors import NameRefusedError
+from resprout.core.errors import NameRefusedError, PayloadRefusedError
 
 AttributeValue = str | int | float | bool
 Attributes = Mapping[str, AttributeValue]
@@ -78,11 +78,11 @@ def check_attributes(attributes: Attributes) -> dict[str, AttributeValue]:
 
 def check_payload(payload: bytes | bytearray | memoryview) -> bytes:
     if not isinstance(payload, bytes | bytearray | memoryview):
-        raise NameRefusedError(f"a payload is bytes, not {type(payload).__name__}")
+        raise PayloadRefusedError(f"a payload is bytes, not {type(payload).__name__}")
     # The length of a view counts its elements, which may be wider than a byte.
     size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
     if size > limits.PAYLOAD_BYTES:
-        raise NameRefusedError(f"a payload of {size} bytes; at most {limits.PAYLOAD_BYTES}")
+        raise PayloadRefusedError(f"a payload of {size} bytes; at most {limits.PAYLOAD_BYTES}")
     return bytes(payload)
 
 

@@ -76,7 +76,15 @@ RECEIVED_BYTES_MAX: Final = 1 << 20
 class ClientMachine:
     """One client. Requests in, deliveries and news out."""
 
-    def __init__(self, name: str, incarnation: int, broker: str, options: ClientOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        broker: str,
+        options: ClientOptions | None = None,
+        others: Sequence[str] = (),
+    ) -> None:
+        """`others`: brokers to turn to when the first one cannot be reached before it has named any itself."""
         self.name = name
         self.incarnation = incarnation
         self.options = options or ClientOptions()
@@ -89,7 +97,7 @@ class ClientMachine:
         """Where a caller that checks what it publishes may add directly; `FlushRequest` sends it."""
         self.incoming = Incoming(self.options)
         self._over = False
-        self._search = Search(broker, self.options.patience_us)
+        self._search = Search(broker, self.options.patience_us, others)
         self._wanted = Wanted()
         self._room = 0
         self._candidate_room = 0
@@ -136,7 +144,7 @@ class ClientMachine:
 
     def start(self, now_us: int) -> Sequence[Effect]:
         out: list[Effect] = []
-        self._search.start(out)
+        self._search.start(now_us, out)
         return out
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:

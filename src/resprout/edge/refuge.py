@@ -6,12 +6,13 @@ if it is heard before another one serves, all goes on as if nothing had happened
 round and round, the lost broker itself last: it may have returned, or never have died.
 
 A broker that is asked may hold its answer back while it repairs what the client ran away from. Until the very first
-broker has served, there is only that one to wait for.
+broker has served, there is only that one to wait for, unless the client was told of others beforehand.
 
 Not decided here: whether a broker is dead. Those who are asked know better, and send the client back if it is not.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from resprout.core.contract import CancelTimer, Close, Effect, Locate, Open, SetTimer, Timer
@@ -56,7 +57,7 @@ class AskAgain(Timer, frozen=True):
 class Search:
     """Opens and closes the sessions of a client. Who is asked is told by `candidate`, who serves by `home`."""
 
-    def __init__(self, broker: str, patience_us: int) -> None:
+    def __init__(self, broker: str, patience_us: int, others: Sequence[str] = ()) -> None:
         self.home = broker
         """Serves, or did so last, or will be the first to."""
         self.stands = False
@@ -68,7 +69,7 @@ class Search:
         self._patience_us = patience_us
         self._served_us: int | None = None
         self._searching = False
-        self._refuges: tuple[str, ...] = ()
+        self._refuges = tuple(name for name in others if name != broker)[:REFUGES_MAX]
         self._round: deque[str] = deque()
         self._detours = 0
         self._sent_on = 0
@@ -91,8 +92,12 @@ class Search:
         """Somebody else than `home` may serve next."""
         return self._searching
 
-    def start(self, out: Effects) -> None:
+    def start(self, now_us: int, out: Effects) -> None:
         out.append(Open(self.home))
+        if self._refuges:
+            self._searching = True
+            self._round = deque(self._refuges)
+            self._set_timer(AnswerDue(self.home), now_us + ANSWER_US, out)
 
     def stop(self, reason: str, out: Effects) -> None:
         """No broker is wanted any more."""

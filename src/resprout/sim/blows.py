@@ -48,7 +48,6 @@ class _Blows:
         self._living = list(self._model.names)
         self.events = 0
         """Of the latest rehearsal."""
-        self._awaited = _awaited(trial.scenario)
         self._is_first = True
         self._from_us = formed_us
         self.scenario = trial.scenario
@@ -87,8 +86,6 @@ class _Blows:
             self._crash_majority(event, at_us)
         for number, name in enumerate(victims):
             when = "together" if number == 0 else rng.choice(("together", "together", "event", "time"))
-            if when == "event" and name in self._awaited:
-                when = "time"
             kinds = [*_FOR_GOOD] if when == "event" else [*_FOR_GOOD, *self._passing(name)]
             kind = rng.choice([*[FaultKind.CRASH] * 5, *kinds])
             host = kind is FaultKind.CRASH and rng.random() < 0.35
@@ -123,13 +120,13 @@ class _Blows:
         back_us = fault.at_us + self._lasts()
         match fault.kind:
             case FaultKind.CRASH:
-                if rng.random() < 0.5 and name not in self._awaited:
+                if rng.random() < 0.5:
                     return False
                 soon_us = fault.at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
                 self._later(FaultSpec(soon_us, FaultKind.RECOVER, (name,), disk=rng.random() < 0.5))
             case FaultKind.LEAVE:
                 others = [other for other in self._living if other != name]
-                if rng.random() < 0.6 and name not in self._awaited:
+                if rng.random() < 0.6:
                     return False
                 back = FaultSpec(back_us, FaultKind.JOIN, (name,), parent=rng.choice(others), latency_us=1_000)
                 self._later(back)
@@ -171,12 +168,6 @@ class _Blows:
 
 def _faults(scenario: Scenario) -> int:
     return int(scenario.options.get("faults_tolerated", 1))
-
-
-def _awaited(scenario: Scenario) -> set[str]:
-    """Brokers of clients that begin a new life: those know no other one."""
-    returning = {name for fault in scenario.faults if fault.kind is FaultKind.RECOVER for name in fault.nodes}
-    return {client.broker for client in scenario.clients if client.name in returning}
 
 
 def _more_work(before: Sequence[WorkloadSpec], start_us: int) -> WorkloadSpec:

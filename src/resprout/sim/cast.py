@@ -83,7 +83,9 @@ class Cast:
         return self._link(machine, broker.name, "broker", incarnation, rng)
 
     def _make_client(self, client: ClientSpec, above: ClientSide, incarnation: int, rng: Random) -> Machine:
-        machine = above.machine = ClientMachine(client.name, incarnation, client.broker)
+        # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
+        others = tuple(self._brokers) if incarnation > 1 else ()
+        machine = above.machine = ClientMachine(client.name, incarnation, client.broker, others=others)
         return self._link(machine, client.name, "client", incarnation, rng)
 
     def _link(self, machine: Machine, name: str, role: str, incarnation: int, rng: Random) -> Machine:

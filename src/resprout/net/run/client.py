@@ -35,8 +35,8 @@ _WAKE_SECONDS_MIN: Final = 0.001
 
 
 class RealClient:
-    """`seed`: of the scenario. `find` tells where a broker listens, `delays_us` how far away each one is; `on_note`
-    hears at once of rows that are for people."""
+    """`seed`: of the scenario. `find` tells where each of the `brokers` listens, `delays_us` how far away each one is;
+    `on_note` hears at once of rows that are for people."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class RealClient:
         codec: Codec,
         options: LinkOptions,
         find: Callable[[str], Address | None],
+        brokers: Sequence[str],
         delays_us: Mapping[str, int],
         writer: RowWriter,
         on_note: Callable[[Row], None],
@@ -54,7 +55,9 @@ class RealClient:
         self.name = spec.name
         self.tally = Tally()
         self.over = False
-        machine = ClientMachine(spec.name, incarnation, spec.broker, ClientOptions(takes_at_once=False))
+        # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
+        others = brokers if incarnation > 1 else ()
+        machine = ClientMachine(spec.name, incarnation, spec.broker, ClientOptions(takes_at_once=False), others)
         links = Links(
             machine,
             name=spec.name,

@@ -58,10 +58,11 @@ class Worker:
         self._addresses: dict[str, Address] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         delays_us = delays_of(scenario)
+        brokers = [broker.name for broker in scenario.brokers]
         self.clients = {
             name: RealClient(
                 specs[name], life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get,
-                delays_us[name], writer, _tell,
+                brokers, delays_us[name], writer, _tell,
             )
             for name, life in assignment.clients.items()
         }  # fmt: skip

@@ -1,0 +1,30 @@
+"""What a program may want to know although nothing is asked of it: `resprout.connect(..., on_event=...)`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from resprout.edge.requests import BrokerChanged
+
+
+class DeliveriesMissing(msgspec.Struct, frozen=True):
+    """The network could not make good what this client missed. Inboxes of confirmed subscriptions end, and have to be
+    asked for again; everything else goes on."""
+
+    reason: str
+
+
+class PublicationDelayed(msgspec.Struct, frozen=True):
+    """A publication, and what follows it, waits for long; told again when the reason changes."""
+
+    id: tuple[Any, ...]
+    """That of its receipt."""
+    reason: str
+    """For people: "waits for b3, which is not heard"."""
+
+
+ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed
+__all__ = ["BrokerChanged", "ClientEvent", "DeliveriesMissing", "OnEvent", "PublicationDelayed"]
+
+OnEvent = Callable[[ClientEvent], object]
