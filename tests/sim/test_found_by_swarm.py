@@ -32,6 +32,7 @@ SEEDS = {
     "a broker that a repair leaves alone shows what waited behind a total": 393,
     "a client whose heir died as well finds the heir of the heir, and is not served as if new": 1482,
     "what was free to pass and lost its copies in a crash is shown once, in its turn": 5014,
+    "a root whose list was heard of before its seats were asked gets their consent": 42242,
 }
 
 
