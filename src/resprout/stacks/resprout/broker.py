@@ -233,6 +233,7 @@ class ResproutBroker:
             handler(link.name, message, core.now_us)
             if core.standing.parent is None and len(core.standing.succession.seats) <= 2 * core.faults:
                 self.council.extend_list(core.now_us)  # a young root has nobody to follow it: let newcomers do so
+            self.joining.admit()  # somebody may have told where there is room
 
         return handle
 
