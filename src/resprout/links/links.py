@@ -132,6 +132,11 @@ class Links:
         """The latest life of a peer that was met here; 0 for none."""
         return self._board.sessions.latest_incarnation(peer)
 
+    def put_between(self, machine: Machine) -> None:
+        """From now on the stack is spoken to through this one."""
+        self.machine = machine
+        self._step = machine.step
+
     # -- the stack: what it is told, what it wants ------------------------------------------------------------------
 
     def _tell(self, event: Event, now_us: int, out: Effects) -> None:
