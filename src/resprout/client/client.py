@@ -214,7 +214,8 @@ class Client:
         other again. The forgotten ones then join as new brokers, and what only they knew is lost.
 
         Raises ForgetError, and nothing was done, when the broker refuses: it does not know a name, hears that broker
-        itself (unless `force`, for one that hangs), or is named itself. Raises UsageError for what no broker can be called.
+        itself (unless `force`, for one that hangs), or is named itself. Raises UsageError for what no broker can be
+        called.
         """
         request = ForgetRequest(check_names(names), force)
         self._check_open()

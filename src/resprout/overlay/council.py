@@ -1,8 +1,9 @@
 """The council of brokers as one of them takes part in it: who is dead, who may say so, and when a repair may end.
 
-Whoever uses this class tells it the time, every word about connections (`silent`, `connected`), that a message came (`heard`) and
-every message of its `handlers`, and calls `tick` once per heartbeat. It performs what is `declared`: bury the dead, close their links, tell
-them `Fenced`, lead the repair, and let it end only when `register` allows it. It stops when it is `fenced`.
+Whoever uses this class tells it the time, every word about connections (`silent`, `connected`), that a message came
+(`heard`) and every message of its `handlers`, and calls `tick` once per heartbeat. It performs what is `declared`: bury
+the dead, close their links, tell them `Fenced`, lead the repair, and let it end only when `register` allows it. It
+stops when it is `fenced`.
 
 What this class will not do: repair anything, open or close sessions, decide by time alone (see `pulse`).
 """

@@ -8,8 +8,8 @@ A lease is renewed by the parent's answer to a ping and counts from the moment t
 half of the succession that was heard, itself included.
 
 A sign of life is what a stack says. That a connection stands, or stands again, shows only that somebody keeps it: a
-broker that hangs may go on doing that for ever. So a new connection is taken for a sign once, to give the stack the time
-to speak, and not again before it has spoken.
+broker that hangs may go on doing that for ever. So a new connection is taken for a sign once, to give the stack the
+time to speak, and not again before it has spoken.
 """
 
 from typing import Final

@@ -151,8 +151,8 @@ class Standing:
         return bool(lives) and all(is_over(life) for life in others)
 
     def is_half_with_root(self, succession: Succession, lives: Collection[Life]) -> bool:
-        """At least half of the seats, the root's among them. Any two such halves have the root in common, and each has a
-        seat in common with every majority: nobody can decide against them."""
+        """At least half of the seats, the root's among them. Any two such halves have the root in common, and each has
+        a seat in common with every majority: nobody can decide against them."""
         seats = [seat.life for seat in succession.seats if seat.life not in self.forgotten]
         has_root = bool(succession.seats) and succession.seats[0].life in lives
         return has_root and 2 * sum(life in lives for life in seats) >= len(seats)

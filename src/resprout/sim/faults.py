@@ -2,9 +2,9 @@
 
 A crash ends a process: its host resets the connections, so peers learn of it one latency later, and of what it had
 sent a prefix drawn by chance still arrives. When the whole host dies, peers learn nothing from the network. A frozen
-process handles nothing; its frames and timers queue up and are handled in order when it goes on. One that hangs does the
-same above its links, which go on (`hang`). A cut breaks
-connections on both sides and loses what is on the way; while it lasts, nobody can connect across it.
+process handles nothing; its frames and timers queue up and are handled in order when it goes on. One that hangs does
+the same above its links, which go on (`hang`). A cut breaks connections on both sides and loses what is on the way;
+while it lasts, nobody can connect across it.
 
 A fault that has nothing to do (a crash of a node that does not run) changes nothing and is told as a note.
 """
@@ -82,10 +82,11 @@ class Faults:
         links = process.machine
         if process.waiting is not None or not isinstance(links, Links):
             self._ignored(name, kinds.HANG, "it is frozen")
-            return
-        hung = links.machine if isinstance(links.machine, HungStack) else HungStack(links)
-        self._tell(kinds.HANG, name, None)
-        hung.hangs = True
+        elif isinstance(links.machine, HungStack):
+            self._ignored(name, kinds.HANG, "it hangs already")
+        else:
+            self._tell(kinds.HANG, name, None)
+            HungStack(links)
 
     def unhang(self, name: str) -> None:
         """It goes on, and handles at once what has come meanwhile."""
@@ -93,7 +94,7 @@ class Faults:
         if process is None:
             return
         hung = getattr(process.machine, "machine", None)
-        if not isinstance(hung, HungStack) or not hung.hangs:
+        if not isinstance(hung, HungStack):
             self._ignored(name, kinds.UNHANG, "it does not hang")
             return
         self._tell(kinds.UNHANG, name, None)

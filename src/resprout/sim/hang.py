@@ -2,48 +2,49 @@
 life, and nothing that comes is ever looked at. To its peers it is a broker that is there and answers nothing.
 
 What comes meanwhile waits, and is handled in order when the stack goes on. What it then says in a session that has
-ended, or began, in the meantime is lost, as if it had been said in time.
+ended, or begun, in the meantime is lost, as if it had been said in time.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 from resprout.core.contract import Close, Effect, Event, Hold, LinkDown, LinkUp, Machine, Release, Send
 from resprout.links.links import Links
 
 
 class HungStack:
-    """Stands in for the stack of one life, from its first hang on."""
+    """Stands in for the stack of one life while it hangs."""
 
     def __init__(self, links: Links) -> None:
-        self._machine: Machine = links.machine
+        self.machine: Final[Machine] = links.machine
+        """The one that hangs."""
+        self._links = links
         self._waiting: deque[Event] = deque()
         self._replayed: Event | None = None
-        self.hangs = True
         links.put_between(self)
 
     def start(self, now_us: int) -> Sequence[Effect]:
         raise AssertionError("a stack that hangs has started before")
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
-        if self.hangs or (self._waiting and event is not self._replayed):
+        if event is not self._replayed:
             self._waiting.append(event)
             return ()
-        effects = self._machine.step(event, now_us)
-        return effects if not self._waiting else [effect for effect in effects if not self._is_late(effect)]
+        return [effect for effect in self.machine.step(event, now_us) if not self._is_late(effect)]
 
     def replay(self) -> Iterator[Event]:
         """The stack goes on: each of these is to be handed to the links, which hand it up."""
-        self.hangs = False
-        while self._waiting and not self.hangs:
+        while self._waiting:
             self._replayed = self._waiting[0]
             yield self._replayed
             self._waiting.popleft()
-        self._replayed = None
+        self._links.put_between(self.machine)
 
     def _is_late(self, effect: Effect) -> bool:
         """For a session that is over by now, as the stack will hear in a moment."""
         if not isinstance(effect, Send | Close | Hold | Release):
             return False
-        others = list(self._waiting)[1:]  # the first is the one being handled
-        return any(isinstance(event, LinkDown | LinkUp) and event.peer == effect.peer for event in others)
+        later = islice(self._waiting, 1, None)  # the first is the one that is being handled
+        return any(isinstance(event, LinkDown | LinkUp) and event.peer == effect.peer for event in later)

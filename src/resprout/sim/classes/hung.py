@@ -1,8 +1,8 @@
 """Brokers that keep their connections and answer nothing, for less than a lease and for much longer.
 
-Their links go on: they acknowledge and send heartbeats. With some even those are silent (a process that is stopped), the
-connections of some break and stand again in the meantime, and some are killed by whoever runs them. Who hangs is within
-the fault model, the root as often as not; who hung for long comes back as a new life.
+Their links go on: they acknowledge and send heartbeats. With some even those are silent (a process that is stopped),
+the connections of some break and stand again in the meantime, and some are killed by whoever runs them. Who hangs is
+within the fault model, the root more often than others; who hung for long comes back as a new life.
 """
 
 from random import Random

@@ -48,7 +48,8 @@ class Forgetting:
         if here in names:
             return f"{here} cannot forget itself: stop it, or ask another broker"
         if unknown := [name for name in names if not self._is_known(name)]:
-            return f"{listed(unknown)}: not known to {here}, which waits for no such broker: leave it out"
+            advice = "ask a broker next to it" if force else "leave it out"
+            return f"{listed(unknown)}: not known to {here}, which waits for no such broker: {advice}"
         if not force and (alive := [name for name in names if self._is_alive(name)]):
             are, them = ("is", "it") if len(alive) == 1 else ("are", "them")
             return f"{listed(alive)} {are} alive here: stop {them} first, or forget {them} by force"
