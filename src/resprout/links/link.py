@@ -62,7 +62,7 @@ class Link(Session):
             return
         self.spoke_us = now_us
         flight = self.flight
-        end = self.sent_bytes
+        end = self.weight
         if (
             end - self.departed > flight.part_bytes
             or end - self.acknowledged >= flight.bytes_max
@@ -70,7 +70,7 @@ class Link(Session):
         ):
             ship_in_parts(self, now_us, out)
             return
-        hurry = flight.marked < end >= self.announced  # the stack waits to be told of room
+        hurry = self.sent_bytes >= self.announced and flight.marked < end  # the stack waits to be told of room
         if hurry:
             flight.mark(end, self.acknowledged, now_us)
         if first == sent:  # by far the most frequent case, so it does without `frames`
@@ -108,10 +108,10 @@ class Link(Session):
 
     def rest(self) -> None:
         """To be called now and then: whoever has sent nothing since the last time begins again with little."""
-        if self.sent_bytes == self.rested and not self.outbox:
+        if self.weight == self.rested and not self.outbox:
             self.flight.rest()
             self.allow()
-        self.rested = self.sent_bytes
+        self.rested = self.weight
 
     def nod(self, now_us: int, out: list[Effect]) -> None:
         """Say how far this side has come, without waiting for data to say it with."""

@@ -160,7 +160,7 @@ class Links:
     def _apply(self, effects: Sequence[Effect], now_us: int, out: Effects) -> None:
         up = self._up
         seen: Any = None
-        cost = 0
+        cost = weight = 0
         express = False
         for effect in effects:
             if type(effect) is Send:
@@ -169,11 +169,12 @@ class Links:
                     message = effect.message
                     if message is not seen:
                         seen, cost, express = message, message.cost, message.express
+                        weight = cost + message.bulk
                     if express:
                         link.express.put(message)
                         self._express.append(link)
                         continue
-                    link.put(message, cost)
+                    link.put(message, cost, weight)
                     if not link.unsent:
                         link.unsent = True
                         self._unsent.append(link)

@@ -26,7 +26,8 @@ class Bodies(Protocol):
     """How messages become bodies, and slices of bodies messages."""
 
     def pack(self, number: int, message: Any) -> Body:
-        """Equal messages have equal bodies: a resumed transfer goes on in the middle of one."""
+        """Equal messages have equal bodies: a resumed transfer goes on in the middle of one. Raises UsageError for what
+        has no form, or takes more than `BODY_BYTES_MAX`."""
         ...
 
     def unpack(self, number: int, slices: list[Any]) -> Any:

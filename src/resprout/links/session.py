@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, Final
 
 from resprout.core import limits
-from resprout.core.errors import PeerError
+from resprout.core.errors import PeerError, UsageError
 from resprout.links.express import ExpressLane
 from resprout.links.flight import Flight
 from resprout.links.frames import Data, Part, Parted
@@ -27,9 +27,8 @@ from resprout.links.options import LinkOptions
 from resprout.links.parts import BODY_BYTES_MAX, Assembly, Bodies, Body
 
 MESSAGES_PER_FRAME: Final = limits.FRAME_ITEMS
-BYTES_PER_FRAME: Final = limits.BUNDLE_BYTES
-"""What may share a frame, `cost` and `bulk` together; a larger message travels alone. Far below what the wire refuses,
-because every message has a few bytes more."""
+"""What may share a frame, `cost` and `bulk` together, is as much as a part of a large message (`flight`): far below
+what the wire refuses, because every message has a few bytes more."""
 ROOM_BYTES_MIN: Final = 32 << 10
 """A stack is told of this much room at least, and of twice what may be on its way at most."""
 
@@ -37,10 +36,10 @@ ROOM_BYTES_MIN: Final = 32 << 10
 class Session:
     __slots__ = (
         "_ack_messages_max", "_allowance", "_bodies", "_outbox_bytes_max", "_outbox_messages_max", "_window",
-        "acknowledged", "announced", "assembly", "body", "confirmed", "confirmed_bytes", "departed", "ends", "epoch",
-        "express", "flight", "full_at", "full_at_bytes", "grant", "granted", "held", "incarnation", "limit", "outbox",
-        "part_at", "peer", "peer_window", "received", "received_bytes", "role", "sent", "sent_bytes", "shipped",
-        "told_granted", "told_received",
+        "acknowledged", "announced", "assembly", "body", "confirmed", "confirmed_bytes", "confirmed_weight",
+        "departed", "ends", "epoch", "express", "flight", "full_at", "full_at_bytes", "grant", "granted", "held",
+        "incarnation", "limit", "outbox", "part_at", "peer", "peer_window", "received", "received_bytes", "role",
+        "sent", "sent_bytes", "shipped", "told_granted", "told_received", "weight", "weights",
     )  # fmt: skip
 
     def __init__(self, peer: str, epoch: int, options: LinkOptions, bodies: Bodies) -> None:
@@ -59,9 +58,12 @@ class Session:
         self.confirmed = 0
         self.sent_bytes = 0
         self.confirmed_bytes = 0
+        self.weight = 0
+        """The same with `bulk`: what is on its way is bounded whatever the window counts. Of it, so much has left, and
+        so much has come, down to parts of a message."""
         self.departed = 0
-        """How many of these bytes have left, and how many have come, down to parts of a message."""
         self.acknowledged = 0
+        self.confirmed_weight = 0
         self.flight = Flight(options.flight_us)
         self.part_at = 0
         """Of the message after `shipped`, so much has left in parts."""
@@ -75,7 +77,8 @@ class Session:
         self.full_at_bytes = self._outbox_bytes_max
         self.outbox: deque[Any] = deque()
         self.ends: deque[int] = deque()
-        """Beside each message in the outbox: `sent_bytes` right after it."""
+        """Beside each message in the outbox: `sent_bytes` right after it, and `weight` right after it."""
+        self.weights: deque[int] = deque()
         self.grant = 0
         """`sent_bytes` may reach this, says the peer."""
         self.limit = 0
@@ -113,7 +116,7 @@ class Session:
         self.confirm(max(received, self.confirmed), max(grant, self.grant))
         self.express.resume(express)
         self.shipped = self.confirmed
-        self.departed = self.acknowledged = self.confirmed_bytes
+        self.departed = self.acknowledged = self.weighs(0)
         self.body = None
         self.part_at = 0
         if part and not is_old:
@@ -128,16 +131,18 @@ class Session:
         if part >= len(self.body):
             raise PeerError(f"received {part} bytes of a message of {len(self.body)}, and not the message")
         self.part_at = part
-        self.departed = self.acknowledged = min(self.ends[0], self.confirmed_bytes + part)
+        self.departed = self.acknowledged = min(self.weights[0], self.acknowledged + part)
 
     # -- to the peer ------------------------------------------------------------------------------------------------
 
-    def put(self, message: Any, cost: int) -> None:
-        """Queue a message; `cost` is its own, looked up once where it goes to many peers."""
+    def put(self, message: Any, cost: int, weight: int) -> None:
+        """Queue a message; `cost`, and `weight` with its bulk, are looked up once where it goes to many peers."""
         self.sent += 1
         self.sent_bytes = end = self.sent_bytes + cost
         self.outbox.append(message)
         self.ends.append(end)
+        self.weight = end = self.weight + weight
+        self.weights.append(end)
 
     def standing(self) -> tuple[int, int]:
         """What the peer is told now: how much was received, and how much is granted."""
@@ -146,29 +151,17 @@ class Session:
         return self.received, self.granted
 
     def frames(self, hurry: bool) -> list[Data[Any]]:
-        """What has not been shipped yet, in as few frames as the limits allow; `hurry` is said in the last one."""
-        self.standing()
+        """What has not been shipped yet, where that is little; `hurry` is said in the last frame."""
+        received, granted = self.standing()
         first = self.shipped + 1
+        messages = tuple(islice(self.outbox, self.shipped - self.confirmed, None))
         self.shipped = self.sent
-        self.departed = self.sent_bytes
-        frames: list[Data[Any]] = []
-        messages: list[Any] = []
-        skip = first - self.confirmed - 1
-        before = self.ends[skip - 1] if skip else self.confirmed_bytes
-        full_at = before + BYTES_PER_FRAME
-        for message, end in islice(zip(self.outbox, self.ends, strict=True), skip, None):
-            bulk = message.bulk
-            if bulk:
-                full_at -= bulk
-            if messages and (end > full_at or len(messages) == MESSAGES_PER_FRAME):
-                frames.append(Data(first, self.received, self.granted, tuple(messages)))
-                first += len(messages)
-                messages = []
-                full_at = before + BYTES_PER_FRAME - bulk
-            messages.append(message)
-            before = end
-        frames.append(Data(first, self.received, self.granted, tuple(messages), hurry))
-        return frames
+        self.departed = self.weight
+        last = len(messages) - MESSAGES_PER_FRAME
+        return [
+            Data(first + at, received, granted, messages[at : at + MESSAGES_PER_FRAME], hurry and at >= last)
+            for at in range(0, len(messages), MESSAGES_PER_FRAME)
+        ]
 
     def empty_frame(self) -> Data[Any] | Parted:
         """An acknowledgement, or a sign of life."""
@@ -177,9 +170,17 @@ class Session:
             return Parted(self.received, self.granted, self.assembly.have)
         return Data(self.shipped + 1, self.received, self.granted, ())
 
-    def pack(self, number: int, message: Any) -> Body:
-        """A message that leaves in parts."""
-        return self._bodies.pack(number, message)
+    def weighs(self, count: int) -> int:
+        """The weight of everything up to so many of the messages in the outbox."""
+        return self.weights[count - 1] if count else self.confirmed_weight
+
+    def pack(self, message: Any) -> bool:
+        """The message after `shipped` leaves in parts from now on; False when it cannot."""
+        try:
+            self.body = self._bodies.pack(self.shipped + 1, message)
+        except UsageError:  # it has no form at all: the connection says so to people
+            return False
+        return True
 
     def allow(self) -> None:
         """What may be on its way has changed, and the room with it."""
@@ -264,12 +265,13 @@ class Session:
         if received > self.sent:
             raise PeerError(f"acknowledged {received} messages, but {self.sent} were sent")
         if count:
-            outbox, ends = self.outbox, self.ends
+            outbox, ends, weights = self.outbox, self.ends, self.weights
             for _ in range(count):
                 outbox.popleft()
                 self.confirmed_bytes = ends.popleft()
+                self.acknowledged = weights.popleft()
             self.confirmed = received
-            self.acknowledged = self.confirmed_bytes
+            self.confirmed_weight = self.acknowledged
             self.full_at = received + self._outbox_messages_max
             self.full_at_bytes = self.confirmed_bytes + self._outbox_bytes_max
         if grant < self.grant:
@@ -282,7 +284,7 @@ class Session:
         self.confirm(parted.received, parted.grant)
         if not self.outbox or parted.part > BODY_BYTES_MAX:
             raise PeerError(f"acknowledged {parted.part} bytes of a message that was never sent")
-        come = min(self.ends[0], self.confirmed_bytes + parted.part)
+        come = min(self.weights[0], self.confirmed_weight + parted.part)
         if come > self.departed:
             raise PeerError(f"acknowledged {parted.part} bytes of a message, of which fewer were sent")
         self.acknowledged = max(self.acknowledged, come)

@@ -1,5 +1,6 @@
 """How a session ships where not everything may leave at once: as far as `flight` allows, large messages in parts."""
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -31,32 +32,28 @@ class _Shipping:
     def ship(self) -> None:
         link = self._link
         part_bytes = link.flight.part_bytes
-        for message, begin, end in list(self._unshipped()):
-            weight = end - begin + message.bulk
-            is_parted = weight > part_bytes or link.body is not None
-            if self._batch and (
-                is_parted or self._batch_bytes + weight > part_bytes or len(self._batch) == MESSAGES_PER_FRAME
-            ):
+        for message, begin, end in self._unshipped():
+            weight = end - begin
+            if self._batch and (self._batch_bytes + weight > part_bytes or len(self._batch) == MESSAGES_PER_FRAME):
                 self._ship_batch()
             if weight and self._is_full():
                 break
-            if not is_parted:
+            if link.body is None and (weight <= part_bytes or not link.pack(message)):
                 self._batch.append(message)
                 self._batch_bytes += weight
                 link.departed = end
-            elif not self._ship_parts(message, begin, end):
+            elif not self._ship_parts(begin, end):
                 break
         if self._batch:
             self._ship_batch()
         if link.shipped < link.sent and not link.flight.marks:
             self._ask()
 
-    def _unshipped(self) -> Any:
+    def _unshipped(self) -> Iterator[tuple[Any, int, int]]:
         link = self._link
         skip = link.shipped - link.confirmed
-        ends = link.ends
-        begin = ends[skip - 1] if skip else link.confirmed_bytes
-        for message, end in islice(zip(link.outbox, ends, strict=True), skip, None):
+        begin = link.weighs(skip)
+        for message, end in islice(zip(link.outbox, link.weights, strict=True), skip, None):
             yield message, begin, end
             begin = end
 
@@ -74,14 +71,12 @@ class _Shipping:
         self._batch = []
         self._batch_bytes = 0
 
-    def _ship_parts(self, message: Any, begin: int, end: int) -> bool:
+    def _ship_parts(self, begin: int, end: int) -> bool:
         """False when the message has to go on later."""
         link = self._link
         number = link.shipped + 1
-        if link.body is None:
-            link.body = link.pack(number, message)
-            link.part_at = 0
         body = link.body
+        assert body is not None, "it was packed"
         size = len(body)
         while link.part_at < size:
             if self._is_full():
@@ -104,7 +99,7 @@ class _Shipping:
         since = link.departed - flight.marked
         if since <= 0:
             return False
-        if self._is_full() or 4 * since >= flight.bytes_max or link.departed >= link.announced:
+        if self._is_full() or 4 * since >= flight.bytes_max or link.sent_bytes >= link.announced:
             flight.mark(link.departed, link.acknowledged, self._now_us)
             return True
         return False
