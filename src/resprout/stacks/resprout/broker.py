@@ -21,6 +21,7 @@ from resprout.core.contract import (
     Request,
     SetTimer,
     Silent,
+    Stirred,
     Timer,
     TimerFired,
     Writable,
@@ -122,6 +123,7 @@ class ResproutBroker:
             LinkDown: sessions.down,
             Silent: sessions.silent,
             Heard: sessions.heard,
+            Stirred: sessions.stirred,
             Request: self._request,
             Recovered: self._recovered,
         }
@@ -214,6 +216,7 @@ class ResproutBroker:
             link = core.links.get(name)
             if kind in self._on_neighbour:
                 if link is not None and link.open:
+                    self.council.heard(name, core.now_us)
                     self._on_neighbour[kind](link, message)
                 return  # a neighbour that was declared dead may not know it yet
             self.council.heard(name, core.now_us)

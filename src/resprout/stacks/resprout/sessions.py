@@ -5,7 +5,7 @@ has declared this broker dead, so this life is over. A child that ends it while 
 before it ever was a child, or was told that this broker is dead; then it answers so when it is asked.
 """
 
-from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Writable
+from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
 from resprout.order.link import Link
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Ping
@@ -111,6 +111,12 @@ class Sessions:
         self._council.connected(event.peer, core.now_us)
         self._clear(event.peer)
         self._clients.decide_all()
+
+    def stirred(self, event: Stirred) -> None:
+        """Whatever comes is a sign of life, be it only a part of something large."""
+        core = self._core
+        if core.peers.get(event.peer) is not None:
+            self._council.heard(event.peer, core.now_us)
 
     def writable(self, event: Writable) -> None:
         core = self._core
