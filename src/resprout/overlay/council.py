@@ -1,9 +1,9 @@
 """The council of brokers as one of them takes part in it: who is dead, who may say so, and when a repair may end.
 
 Whoever uses this class tells it the time, every word about connections (`silent`, `connected`), that a message came
-(`heard`) and every message of its `handlers`, and calls `tick` once per heartbeat. It performs what is `declared`: bury
-the dead, close their links, tell them `Fenced`, lead the repair, and let it end only when `register` allows it. It
-stops when it is `fenced`.
+(`heard`) or gets on (`stirred`) and every message of its `handlers`, and calls `tick` once per heartbeat. It performs
+what is `declared`: bury the dead, close their links, tell them `Fenced`, lead the repair, and let it end only when
+`register` allows it. It stops when it is `fenced`.
 
 What this class will not do: repair anything, open or close sessions, decide by time alone (see `pulse`).
 """
@@ -132,6 +132,10 @@ class Council:
     def heard(self, peer: str, now_us: int) -> None:
         """A message came from a peer."""
         self._pulse.heard(peer, now_us)
+
+    def stirred(self, peer: str, now_us: int) -> None:
+        """Something large gets on, from a peer or to it, and is not complete."""
+        self._pulse.stirred(peer, now_us)
 
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
         """A peer's connection stands; `incarnation` when its session begins."""

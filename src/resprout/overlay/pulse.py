@@ -9,7 +9,8 @@ half of the succession that was heard, itself included.
 
 A sign of life is what a stack says. That a connection stands, or stands again, shows only that somebody keeps it: a
 broker that hangs may go on doing that for ever. So a new connection is taken for a sign once, to give the stack the
-time to speak, and not again before it has spoken.
+time to speak, and not again before it has spoken. Bytes of a large message that get on are a sign, too, because on a
+thin link words may be late; but words overtake bulk, so bytes alone do not stand for a stack for ever.
 """
 
 from typing import Final
@@ -18,6 +19,8 @@ from resprout.overlay.places import Life
 from resprout.overlay.standing import Standing
 from resprout.overlay.status import CouncilOptions
 
+STIRRING_LEASES: Final = 4
+"""So long bytes that move stand for a stack that says nothing."""
 UNHEARD_POSTS_MAX: Final = 16
 """Words that are kept for a peer that is not heard. All of them are repeated as long as they matter, so more would only
 pile up during a long partition."""
@@ -43,6 +46,8 @@ class Pulse:
         """Parent and root -> when the latest ping was sent that it answered."""
         self._watched: dict[str, int] = {}
         """Children and seats -> since when they are expected to give signs of life."""
+        self._spoke: dict[str, int] = {}
+        """Peers -> when a message came from them."""
         self._unproven: set[str] = set()
         """Peers whose connection was the last that came from them."""
         self._parent: str | None = None
@@ -62,7 +67,7 @@ class Pulse:
 
     def heard(self, peer: str, now_us: int) -> None:
         """A message came."""
-        self._received[peer] = now_us
+        self._received[peer] = self._spoke[peer] = now_us
         self._unproven.discard(peer)
         self._not_quiet(peer)
 
@@ -72,6 +77,11 @@ class Pulse:
             self._unproven.add(peer)
             self._received[peer] = now_us
         self._not_quiet(peer)
+
+    def stirred(self, peer: str, now_us: int) -> None:
+        """A part of something large came from it, or has come to it."""
+        if now_us - self._spoke.get(peer, 0) <= STIRRING_LEASES * self.lease_us:
+            self._received[peer] = now_us
 
     def _not_quiet(self, peer: str) -> None:
         if peer in self.quiet:
@@ -198,7 +208,8 @@ class Pulse:
         if len(self._received) + len(self._over) + len(here.sessions) <= 4 * (len(here.places) + 64):
             return
         known = {*here.places, *here.neighbours, *here.succession.names}
-        for table in (self.quiet, self._over, self._received, self._pinged, self._ponged, here.sessions):
+        tables = (self.quiet, self._over, self._received, self._spoke, self._pinged, self._ponged, here.sessions)
+        for table in tables:
             for name in [name for name in table if name not in known]:
                 del table[name]
         self._unproven &= known

@@ -113,10 +113,10 @@ class Sessions:
         self._clients.decide_all()
 
     def stirred(self, event: Stirred) -> None:
-        """Whatever comes is a sign of life, be it only a part of something large."""
+        """Whatever gets on is a sign of life for a while, be it only a part of something large."""
         core = self._core
         if core.peers.get(event.peer) is not None:
-            self._council.heard(event.peer, core.now_us)
+            self._council.stirred(event.peer, core.now_us)
 
     def writable(self, event: Writable) -> None:
         core = self._core
