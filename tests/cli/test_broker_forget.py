@@ -85,7 +85,10 @@ def test_off_the_terminal_the_reason_comes_with_the_failure_and_only_there(pair:
 
 def test_a_broker_that_refuses_says_why_in_one_line(pair: tuple[str, Running]) -> None:
     root, _ = pair
-    assert complaint("forget", "b1", "--server", root, status=1) == "b1 is alive here: stop it first"
+    assert (
+        complaint("forget", "b1", "--server", root, status=1)
+        == "b1 is alive here: stop it first, or forget it by force"
+    )
     assert complaint("forget", "b0", "--server", root, status=1).startswith("b0 cannot forget itself")
     assert complaint("forget", "b1", "b9", "--server", root, status=1).startswith("b9: not known to b0")
 
@@ -96,7 +99,7 @@ def test_a_broker_that_refuses_says_why_in_one_line(pair: tuple[str, Running]) -
         ((), "which brokers are to be forgotten? Give at least one name"),
         (("b 1",), "broker name 'b 1' is refused"),
         (("b1", "--server", "localhost:1"), "cannot connect to localhost:1"),
-        (("b1", "--force"), "No such option"),
+        (("b1", "--forcibly"), "No such option"),
     ],
 )
 def test_wrong_input_is_one_line(words: tuple[str, ...], reason: str) -> None:

@@ -34,8 +34,8 @@ def standing_of(network: Local) -> Standing:
     ("names", "reason"),
     [
         (("b9",), "b9: not known to b0"),
-        (("b1",), "b1 is alive here: stop it first"),
-        (("b2", "b1"), "b2 and b1 are alive here: stop them first"),
+        (("b1",), "b1 is alive here: stop it first, or forget it by force"),
+        (("b2", "b1"), "b2 and b1 are alive here: stop them first, or forget them by force"),
         (("b0",), "b0 cannot forget itself"),
     ],
 )

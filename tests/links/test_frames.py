@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 
 from resprout.core import limits
 from resprout.core.bundle import Bundle, pack_payloads
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Effect, ProtocolMessage, Transmit
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import MARK_BYTES, Mark
 from resprout.edge.messages import CLIENT_MESSAGES, Attend, HeldSubscription, Publish, Subscribed
-from resprout.links.frames import Data
+from resprout.links.flight import PART_BYTES_MAX, START_BYTES
+from resprout.links.frames import FRAMES, Data, Part
+from resprout.links.link import Link
 from resprout.links.options import LinkOptions
-from resprout.links.session import BYTES_PER_FRAME, MESSAGES_PER_FRAME, Session
+from resprout.links.parts import Bodies, SharedBodies
+from resprout.links.session import MESSAGES_PER_FRAME, Session
+from resprout.net.bodies import EncodedBodies
 from resprout.order.messages import BROKER_MESSAGES, Forward
 from resprout.order.total_messages import (
     TOTAL_MESSAGES,
@@ -29,7 +33,7 @@ from resprout.order.total_messages import (
 from resprout.spread.messages import SPREAD_MESSAGES, InterestConfirmed
 from resprout.wire.codec import Codec
 
-CODEC = Codec((Data,), (*CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, *TOTAL_MESSAGES))
+CODEC = Codec(FRAMES, (*CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, *TOTAL_MESSAGES))
 LARGE = 300_000
 
 
@@ -49,11 +53,21 @@ class Crate(ProtocolMessage, frozen=True, tag=251):
         return self.hidden
 
 
-def framed(messages: Sequence[ProtocolMessage]) -> list[Data[Any]]:
-    session = Session("b1", 1, LinkOptions())
+def framed(messages: Sequence[ProtocolMessage], bodies: Bodies) -> list[Any]:
+    link = Link("b1", 1, LinkOptions(), bodies, is_opener=True)
     for message in messages:
-        session.put(message, message.cost)
-    return session.frames()
+        link.put(message, message.cost, message.cost + message.bulk)
+    link.stand(5, 0)
+    effects: list[Effect] = []
+    link.ship_all(0, effects)
+    return [effect.frame for effect in effects if isinstance(effect, Transmit)]
+
+
+def unframed(frames: Sequence[Any], bodies: Bodies) -> list[Any]:
+    """What comes out at the other end."""
+    session = Session("b1", 1, LinkOptions(window_bytes=1 << 40), bodies)
+    taken = [session.take_part(frame) if isinstance(frame, Part) else session.take(frame) for frame in frames]
+    return [message for messages in taken for message in messages]
 
 
 def total(number: int, size: int, keys: tuple[str, ...] = ()) -> Bundle:
@@ -66,12 +80,13 @@ def marks(count: int) -> tuple[Mark, ...]:
 
 
 def check_that_they_fit(messages: Sequence[ProtocolMessage]) -> None:
-    frames = framed(messages)
+    bodies = EncodedBodies(CODEC)
+    frames = framed(messages, bodies)
     assert len(frames) > 1, "together they are too large"
-    assert [message for frame in frames for message in frame.messages] == list(messages)
+    assert unframed(frames, bodies) == list(messages)
     encoder = CODEC.encoder()
     for frame in frames:
-        assert len(encoder.encode(frame)) <= limits.FRAME_BYTES
+        assert len(encoder.encode(frame)) <= 2 * PART_BYTES_MAX
 
 
 def test_locks_with_large_bundles_do_not_share_a_frame_though_they_cost_nothing() -> None:
@@ -105,19 +120,30 @@ def test_no_mark_takes_more_than_it_is_counted_for() -> None:
     assert two - one <= MARK_BYTES
 
 
-SIZES = st.one_of(st.just(0), st.integers(1, 200), st.integers(BYTES_PER_FRAME // 3, 2 * BYTES_PER_FRAME))
+SIZES = st.one_of(st.just(0), st.integers(1, 200), st.integers(START_BYTES // 6, 2 * START_BYTES))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(SIZES, SIZES), max_size=400))
 def test_frames_hold_everything_once_in_order_and_are_as_few_as_the_limits_allow(sizes: list[tuple[int, int]]) -> None:
     crates = [Crate(number, *size) for number, size in enumerate(sizes)]
-    frames = framed(crates)
-    assert [message for frame in frames for message in frame.messages] == crates
-    assert [frame.first for frame in frames] == [1 + frame.messages[0].number for frame in frames]
-    weights = [[crate.cost + crate.bulk for crate in frame.messages] for frame in frames]
-    for weight in weights:
-        assert len(weight) == 1 or sum(weight) <= BYTES_PER_FRAME
-        assert len(weight) <= MESSAGES_PER_FRAME
-    for weight, after in pairwise(weights):
-        assert len(weight) == MESSAGES_PER_FRAME or sum(weight) + after[0] > BYTES_PER_FRAME
+    bodies = SharedBodies()
+    frames = framed(crates, bodies)
+    assert unframed(frames, bodies) == crates
+    part_bytes = START_BYTES // 4
+    for frame in frames:
+        if isinstance(frame, Part):
+            assert len(frame.chunk) <= part_bytes < frame.size
+        else:
+            assert frame.first == 1 + frame.messages[0].number
+            assert weight(frame) <= part_bytes
+            assert len(frame.messages) <= MESSAGES_PER_FRAME
+    for frame, after in pairwise(frames):
+        if isinstance(frame, Data) and isinstance(after, Data):
+            first = after.messages[0]
+            is_full = len(frame.messages) == MESSAGES_PER_FRAME
+            assert is_full or weight(frame) + first.cost + first.bulk > part_bytes
+
+
+def weight(frame: Data[Any]) -> int:
+    return sum(crate.cost + crate.bulk for crate in frame.messages)

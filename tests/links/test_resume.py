@@ -17,9 +17,10 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.links.dialer import Dial, Dialer
+from resprout.links.flight import START_BYTES
 from resprout.links.frames import Data, Goodbye, Welcome
 from resprout.links.options import LinkOptions
-from resprout.links.session import BYTES_PER_FRAME, MESSAGES_PER_FRAME
+from resprout.links.session import MESSAGES_PER_FRAME
 from resprout.links.timers import LingerOver, ReconnectDue
 from tests.links.puppet import Desk, Parcel, data, frames
 
@@ -257,7 +258,7 @@ def test_what_is_shipped_again_keeps_the_limits_of_a_frame() -> None:
     desk.accept(5, "c1", grant=1 << 40)
     desk.lose(5)
     many = [Parcel(number) for number in range(MESSAGES_PER_FRAME + 1)]
-    large = [Parcel(number, BYTES_PER_FRAME // 2) for number in range(3)]
+    large = [Parcel(number, START_BYTES // 8) for number in range(3)]
     for parcel in many + large:
         desk.ask(Send("c1", parcel))
     _welcome, *shipped = frames(desk.accept(6, "c1", peer_incarnation=1))

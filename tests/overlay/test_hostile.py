@@ -120,7 +120,7 @@ def test_nothing_that_peers_say_breaks_a_council(steps: list[tuple[str, str, Any
         elif what == "silent":
             alone.council.silent(name, detail, alone.now_us)
         elif what == "heard":
-            alone.council.heard(name, alone.now_us, detail)
+            alone.council.connected(name, alone.now_us, detail)
         elif what == "register":
             alone.council.register(frozenset((name,)) - {"c"}, alone.now_us)
         else:
@@ -177,7 +177,7 @@ def test_what_is_said_to_a_silent_peer_does_not_pile_up() -> None:
 def test_strangers_are_forgotten() -> None:
     alone = Alone()
     for number in range(3000):
-        alone.council.heard(f"s{number}", alone.now_us, 1)
+        alone.council.connected(f"s{number}", alone.now_us, 1)
         alone.council.silent(f"s{number}", True, alone.now_us)
     alone.council.tick(alone.now_us + 1)
     assert len(alone.standing.sessions) < 10
@@ -206,7 +206,7 @@ def test_a_pong_from_the_future_or_from_a_stranger_does_not_renew_the_lease() ->
 
 def test_a_later_life_of_the_parent_does_not_speak_for_it() -> None:
     alone = Alone()
-    alone.council.heard("b", alone.now_us, 2)
+    alone.council.connected("b", alone.now_us, 2)
     assert alone.council.refuses("b")
     assert alone.posted[-1] == ("a", Suspect(Life("b", 1), (), False))
     alone.now_us += 9001

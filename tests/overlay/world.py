@@ -197,7 +197,7 @@ class World:
         for here, peer in sorted(self._hushed):
             if self.lives(here) and peer not in self.crashed and here not in self.frozen and peer not in self.frozen:
                 self._hushed.discard((here, peer))
-                self.brokers[here].council.heard(peer, self.now_us)
+                self.brokers[here].council.connected(peer, self.now_us)
 
     def _is_cut(self, one: str, other: str) -> bool:
         return (one in self.cut) != (other in self.cut) or frozenset((one, other)) in self.severed
@@ -270,7 +270,7 @@ class World:
                 broker = self.brokers[here]
                 if self.lives(here):
                     broker.now_us = self.now_us
-                    broker.council.heard(peer, self.now_us, lives[peer])
+                    broker.council.connected(peer, self.now_us, lives[peer])
 
 
 def draw_tree(chance: random.Random, size: int) -> dict[str, str | None]:

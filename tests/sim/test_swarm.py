@@ -104,7 +104,7 @@ def test_what_is_drawn_is_told_with_its_faults(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_command_runs_seeds_in_processes_and_writes_the_scenario(tmp_path: Path) -> None:
     file = tmp_path / "seed.toml"
-    options = ["--first", "3", "--seeds", "2", "--workers", "2", "--write", str(file)]
+    options = ["--first", "3", "--seeds", "2", "--class", "faults", "--workers", "2", "--write", str(file)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.swarm", *options], capture_output=True, text=True, timeout=60, check=False
     )

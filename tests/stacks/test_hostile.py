@@ -24,12 +24,9 @@ from resprout.stacks.resprout.messages import (
     AttachRequest,
     Grant,
     Item,
-    JoinElsewhere,
     JoinRequest,
-    Offer,
     ParcelEnd,
     SeenMarks,
-    Welcome,
 )
 from resprout.stacks.stack import BrokerSeat
 from tests.stacks.tree import Tree
@@ -284,19 +281,6 @@ def test_a_client_may_not_have_the_name_of_a_neighbour_nor_a_neighbour_that_of_a
     assert closed(broker.step(LinkUp("n", "client", 1, 1000), 0)) == ["n"]
     assert closed(broker.step(LinkUp("c", "broker", 1, 1000), 0)) == ["c"]
     assert closed(broker.step(Received("n", Levels((0,), (0,), (), (0,), 0)), 0)) == [], "the neighbour is still there"
-
-
-def test_a_newcomer_is_sent_elsewhere_when_there_is_no_place_left() -> None:
-    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(total_degree=1), random.Random(1))
-    broker.start(0)
-    answers = []
-    for name in ("n", "m"):
-        broker.step(LinkUp(name, "broker", 1, 10_000), 0)
-        out = broker.step(Received(name, JoinRequest("")), 0)
-        answers += [effect.message for effect in out if isinstance(effect, Send) and effect.peer == name]
-    assert isinstance(answers[0], Welcome)
-    assert answers[-1] == JoinElsewhere((Offer("n", ""),))
-    assert list(broker.core.links) == ["n"]
 
 
 def test_a_parcel_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

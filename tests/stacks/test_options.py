@@ -39,7 +39,7 @@ def test_options_are_the_defaults_with_what_was_given() -> None:
         ({"faults_tolerated": None}, "option 'faults_tolerated': expected `int`, got `null`"),
         ({"faults_tolerated": -1}, "option 'faults_tolerated': expected `int` >= 0"),
         ({"faults_tolerated": 9}, "option 'faults_tolerated': expected `int` <= 8"),
-        ({"total_degree": 0}, "option 'total_degree': expected `int` >= 1"),
+        ({"total_degree": 1}, "option 'total_degree': expected `int` >= 2"),
         ({"ack_delay_us": -1}, "option 'ack_delay_us': expected `int` >= 0"),
         ({"log_bytes": 4095}, "option 'log_bytes': expected `int` >= 4096"),
         ({"heartbeat_us": 999}, "option 'heartbeat_us': expected `int` >= 1000"),

@@ -17,8 +17,9 @@ class Forgotten(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
 @server_option
+@click.option("--force", is_flag=True, help="Even brokers that are alive where this is said.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was passed on as one JSON object.")
-def forget(names: tuple[str, ...], server: str, as_json: bool) -> int:
+def forget(names: tuple[str, ...], server: str, force: bool, as_json: bool) -> int:
     """Tell the network that the brokers NAME... will never return.
 
     \b
@@ -29,10 +30,11 @@ def forget(names: tuple[str, ...], server: str, as_json: bool) -> int:
     once. One that is heard after all is not let in as the one it was; it joins as a new one.
 
     Everybody who can connect to a broker may do this. A broker that is heard by the one that is asked is not
-    forgotten: stop it instead.
+    forgotten: stop it instead, or use --force, if it hangs and nobody can stop it. It is then replaced, and told so as
+    soon as it listens.
     """
     forgotten = Forgotten(check_names(names))
-    run_loop(_forget(forgotten, server))
+    run_loop(_forget(forgotten, server, force))
     if as_json:
         click.echo(msgspec.json.encode(forgotten))
     else:
@@ -41,6 +43,6 @@ def forget(names: tuple[str, ...], server: str, as_json: bool) -> int:
     return 0
 
 
-async def _forget(forgotten: Forgotten, server: str) -> None:
+async def _forget(forgotten: Forgotten, server: str, force: bool) -> None:
     async with connected(server, None) as client:
-        await client.forget(*forgotten.names)
+        await client.forget(*forgotten.names, force=force)

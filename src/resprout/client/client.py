@@ -213,7 +213,7 @@ class Client:
 
     # -- operating -----------------------------------------------------------------------------------------------------
 
-    async def forget(self, *names: str) -> None:
+    async def forget(self, *names: str, force: bool = False) -> None:
         """Tell the network that brokers it waits for will never return: a part that is cut off for good, or a silent
         host in a tree too small for a majority. Returns when that was passed on; the repair follows.
 
@@ -222,9 +222,10 @@ class Client:
         other again. The forgotten ones then join as new brokers, and what only they knew is lost.
 
         Raises ForgetError, and nothing was done, when the broker refuses: it does not know a name, hears that broker
-        itself, or is named itself. Raises UsageError for what no broker can be called.
+        itself (unless `force`, for one that hangs), or is named itself. Raises UsageError for what no broker can be
+        called.
         """
-        request = ForgetRequest(check_names(names))
+        request = ForgetRequest(check_names(names), force)
         self._check_open()
         token = next(self._tokens)
         answered: asyncio.Future[str] = self._loop.create_future()

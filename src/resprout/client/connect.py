@@ -19,6 +19,7 @@ from resprout.edge.requests import SessionBegan, SessionLost
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
+from resprout.net.bodies import EncodedBodies
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here, make_codec
 from resprout.net.host import Host, Upward
@@ -134,6 +135,7 @@ class Connecting:
             rng=random.Random(secrets.randbits(64)),
             options=self._links,
             first_epoch=random_epoch(),
+            bodies=EncodedBodies(_CODEC),
         )
         began: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
 

@@ -207,10 +207,10 @@ class Client:
         """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""
         self._background.call(_within(timeout, self._client.unsubscribe, inbox._inbox))
 
-    def forget(self, *names: str, timeout: float | None = None) -> None:
+    def forget(self, *names: str, force: bool = False, timeout: float | None = None) -> None:
         """Tell the network that these brokers never return. Everybody who can connect may do this: read what the
         asynchronous client says about it. Raises ForgetError when it is refused."""
-        self._background.call(_within(timeout, self._client.forget, *names))
+        self._background.call(_within(timeout, self._client.forget, *names, force=force))
 
     def close(self) -> None:
         """Wait a moment until the broker has accepted what was published, then end the session and the thread. May be

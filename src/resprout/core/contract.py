@@ -56,6 +56,11 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """True for housekeeping that never ends (signs of life): a run may be quiescent while it is on its way."""
         return False
 
+    @property
+    def express(self) -> bool:
+        """True for what may overtake everything that was sent before it: it must pass where much else waits."""
+        return False
+
 
 class Machine(Protocol):
     """A protocol. `start` is called once, before any `step`."""
@@ -69,7 +74,7 @@ class Machine(Protocol):
 
 
 class Received(Event):
-    """A message came from a peer: once, and in the order the peer sent it."""
+    """A message came from a peer: once, and in the order the peer sent it, but for what is `express`."""
 
     peer: str
     message: Any
@@ -108,6 +113,13 @@ class Silent(Event):
 
 class Heard(Event):
     """After `Silent`: the peer is connected again and the session goes on. A new session says `LinkUp` instead."""
+
+    peer: str
+
+
+class Stirred(Event):
+    """A message that takes long is on its way from or to this peer, and gets on: the peer lives. Comes now and then as
+    long as that lasts."""
 
     peer: str
 
@@ -243,6 +255,12 @@ class Arrived(Event):
 
     connection: int
     frame: Any
+
+
+class Trickled(Event):
+    """Some of a frame came in on a connection, and it is not complete. Comes now and then as long as that lasts."""
+
+    connection: int
 
 
 class Disconnected(Event):

@@ -38,7 +38,7 @@ class Forgetting:
     def ask(self, request: ForgetRequest, token: int) -> None:
         if len(self._unsent) + len(self._sent) >= REQUESTS_MAX:
             raise UsageError(f"{REQUESTS_MAX} requests to forget brokers wait for their answers")
-        self._unsent.append((ForgetBrokers(check_names(request.names)), token))
+        self._unsent.append((ForgetBrokers(check_names(request.names), request.force), token))
 
     def next(self) -> ForgetBrokers | None:
         """To be said to the broker that serves."""

@@ -93,6 +93,8 @@ class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
     them later. Whoever can connect may say so; a network that must not believe everybody needs a wall around it."""
 
     names: tuple[str, ...]
+    force: bool = False
+    """Even those that are heard."""
 
 
 # broker to client

@@ -47,6 +47,8 @@ class ForgetRequest(msgspec.Struct, frozen=True):
     """Brokers that the network waits for never return. Answered by `ForgetAnswered` under the same token."""
 
     names: tuple[str, ...]
+    force: bool = False
+    """Even those that are heard: what hangs may look alive."""
 
 
 class FlushRequest(msgspec.Struct, frozen=True):

@@ -1,10 +1,11 @@
 """What two link layers say to each other on a connection.
 
 The opener says `Hello`, the other side `Welcome` (or `Goodbye`), then both send `Data` until either says `Goodbye` or
-the connection breaks. A session outlives its connections: `epoch` names it, and `received` tells from where to resume.
+the connection breaks; a large message travels as several `Part`, and signs of life as `Express`. A session outlives its
+connections: `epoch` names it, and `received` tells from where to resume, down to the bytes of a message in parts.
 """
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -31,6 +32,10 @@ class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """How many messages of the peer in this session have been taken."""
     grant: int
     """Bytes that the peer may send in all, counted from the beginning of the session."""
+    part: int = 0
+    """How many bytes of the message after those have come."""
+    express: int = 0
+    """How many messages of the express lane have been taken."""
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
@@ -43,6 +48,8 @@ class Welcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
     epoch: int
     received: int
     grant: int
+    part: int = 0
+    express: int = 0
 
 
 class Data(msgspec.Struct, Generic[M], frozen=True, tag=3, array_like=True, gc=False):
@@ -53,6 +60,37 @@ class Data(msgspec.Struct, Generic[M], frozen=True, tag=3, array_like=True, gc=F
     received: int
     grant: int
     messages: tuple[M, ...]
+    hurry: bool = False
+    """The sender waits for the acknowledgement: it is due at once."""
+
+
+class Part(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
+    """A piece of one message that is too large to travel in one go. The next message follows the last piece."""
+
+    number: int
+    """Of the message, in the same count as `Data.first`."""
+    at: int
+    """Where the piece begins, in bytes."""
+    size: int
+    """Of the whole."""
+    hurry: bool
+    chunk: bytes
+
+
+class Parted(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
+    """An acknowledgement in the middle of a message: so many have been received, and so much of the next one."""
+
+    received: int
+    grant: int
+    part: int
+
+
+class Express(msgspec.Struct, Generic[M], frozen=True, tag=7, array_like=True, gc=False):
+    """Messages that overtake those of `Data`: the second lane of the session, with numbers of its own."""
+
+    first: int
+    received: int
+    messages: tuple[M, ...]
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
@@ -62,3 +100,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
     incarnation: int = 0
     """Of the sender, in answer to a `Hello` that was meant for it: it tells the opener whether the life it had the
     session with has ended the session, or has ended itself. 0 elsewhere."""
+
+
+FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Hello, Welcome, Data, Part, Parted, Express, Goodbye)
+"""All of them."""

@@ -5,7 +5,9 @@ import msgspec
 from resprout.core.contract import Effect, Transmit
 from resprout.links.frames import Data
 from resprout.links.options import LinkOptions
+from resprout.links.parts import Bodies
 from resprout.links.session import Session
+from resprout.links.shipping import ship_in_parts
 
 
 class Link(Session):
@@ -18,14 +20,16 @@ class Link(Session):
         "is_opener",
         "lingers",
         "over",
+        "rested",
         "silent",
         "spoke_us",
+        "stirred_us",
         "stood_us",
         "unsent",
     )
 
-    def __init__(self, peer: str, epoch: int, options: LinkOptions, *, is_opener: bool) -> None:
-        super().__init__(peer, epoch, options)
+    def __init__(self, peer: str, epoch: int, options: LinkOptions, bodies: Bodies, *, is_opener: bool) -> None:
+        super().__init__(peer, epoch, options, bodies)
         self.is_opener = is_opener
         """This side opens the connections, and numbered the epoch."""
         self.connection = 0
@@ -34,6 +38,10 @@ class Link(Session):
         """Since when the connection stands, or stood when it broke."""
         self.heard_us = 0
         self.spoke_us = 0
+        self.stirred_us = 0
+        """When the stack was last told that a large message gets on."""
+        self.rested = 0
+        """What had been sent when it was last asked whether this link rests."""
         self.silent = False
         """The stack was told that the peer is not heard."""
         self.unsent = False
@@ -45,20 +53,65 @@ class Link(Session):
         self.over = False
 
     def ship(self, now_us: int, out: list[Effect]) -> None:
-        """Transmit what has not left yet; without a connection it waits for the next."""
+        """Transmit what has not left yet, as far as it may be on its way; without a connection it waits for the
+        next."""
         connection = self.connection
         first = self.shipped + 1
         sent = self.sent
         if not connection or first > sent:
             return
         self.spoke_us = now_us
+        flight = self.flight
+        end = self.weight
+        if (
+            end - self.departed > flight.part_bytes
+            or end - self.acknowledged >= flight.bytes_max
+            or self.body is not None
+        ):
+            ship_in_parts(self, now_us, out)
+            return
+        hurry = self.sent_bytes >= self.announced and flight.marked < end  # the stack waits to be told of room
+        if hurry:
+            flight.mark(end, self.acknowledged, now_us)
         if first == sent:  # by far the most frequent case, so it does without `frames`
             self.shipped = sent
+            self.departed = end
             self.told_received = received = self.received
             self.told_granted = granted = self.granted
-            out.append(Transmit(connection, Data(sent, received, granted, (self.outbox[-1],))))
+            out.append(Transmit(connection, Data(sent, received, granted, (self.outbox[-1],), hurry)))
         else:
-            out.extend([Transmit(connection, frame) for frame in self.frames()])
+            out.extend([Transmit(connection, frame) for frame in self.frames(hurry)])
+
+    def ship_all(self, now_us: int, out: list[Effect]) -> None:
+        """The session, or this life, is about to end: what is sent leaves now or never."""
+        if self.connection:
+            self.ship_express(now_us, out)
+            if self.shipped < self.sent:
+                ship_in_parts(self, now_us, out, bounded=False)
+
+    def ship_express(self, now_us: int, out: list[Effect]) -> None:
+        """What overtakes everything else."""
+        frame = self.express.frame() if self.connection else None
+        if frame is not None:
+            self.spoke_us = now_us
+            out.append(Transmit(self.connection, frame))
+
+    def stand(self, connection: int, now_us: int) -> None:
+        """There is a connection."""
+        self.connection = connection
+        self.stood_us = self.heard_us = self.spoke_us = now_us
+
+    def came(self, now_us: int) -> None:
+        """The peer has acknowledged something that it was asked to acknowledge."""
+        self.flight.acknowledged(self.acknowledged, now_us)
+        self.allow()
+
+    def rest(self) -> None:
+        """To be called now and then: whoever has sent nothing since the last time begins again with little."""
+        if self.weight == self.rested and not self.outbox:
+            self.flight.rest()
+            self.allow()
+        self.rested = self.weight
 
     def nod(self, now_us: int, out: list[Effect]) -> None:
         """Say how far this side has come, without waiting for data to say it with."""

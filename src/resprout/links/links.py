@@ -37,15 +37,18 @@ from resprout.core.contract import (
     Retire,
     Send,
     SetTimer,
+    Stirred,
     TimerFired,
+    Trickled,
     Writable,
 )
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.names import check_name
-from resprout.links.frames import Data
+from resprout.links.frames import Data, Express, Part, Parted
 from resprout.links.handshake import ROLES, Identity, shorten
 from resprout.links.link import Link, LinkStatus
 from resprout.links.options import LinkOptions
+from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.switchboard import Switchboard
 from resprout.links.timers import AcknowledgeDue, LingerOver, ReconnectDue, WatchDue
 from resprout.links.watch import Watch
@@ -55,6 +58,11 @@ Handler = Callable[[Any, int, Effects], None]
 
 _DEFAULTS: Final = LinkOptions()
 _ACKNOWLEDGE: Final = AcknowledgeDue()
+
+STIRRED_US: Final = 100_000
+"""While a large message gets on, the stack is told so at most this often."""
+EXPRESS_MAX: Final = 1024
+"""What overtakes is little and acknowledged soon; a peer that does not is given up."""
 
 
 class Links:
@@ -70,9 +78,11 @@ class Links:
         rng: Random,
         options: LinkOptions = _DEFAULTS,
         first_epoch: int = 1,
+        bodies: Bodies | None = None,
     ) -> None:
         """`first_epoch`: where this life begins to number the sessions it opens. A driver whose incarnations are not
-        certain to be unique draws it at random, so that two lives are never mistaken for one that resumes."""
+        certain to be unique draws it at random, so that two lives are never mistaken for one that resumes. `bodies`:
+        how large messages become parts, for a driver that does not hand frames over as objects."""
         if role not in ROLES:
             raise UsageError(f"a node is a broker or a client, not {role!r}")
         if incarnation < 1:
@@ -80,17 +90,25 @@ class Links:
         self.machine = machine
         self._step = machine.step
         self._options = options
-        board = self._board = Switchboard(Identity(check_name(name), role, incarnation), options, rng, first_epoch)
+        me = Identity(check_name(name), role, incarnation)
+        board = self._board = Switchboard(me, options, rng, bodies or SharedBodies(), first_epoch)
         self._watch = Watch(board, options)
         self._up = board.sessions.up
         self._live = board.sessions.live
         self._news = board.sessions.news
         self._unsent: list[Link] = []
+        self._express: list[Link] = []
         self._unacknowledged: list[Link] = []
         self._on: dict[type[Event], Handler] = {
             Connected: board.connected,
             Disconnected: board.disconnected,
+            Trickled: self._trickled,
             TimerFired: self._on_timer,
+        }
+        self._take: dict[type[Any], Callable[[Link, Any, int, Effects], Sequence[Any]]] = {
+            Part: self._take_part,
+            Parted: self._take_parted,
+            Express: self._take_express,
         }
         self._do: dict[type[Effect], Handler] = {
             Open: self._do_open,
@@ -98,7 +116,7 @@ class Links:
             Hold: self._do_hold,
             Release: self._do_release,
             Persist: self._do_ship,
-            Retire: self._do_ship,
+            Retire: self._do_retire,
         }
         self._timers: dict[type[Any], Handler] = {
             AcknowledgeDue: self._acknowledge_all,
@@ -120,7 +138,7 @@ class Links:
             self._arrived(event, now_us, out)
         else:
             self._on.get(type(event), self._tell)(event, now_us, out)
-        if self._unsent or self._news:
+        if self._unsent or self._news or self._express:
             self._settle(now_us, out)
         return out
 
@@ -132,6 +150,11 @@ class Links:
         """The latest life of a peer that was met here; 0 for none."""
         return self._board.sessions.latest_incarnation(peer)
 
+    def put_between(self, machine: Machine) -> None:
+        """From now on the stack is spoken to through this one."""
+        self.machine = machine
+        self._step = machine.step
+
     # -- the stack: what it is told, what it wants ------------------------------------------------------------------
 
     def _tell(self, event: Event, now_us: int, out: Effects) -> None:
@@ -142,15 +165,21 @@ class Links:
     def _apply(self, effects: Sequence[Effect], now_us: int, out: Effects) -> None:
         up = self._up
         seen: Any = None
-        cost = 0
+        cost = weight = 0
+        express = False
         for effect in effects:
             if type(effect) is Send:
                 link = up.get(effect.peer)
                 if link is not None:
                     message = effect.message
                     if message is not seen:
-                        seen, cost = message, message.cost
-                    link.put(message, cost)
+                        seen, cost, express = message, message.cost, message.express
+                        weight = cost + message.bulk
+                    if express:
+                        link.express.put(message)
+                        self._express.append(link)
+                        continue
+                    link.put(message, cost, weight)
                     if not link.unsent:
                         link.unsent = True
                         self._unsent.append(link)
@@ -163,7 +192,7 @@ class Links:
 
     def _settle(self, now_us: int, out: Effects) -> None:
         """Tell what happened and ship what was sent, until neither is left."""
-        while self._news or self._unsent:
+        while self._news or self._unsent or self._express:
             if not self._news:
                 self._ship_all(now_us, out)
                 continue
@@ -179,7 +208,7 @@ class Links:
 
     def _do_close(self, effect: Close, now_us: int, out: Effects) -> None:
         if link := self._up.get(effect.peer):
-            link.ship(now_us, out)
+            link.ship_all(now_us, out)
         self._board.close(effect.peer, shorten(effect.reason, limits.REASON_BYTES), out)
 
     def _do_hold(self, effect: Hold, now_us: int, out: Effects) -> None:
@@ -192,14 +221,22 @@ class Links:
             if link.connection and link.acknowledge_now:
                 link.nod(now_us, out)
 
-    def _do_ship(self, effect: Persist | Retire, now_us: int, out: Effects) -> None:
-        """What was sent before leaves before; after a `Retire`, nothing leaves at all."""
+    def _do_ship(self, effect: Persist, now_us: int, out: Effects) -> None:
+        """What was sent before leaves before."""
         self._ship_all(now_us, out)
+        out.append(effect)
+
+    def _do_retire(self, effect: Retire, now_us: int, out: Effects) -> None:
+        """After this, nothing leaves at all."""
+        for link in self._up.values():
+            link.ship_all(now_us, out)
         out.append(effect)
 
     # -- frames -----------------------------------------------------------------------------------------------------
 
     def _ship_all(self, now_us: int, out: Effects) -> None:
+        if self._express:
+            self._ship_express(now_us, out)
         unsent, self._unsent = self._unsent, []
         for link in unsent:
             link.unsent = False
@@ -207,18 +244,28 @@ class Links:
             if (link.sent > link.full_at or link.sent_bytes > link.full_at_bytes) and not link.over:
                 self._board.end(link, f"{link.peer} acknowledges too little", "lost", True, now_us, out)
 
+    def _ship_express(self, now_us: int, out: Effects) -> None:
+        links, self._express = self._express, []
+        for link in links:
+            link.ship_express(now_us, out)
+            if len(link.express.outbox) > EXPRESS_MAX and not link.over:
+                self._board.end(link, f"{link.peer} acknowledges no sign of life", "lost", True, now_us, out)
+
     def _arrived(self, event: Arrived, now_us: int, out: Effects) -> None:
         link = self._live.get(event.connection)
         frame = event.frame
-        if link is None or type(frame) is not Data:
+        is_data = type(frame) is Data
+        if link is None or not (is_data or type(frame) in self._take):
             self._board.greet_or_end(event.connection, frame, now_us, out)
             return
         link.heard_us = now_us
         try:
-            messages = link.take(frame)
+            messages = link.take(frame) if is_data else self._take[type(frame)](link, frame, now_us, out)
         except PeerError as error:
             self._board.end(link, str(error), "lost", True, now_us, out)
             return
+        if link.flight.marks:
+            link.came(now_us)
         for message in messages:
             effects = self._step(Received(link.peer, message), now_us)
             if effects:
@@ -229,13 +276,49 @@ class Links:
                     return
         if link.limit != link.announced:
             self._announce_room(link, now_us, out)
-        if self._unsent:
+        if link.shipped != link.sent and not link.unsent:
+            link.unsent = True
+            self._unsent.append(link)
+        if self._unsent or self._express:
             self._ship_all(now_us, out)
-        if link.received != link.told_received and link.connection:
-            if link.acknowledge_now:
+        if link.connection:
+            self._acknowledge(link, frame, now_us, out)
+
+    def _acknowledge(self, link: Link, frame: Any, now_us: int, out: Effects) -> None:
+        """Tell how far this side has come, now or later, unless something else has told it."""
+        hurry = (type(frame) is Data or type(frame) is Part) and frame.hurry
+        if link.received != link.told_received:
+            if hurry or link.acknowledge_now:
                 link.nod(now_us, out)
             elif not link.ack_due:
                 self._acknowledge_later(link, now_us, out)
+        elif hurry and (type(frame) is Part or not frame.messages):
+            link.nod(now_us, out)
+
+    def _take_part(self, link: Link, frame: Part, now_us: int, out: Effects) -> Sequence[Any]:
+        self._stirred(link, now_us, out)
+        return link.take_part(frame)
+
+    def _take_parted(self, link: Link, frame: Parted, now_us: int, out: Effects) -> Sequence[Any]:
+        link.confirm_part(frame)
+        self._stirred(link, now_us, out)
+        return ()
+
+    def _take_express(self, link: Link, frame: Express[Any], now_us: int, out: Effects) -> Sequence[Any]:
+        messages = link.express.take(frame)
+        self._express.append(link)
+        return messages
+
+    def _trickled(self, event: Trickled, now_us: int, out: Effects) -> None:
+        link = self._live.get(event.connection)
+        if link is not None:
+            link.heard_us = now_us
+            self._stirred(link, now_us, out)
+
+    def _stirred(self, link: Link, now_us: int, out: Effects) -> None:
+        if now_us - link.stirred_us >= STIRRED_US:
+            link.stirred_us = now_us
+            self._tell(Stirred(link.peer), now_us, out)
 
     def _announce_room(self, link: Link, now_us: int, out: Effects) -> None:
         room = link.room_to_announce()

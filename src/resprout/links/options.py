@@ -11,6 +11,11 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     window_bytes: int = 4 << 20
     """Granted to a peer beyond what it has already sent. A link carries at most window / round trip time."""
 
+    flight_us: int = 50_000
+    """What is handed to a connection and not acknowledged is bounded by time: twice what the link carries in this long
+    and the shortest round trip. Shorter: signs of life wait less beside large data, and a link that has much to carry
+    idles sooner when its ends are busy."""
+
     ack_delay_us: int = 20_000
     """An acknowledgement waits this long for data to ride on. Longer: fewer frames, more memory at the peer."""
     ack_messages_max: int = 256

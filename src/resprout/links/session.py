@@ -1,4 +1,4 @@
-"""One FIFO session with one peer: sequence numbers, acknowledgement, windows. No connections, no time.
+"""One FIFO session with one peer: sequence numbers, acknowledgement, windows. No connections.
 
 What is sent stays in the outbox until the peer has acknowledged it, so a new connection resumes by shipping again
 whatever the peer has not received. Nothing is lost, doubled or reordered while the session lasts.
@@ -8,6 +8,9 @@ which is what was received plus the window, and stands still while the session i
 pass. A message may *begin* while any room is left: its sender then exceeds the grant by a part of that one message,
 and more than that is the peer's fault. So memory is bounded by window plus one message, and a message larger than
 the window still passes.
+
+How much of what was sent may be on its way is another bound, by time (`flight`). A stack is told of little more room
+than that: what waits in the outbox holds up whatever is said after it.
 """
 
 from collections import deque
@@ -16,25 +19,30 @@ from itertools import islice
 from typing import Any, Final
 
 from resprout.core import limits
-from resprout.core.errors import PeerError
-from resprout.links.frames import Data
+from resprout.core.errors import PeerError, UsageError
+from resprout.links.express import ExpressLane
+from resprout.links.flight import Flight
+from resprout.links.frames import Data, Part, Parted
 from resprout.links.options import LinkOptions
+from resprout.links.parts import BODY_BYTES_MAX, Assembly, Bodies, Body
 
 MESSAGES_PER_FRAME: Final = limits.FRAME_ITEMS
-BYTES_PER_FRAME: Final = limits.BUNDLE_BYTES
-"""What may share a frame, `cost` and `bulk` together; a larger message travels alone. Far below what the wire refuses,
-because every message has a few bytes more."""
+"""What may share a frame, `cost` and `bulk` together, is as much as a part of a large message (`flight`): far below
+what the wire refuses, because every message has a few bytes more."""
+ROOM_BYTES_MIN: Final = 32 << 10
+"""A stack is told of this much room at least, and of twice what may be on its way at most."""
 
 
 class Session:
     __slots__ = (
-        "_ack_messages_max", "_ends", "_outbox_bytes_max", "_outbox_messages_max", "_window", "announced", "confirmed",
-        "confirmed_bytes", "epoch", "full_at", "full_at_bytes", "grant", "granted", "held", "incarnation", "limit",
-        "outbox", "peer", "peer_window", "received", "received_bytes", "role", "sent", "sent_bytes", "shipped",
-        "told_granted", "told_received",
+        "_ack_messages_max", "_allowance", "_bodies", "_outbox_bytes_max", "_outbox_messages_max", "_window",
+        "acknowledged", "announced", "assembly", "body", "confirmed", "confirmed_bytes", "confirmed_weight",
+        "departed", "ends", "epoch", "express", "flight", "full_at", "full_at_bytes", "grant", "granted", "held",
+        "incarnation", "limit", "outbox", "part_at", "peer", "peer_window", "received", "received_bytes", "role",
+        "sent", "sent_bytes", "shipped", "told_granted", "told_received", "weight", "weights",
     )  # fmt: skip
 
-    def __init__(self, peer: str, epoch: int, options: LinkOptions) -> None:
+    def __init__(self, peer: str, epoch: int, options: LinkOptions, bodies: Bodies) -> None:
         self.peer = peer
         self.epoch = epoch
         self.role = ""
@@ -50,16 +58,34 @@ class Session:
         self.confirmed = 0
         self.sent_bytes = 0
         self.confirmed_bytes = 0
+        self.weight = 0
+        """The same with `bulk`: what is on its way is bounded whatever the window counts. Of it, so much has left, and
+        so much has come, down to parts of a message."""
+        self.departed = 0
+        self.acknowledged = 0
+        self.confirmed_weight = 0
+        self.flight = Flight(options.flight_us)
+        self.part_at = 0
+        """Of the message after `shipped`, so much has left in parts."""
+        self.body: Body | None = None
+        """That message, while its parts leave."""
+        self._bodies = bodies
+        self.assembly = Assembly(bodies)
+        self.express = ExpressLane()
         self.full_at = self._outbox_messages_max
         """When `sent` or `sent_bytes` is beyond these, too much waits in the outbox."""
         self.full_at_bytes = self._outbox_bytes_max
         self.outbox: deque[Any] = deque()
-        self._ends: deque[int] = deque()
-        """Beside each message in the outbox: `sent_bytes` right after it."""
+        self.ends: deque[int] = deque()
+        """Beside each message in the outbox: `sent_bytes` right after it, and `weight` right after it."""
+        self.weights: deque[int] = deque()
         self.grant = 0
         """`sent_bytes` may reach this, says the peer."""
         self.limit = 0
-        """The grant, or less where the outbox could not keep so much."""
+        """The grant, or less where the outbox could not keep so much, or would keep it too long."""
+        self._allowance = 0
+        """What the outbox may hold for that."""
+        self.allow()
         self.announced = 0
         """The limit that the stack knows."""
         self.peer_window = 1
@@ -79,23 +105,44 @@ class Session:
         self.role = role
         self.incarnation = incarnation
         self.confirm(received, grant)
-        self.peer_window = max(1, self.limit)
+        self.peer_window = max(1, min(grant, self._outbox_bytes_max // 2))
         self.announced = self.limit
 
-    def resume(self, received: int, grant: int) -> None:
-        """Another connection: what the peer has not received is shipped again. Old news are no fault here, because a
-        connection that was given up may be noticed later than the one that replaced it."""
+    def resume(self, received: int, grant: int, part: int, express: int) -> None:
+        """Another connection: what the peer has not received is shipped again, from `part` on of the first message. Old
+        news are no fault here, because a connection that was given up may be noticed later than the one that replaced
+        it."""
+        is_old = received < self.confirmed
         self.confirm(max(received, self.confirmed), max(grant, self.grant))
+        self.express.resume(express)
         self.shipped = self.confirmed
+        self.departed = self.acknowledged = self.weighs(0)
+        self.body = None
+        self.part_at = 0
+        if part and not is_old:
+            self._resume_within(part)
+        self.flight.begin(self.acknowledged)
+        self.allow()
+
+    def _resume_within(self, part: int) -> None:
+        if not self.outbox:
+            raise PeerError(f"received {part} bytes of a message that was never sent")
+        self.body = self._bodies.pack(self.confirmed + 1, self.outbox[0])
+        if part >= len(self.body):
+            raise PeerError(f"received {part} bytes of a message of {len(self.body)}, and not the message")
+        self.part_at = part
+        self.departed = self.acknowledged = min(self.weights[0], self.acknowledged + part)
 
     # -- to the peer ------------------------------------------------------------------------------------------------
 
-    def put(self, message: Any, cost: int) -> None:
-        """Queue a message; `cost` is its own, looked up once where it goes to many peers."""
+    def put(self, message: Any, cost: int, weight: int) -> None:
+        """Queue a message; `cost`, and `weight` with its bulk, are looked up once where it goes to many peers."""
         self.sent += 1
         self.sent_bytes = end = self.sent_bytes + cost
         self.outbox.append(message)
-        self._ends.append(end)
+        self.ends.append(end)
+        self.weight = end = self.weight + weight
+        self.weights.append(end)
 
     def standing(self) -> tuple[int, int]:
         """What the peer is told now: how much was received, and how much is granted."""
@@ -103,35 +150,43 @@ class Session:
         self.told_granted = self.granted
         return self.received, self.granted
 
-    def frames(self) -> list[Data[Any]]:
-        """What has not been shipped yet, in as few frames as the limits allow."""
-        self.standing()
+    def frames(self, hurry: bool) -> list[Data[Any]]:
+        """What has not been shipped yet, where that is little; `hurry` is said in the last frame."""
+        received, granted = self.standing()
         first = self.shipped + 1
+        messages = tuple(islice(self.outbox, self.shipped - self.confirmed, None))
         self.shipped = self.sent
-        frames: list[Data[Any]] = []
-        messages: list[Any] = []
-        skip = first - self.confirmed - 1
-        before = self._ends[skip - 1] if skip else self.confirmed_bytes
-        full_at = before + BYTES_PER_FRAME
-        for message, end in islice(zip(self.outbox, self._ends, strict=True), skip, None):
-            bulk = message.bulk
-            if bulk:
-                full_at -= bulk
-            if messages and (end > full_at or len(messages) == MESSAGES_PER_FRAME):
-                frames.append(Data(first, self.received, self.granted, tuple(messages)))
-                first += len(messages)
-                messages = []
-                full_at = before + BYTES_PER_FRAME - bulk
-            messages.append(message)
-            before = end
-        if messages:
-            frames.append(Data(first, self.received, self.granted, tuple(messages)))
-        return frames
+        self.departed = self.weight
+        last = len(messages) - MESSAGES_PER_FRAME
+        return [
+            Data(first + at, received, granted, messages[at : at + MESSAGES_PER_FRAME], hurry and at >= last)
+            for at in range(0, len(messages), MESSAGES_PER_FRAME)
+        ]
 
-    def empty_frame(self) -> Data[Any]:
+    def empty_frame(self) -> Data[Any] | Parted:
         """An acknowledgement, or a sign of life."""
         self.standing()
+        if self.assembly.have:
+            return Parted(self.received, self.granted, self.assembly.have)
         return Data(self.shipped + 1, self.received, self.granted, ())
+
+    def weighs(self, count: int) -> int:
+        """The weight of everything up to so many of the messages in the outbox."""
+        return self.weights[count - 1] if count else self.confirmed_weight
+
+    def pack(self, message: Any) -> bool:
+        """The message after `shipped` leaves in parts from now on; False when it cannot."""
+        try:
+            self.body = self._bodies.pack(self.shipped + 1, message)
+        except UsageError:  # it has no form at all: the connection says so to people
+            return False
+        return True
+
+    def allow(self) -> None:
+        """What may be on its way has changed, and the room with it."""
+        room = max(ROOM_BYTES_MIN, 2 * self.flight.bytes_max)
+        self._allowance = min(room, self._outbox_bytes_max // 2)
+        self.limit = min(self.grant, self.confirmed_bytes + self._allowance)
 
     @property
     def room(self) -> int:
@@ -139,8 +194,10 @@ class Session:
         return self.limit - self.sent_bytes
 
     def room_to_announce(self) -> int | None:
-        """The room, when the stack should be told: it knows of less than half a window, and there is more than half."""
-        if 2 * (self.announced - self.sent_bytes) < self.peer_window < 2 * (self.limit - self.sent_bytes):
+        """The room, when the stack should be told: it knows of less than half of what there can be, and there is more
+        than half."""
+        most = min(self.peer_window, self._allowance)
+        if 2 * (self.announced - self.sent_bytes) < most < 2 * (self.limit - self.sent_bytes):
             self.announced = self.limit
             return self.room
         return None
@@ -170,6 +227,24 @@ class Session:
             messages = messages[expected - data.first :]
         if not messages:
             return messages
+        if self.assembly.have:
+            self.assembly.clear()
+        self._count(messages)
+        return messages
+
+    def take_part(self, part: Part) -> Sequence[Any]:
+        """The message that this part completes. Raises PeerError like `take`."""
+        if part.number <= self.received:
+            return ()
+        if part.number > self.received + 1:
+            raise PeerError(f"message {self.received + 1} is missing: the next is {part.number}")
+        if not self.assembly.add(part):
+            return ()
+        messages = (self.assembly.finish(part.number),)
+        self._count(messages)
+        return messages
+
+    def _count(self, messages: Sequence[Any]) -> None:
         total = self.received_bytes
         for message in messages:
             cost = message.cost
@@ -181,7 +256,6 @@ class Session:
         self.received_bytes = total
         if not self.held:
             self.granted = total + self._window
-        return messages
 
     def confirm(self, received: int, grant: int) -> None:
         """The peer says how far it has come. Raises PeerError when that cannot be."""
@@ -191,17 +265,29 @@ class Session:
         if received > self.sent:
             raise PeerError(f"acknowledged {received} messages, but {self.sent} were sent")
         if count:
-            outbox, ends = self.outbox, self._ends
+            outbox, ends, weights = self.outbox, self.ends, self.weights
             for _ in range(count):
                 outbox.popleft()
                 self.confirmed_bytes = ends.popleft()
+                self.acknowledged = weights.popleft()
             self.confirmed = received
+            self.confirmed_weight = self.acknowledged
             self.full_at = received + self._outbox_messages_max
             self.full_at_bytes = self.confirmed_bytes + self._outbox_bytes_max
         if grant < self.grant:
             raise PeerError(f"granted {self.grant} bytes before, now {grant}")
         self.grant = grant
-        self.limit = min(grant, self.confirmed_bytes + self._outbox_bytes_max // 2)
+        self.limit = min(grant, self.confirmed_bytes + self._allowance)
+
+    def confirm_part(self, parted: Parted) -> None:
+        """The same in the middle of a message."""
+        self.confirm(parted.received, parted.grant)
+        if not self.outbox or parted.part > BODY_BYTES_MAX:
+            raise PeerError(f"acknowledged {parted.part} bytes of a message that was never sent")
+        come = min(self.weights[0], self.confirmed_weight + parted.part)
+        if come > self.departed:
+            raise PeerError(f"acknowledged {parted.part} bytes of a message, of which fewer were sent")
+        self.acknowledged = max(self.acknowledged, come)
 
     def hold(self) -> None:
         """Grant nothing more until `release`."""

@@ -48,13 +48,13 @@ class Sessions:
 
     def stand(self, link: Link, connection: int, is_up: bool, now_us: int, out: Effects) -> None:
         """A session begins, or (`is_up`) goes on, on this connection."""
-        link.connection = connection
-        link.stood_us = link.heard_us = link.spoke_us = now_us
+        link.stand(connection, now_us)
         self.live[connection] = link
         self._stop_lingering(link, out)
         if not is_up:
             self.news.append(link)
             return
+        link.ship_express(now_us, out)
         link.ship(now_us, out)
         if link.silent:
             link.silent = False

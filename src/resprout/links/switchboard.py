@@ -18,6 +18,7 @@ from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
 from resprout.links.handshake import Identity, Ruling, cause_of, check_welcome, judge_hello, shorten
 from resprout.links.link import Link
 from resprout.links.options import LinkOptions
+from resprout.links.parts import Bodies
 from resprout.links.sessions import Sessions, refuse
 from resprout.links.timers import LingerOver, ReconnectDue
 
@@ -25,11 +26,12 @@ Effects = list[Effect]
 
 
 class Switchboard:
-    def __init__(self, me: Identity, options: LinkOptions, rng: Random, first_epoch: int = 1) -> None:
+    def __init__(self, me: Identity, options: LinkOptions, rng: Random, bodies: Bodies, first_epoch: int = 1) -> None:
         self.sessions = Sessions(me, options)
         self.greetings: dict[int, Greeting] = {}
         self._me = me
         self._options = options
+        self._bodies = bodies
         self._epoch = first_epoch - 1
         self._dialer = Dialer(options, rng)
         self._dials = self._dialer.dials
@@ -154,12 +156,15 @@ class Switchboard:
     def _greet(self, dial: Dial, connection: int, life: int | None, now_us: int, out: Effects) -> None:
         if dial.link is None:
             self._epoch += 1
-            dial.link = Link(dial.peer, self._epoch, self._options, is_opener=True)
+            dial.link = Link(dial.peer, self._epoch, self._options, self._bodies, is_opener=True)
         link: Link = dial.link
         dial.connection = connection
         self.greetings[connection] = Greeting(dial, now_us)
-        me, (received, grant) = self._me, link.standing()
-        hello = Hello(PROTOCOL_VERSION, me.name, me.role, me.incarnation, dial.peer, life, link.epoch, received, grant)
+        me = self._me
+        hello = Hello(
+            PROTOCOL_VERSION, me.name, me.role, me.incarnation, dial.peer, life, link.epoch, *link.standing(),
+            link.assembly.have, link.express.standing(),
+        )  # fmt: skip
         out.append(Transmit(connection, hello))
 
     def _answered(self, connection: int, dial: Dial, frame: Any, now_us: int, out: Effects) -> None:
@@ -172,7 +177,7 @@ class Switchboard:
                 raise PeerError(f"{type(frame).__name__} instead of Welcome")
             check_welcome(frame, link, self._met.latest(link.peer)[0], resumes)
             if resumes:
-                link.resume(frame.received, frame.grant)
+                link.resume(frame.received, frame.grant, frame.part, frame.express)
             else:
                 link.begin(frame.role, frame.incarnation, frame.received, frame.grant)
         except PeerError as error:
@@ -221,7 +226,7 @@ class Switchboard:
 
     def _resume(self, link: Link, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
         try:
-            link.resume(hello.received, hello.grant)
+            link.resume(hello.received, hello.grant, hello.part, hello.express)
         except PeerError as error:
             refuse(connection, str(error), out)
             self.end(link, str(error), "lost", True, now_us, out)
@@ -233,7 +238,7 @@ class Switchboard:
         self._stand(link, connection, True, now_us, out)
 
     def _begin(self, before: Link | None, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
-        link = Link(hello.name, hello.epoch, self._options, is_opener=False)
+        link = Link(hello.name, hello.epoch, self._options, self._bodies, is_opener=False)
         try:
             link.begin(hello.role, hello.incarnation, hello.received, hello.grant)
         except PeerError as error:
@@ -249,8 +254,11 @@ class Switchboard:
         self._stand(link, connection, False, now_us, out)
 
     def _welcome(self, link: Link, connection: int, out: Effects) -> None:
-        me, (received, grant) = self._me, link.standing()
-        welcome = Welcome(PROTOCOL_VERSION, me.name, me.role, me.incarnation, link.epoch, received, grant)
+        me = self._me
+        welcome = Welcome(
+            PROTOCOL_VERSION, me.name, me.role, me.incarnation, link.epoch, *link.standing(), link.assembly.have,
+            link.express.standing(),
+        )  # fmt: skip
         out.append(Transmit(connection, welcome))
 
     # -- beginning and end of sessions ------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.advertise import address_to_tell
+from resprout.net.bodies import EncodedBodies
 from resprout.net.book import AddressBook
 from resprout.net.data_folder import DataFolder, open_folder
 from resprout.net.frames import Here, make_codec
@@ -166,6 +167,7 @@ class RunningBroker:
             rng=random.Random(seed + 1),
             options=self._links,
             first_epoch=random_epoch(),
+            bodies=EncodedBodies(self._codec),
         )
         host = self._host = Host(
             node,

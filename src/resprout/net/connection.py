@@ -37,6 +37,9 @@ its size in memory."""
 TURN_SECONDS_MAX = 0.02
 """After so long with frames of one peer, the others have their turn before the rest."""
 
+TRICKLE_SECONDS = 0.1
+"""While a frame comes in slowly, the machine is told so at most this often."""
+
 CUT = "cut off"
 """Why nothing passes to or from a peer that is barred."""
 
@@ -60,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
         self._closing = False
+        self._trickled_at = 0.0
         self._paused = False
         """Frames that have come wait for their turn, and no more are read."""
         self._delay_s = host.delay_s(peer) if peer is not None else 0.0
@@ -94,6 +98,8 @@ class Connection(asyncio.Protocol):
             return
         if len(frames) == 1 and self._deadline is None:
             self._host.arrived(self.number, frames[0])
+        elif not frames:
+            self._trickled()
         else:
             self._take_in_turns(iter(frames))
 
@@ -159,6 +165,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _trickled(self) -> None:
+        """Bytes that move are a sign of life, whole frame or not."""
+        now = self._host.loop.time()
+        if self._deadline is None and now - self._trickled_at >= TRICKLE_SECONDS:
+            self._trickled_at = now
+            self._host.trickled(self.number)
 
     def _take_in_turns(self, frames: Iterator[Any]) -> None:
         host, number, time = self._host, self.number, self._host.loop.time

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.links.frames import FRAMES
 from resprout.wire.codec import Codec
 
 
@@ -30,4 +30,4 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
 
 def make_codec(messages: Iterable[type[msgspec.Struct]]) -> Codec:
     """For connections of nodes that exchange these messages."""
-    return Codec((Hello, Welcome, Data, Goodbye, Who, Here), messages)
+    return Codec((*FRAMES, Who, Here), messages)

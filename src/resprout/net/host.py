@@ -32,6 +32,7 @@ from resprout.core.contract import (
     Timer,
     TimerFired,
     Transmit,
+    Trickled,
 )  # fmt: skip
 from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye
@@ -203,6 +204,10 @@ class Host:
     def arrived(self, number: int, frame: Any) -> None:
         if number in self._connections and not self._closing:
             self.perform(self.machine.step(Arrived(number, frame), now_us()))
+
+    def trickled(self, number: int) -> None:
+        if number in self._connections:
+            self.handle(Trickled(number))
 
     def refuse(self, connection: Connection, reason: str) -> None:
         """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""

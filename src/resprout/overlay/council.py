@@ -1,8 +1,9 @@
 """The council of brokers as one of them takes part in it: who is dead, who may say so, and when a repair may end.
 
-Whoever uses this class tells it the time, every word about connections (`silent`, `heard`) and every message of its
-`handlers`, and calls `tick` once per heartbeat. It performs what is `declared`: bury the dead, close their links, tell
-them `Fenced`, lead the repair, and let it end only when `register` allows it. It stops when it is `fenced`.
+Whoever uses this class tells it the time, every word about connections (`silent`, `connected`), that a message came
+(`heard`) or gets on (`stirred`) and every message of its `handlers`, and calls `tick` once per heartbeat. It performs
+what is `declared`: bury the dead, close their links, tell them `Fenced`, lead the repair, and let it end only when
+`register` allows it. It stops when it is `fenced`.
 
 What this class will not do: repair anything, open or close sessions, decide by time alone (see `pulse`).
 """
@@ -101,8 +102,21 @@ class Council:
     def status(self, now_us: int) -> CouncilStatus:
         """For people."""
         here = self._standing
-        quiet = tuple([name for name in here.neighbours if name in self._pulse.quiet])
+        mute = self.mute(now_us)
+        quiet = tuple([name for name in here.neighbours if name in self._pulse.quiet or name in mute])
         return CouncilStatus(here.parent, self.leased, quiet, self._probes.cut_off(now_us))
+
+    def mute(self, now_us: int) -> tuple[str, ...]:
+        """Neighbours that have said nothing for longer than a lease, although their connections stand."""
+        here, pulse = self._standing, self._pulse
+        open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in pulse.quiet]
+        return tuple(
+            [
+                name
+                for name in open_links
+                if (not pulse.hears_parent(now_us) if name == here.parent else pulse.is_overdue(name, now_us))
+            ]
+        )
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -115,10 +129,18 @@ class Council:
             self._election.look_again(now_us)
             self._registry.look_again()
 
-    def heard(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
-        """Something came from a peer; `incarnation` when its session begins."""
+    def heard(self, peer: str, now_us: int) -> None:
+        """A message came from a peer."""
+        self._pulse.heard(peer, now_us)
+
+    def stirred(self, peer: str, now_us: int) -> None:
+        """Something large gets on, from a peer or to it, and is not complete."""
+        self._pulse.stirred(peer, now_us)
+
+    def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
+        """A peer's connection stands; `incarnation` when its session begins."""
         if incarnation is None:
-            self._pulse.heard(peer, now_us)
+            self._pulse.connected(peer, now_us)
             return
         self._follow(now_us)
         self._pulse.met(peer, incarnation, now_us)
@@ -142,7 +164,7 @@ class Council:
         if is_seat and root is not None and root not in (here.name, here.parent):
             self._ping(root, now_us)
         for name in children:
-            if pulse.silence_us(name, now_us) > pulse.patience_us or pulse.refuses(name):
+            if pulse.is_overdue(name, now_us) or pulse.refuses(name):
                 self.suspect(name, now_us)
         self._suspicions.watch_leaders(now_us)
         self._registry.tick(now_us)

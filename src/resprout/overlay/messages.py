@@ -18,6 +18,10 @@ class Ping(ProtocolMessage, frozen=True, tag=80):
     def background(self) -> bool:
         return True
 
+    @property
+    def express(self) -> bool:
+        return True
+
 
 class Pong(ProtocolMessage, frozen=True, tag=81):
     """Answer to a `Ping`."""
@@ -32,17 +36,29 @@ class Pong(ProtocolMessage, frozen=True, tag=81):
     def background(self) -> bool:
         return True
 
+    @property
+    def express(self) -> bool:
+        return True
+
 
 class Probe(ProtocolMessage, frozen=True, tag=82):
     """Are you there? Asked around a broker that is silent, to tell a crash from a partition."""
 
     number: int
 
+    @property
+    def express(self) -> bool:
+        return True
+
 
 class Probed(ProtocolMessage, frozen=True, tag=83):
     """Answer to a `Probe`."""
 
     number: int
+
+    @property
+    def express(self) -> bool:
+        return True
 
 
 # suspicions

@@ -4,8 +4,13 @@ Time only ever decides when to suspect (rule R4 of the design): a broker counts 
 process is gone, or when it was silent for longer than a lease *and* our own lease was renewed after that. A broker
 that is itself cut off, or that slept, has no renewed lease and therefore no right to call others dead.
 
-A lease is renewed by the parent's answer to a ping and counts from the moment that ping was sent. The root's lease is a
-majority of the succession that was heard.
+A lease is renewed by the parent's answer to a ping and counts from the moment that ping was sent. The root's lease is
+half of the succession that was heard, itself included.
+
+A sign of life is what a stack says. That a connection stands, or stands again, shows only that somebody keeps it: a
+broker that hangs may go on doing that for ever. So a new connection is taken for a sign once, to give the stack the
+time to speak, and not again before it has spoken. Bytes of a large message that get on are a sign, too, because on a
+thin link words may be late; but words overtake bulk, so bytes alone do not stand for a stack for ever.
 """
 
 from typing import Final
@@ -14,6 +19,8 @@ from resprout.overlay.places import Life
 from resprout.overlay.standing import Standing
 from resprout.overlay.status import CouncilOptions
 
+STIRRING_LEASES: Final = 4
+"""So long bytes that move stand for a stack that says nothing."""
 UNHEARD_POSTS_MAX: Final = 16
 """Words that are kept for a peer that is not heard. All of them are repeated as long as they matter, so more would only
 pile up during a long partition."""
@@ -39,6 +46,10 @@ class Pulse:
         """Parent and root -> when the latest ping was sent that it answered."""
         self._watched: dict[str, int] = {}
         """Children and seats -> since when they are expected to give signs of life."""
+        self._spoke: dict[str, int] = {}
+        """Peers -> when a message came from them."""
+        self._unproven: set[str] = set()
+        """Peers whose connection was the last that came from them."""
         self._parent: str | None = None
         self._started = False
 
@@ -55,14 +66,33 @@ class Pulse:
     # -- signs of life -------------------------------------------------------------------------------------------------
 
     def heard(self, peer: str, now_us: int) -> None:
-        self._received[peer] = now_us
+        """A message came."""
+        self._received[peer] = self._spoke[peer] = now_us
+        self._unproven.discard(peer)
+        self._not_quiet(peer)
+
+    def connected(self, peer: str, now_us: int) -> None:
+        """Its connection stands (again), and nothing has come on it yet."""
+        if peer not in self._unproven:
+            self._unproven.add(peer)
+            self._received[peer] = now_us
+        self._not_quiet(peer)
+
+    def stirred(self, peer: str, now_us: int) -> None:
+        """A part of something large came from it, or has come to it."""
+        if now_us - self._spoke.get(peer, 0) <= STIRRING_LEASES * self.lease_us:
+            self._received[peer] = now_us
+
+    def _not_quiet(self, peer: str) -> None:
         if peer in self.quiet:
             del self.quiet[peer]
             self._began(peer, self._standing.sessions.get(peer, self._standing.incarnation_of(peer)))
 
     def met(self, peer: str, incarnation: int, now_us: int) -> None:
         """A session with this life begins: it lives, and all before it are over."""
-        self.heard(peer, now_us)
+        if incarnation != self._standing.sessions.get(peer):
+            self._unproven.discard(peer)
+        self.connected(peer, now_us)
         self._standing.sessions[peer] = incarnation
         self._began(peer, incarnation)
 
@@ -101,6 +131,10 @@ class Pulse:
         """How long nothing has come from one that is watched."""
         return now_us - self._last_sign(name, now_us)
 
+    def is_overdue(self, name: str, now_us: int) -> bool:
+        """One that is watched has given no sign of life for longer than a lease."""
+        return self.silence_us(name, now_us) > self.patience_us
+
     def _last_sign(self, name: str, now_us: int) -> int:
         return max(self._received.get(name, 0), self._pinged.get(name, 0), self._watched.get(name, now_us))
 
@@ -133,17 +167,19 @@ class Pulse:
         return is_fresh or (name == self._standing.parent and self.hears_parent(now_us))
 
     def check_root_lease(self, now_us: int) -> None:
-        """At the root: leased while a majority of the list is heard."""
+        """At the root: leased while half of the list is heard, itself included: without it nobody can decide anything
+        then."""
         here = self._standing
         heard = {seat.life for seat in here.succession.seats if self._is_seat_heard(seat.name, now_us)}
-        self.leased = here.is_majority(here.succession, heard, self.is_over)
+        is_half = here.is_half_with_root(here.succession, heard)
+        self.leased = is_half or here.is_majority(here.succession, heard, self.is_over)
 
     def _is_seat_heard(self, name: str, now_us: int) -> bool:
         return name == self._standing.name or now_us - self._pinged.get(name, -self.lease_us - 1) <= self.lease_us
 
     def held_since_us(self, now_us: int) -> int:
         """When the own lease was renewed last: the latest ping that the parent answered; at the root, the time since
-        which a majority of the list was heard."""
+        which half of the list was heard, itself included."""
         here = self._standing
         if here.parent is not None and not here.is_dead(here.parent):
             return self.renewed_us
@@ -152,7 +188,7 @@ class Pulse:
         signs = sorted(
             [now_us if x == here.name else self._pinged.get(x, 0) for x in here.succession.names], reverse=True
         )
-        return signs[len(signs) // 2]
+        return signs[(len(signs) - 1) // 2]
 
     def is_sure(self, name: str, now_us: int, since_us: int | None = None) -> bool:
         """It is certainly gone, or was silent (or owed an answer, since then) for longer than its lease while our own
@@ -172,6 +208,8 @@ class Pulse:
         if len(self._received) + len(self._over) + len(here.sessions) <= 4 * (len(here.places) + 64):
             return
         known = {*here.places, *here.neighbours, *here.succession.names}
-        for table in (self.quiet, self._over, self._received, self._pinged, self._ponged, here.sessions):
+        tables = (self.quiet, self._over, self._received, self._spoke, self._pinged, self._ponged, here.sessions)
+        for table in tables:
             for name in [name for name in table if name not in known]:
                 del table[name]
+        self._unproven &= known

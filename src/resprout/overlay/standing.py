@@ -139,12 +139,26 @@ class Standing:
     def is_majority(
         self, succession: Succession, lives: Collection[Life], is_over: Callable[[Life], bool] = lambda life: False
     ) -> bool:
-        """More than half of the seats, those aside that the operator has forgotten; or all that are not certainly gone
-        (`is_over`). Whoever else could have decided would be among the gone: all of a majority, and more than f."""
+        """More than half of the seats, those aside that the operator has forgotten; half of them with the root, if the
+        others were declared dead; or all that are not certainly gone (`is_over`). Whoever else could have decided would
+        be among the gone: all of a majority, and more than f."""
         seats = [seat.life for seat in succession.seats if seat.life not in self.forgotten]
         if 2 * sum(life in lives for life in seats) > len(seats):
             return True
-        return bool(lives) and all(life in lives or is_over(life) for life in seats)
+        others = [life for life in seats if life not in lives]
+        if self.is_half_with_root(succession, lives) and all(self.is_buried(life) for life in others):
+            return True
+        return bool(lives) and all(is_over(life) for life in others)
+
+    def is_half_with_root(self, succession: Succession, lives: Collection[Life]) -> bool:
+        """At least half of the seats, the root's among them. Any two such halves have the root in common, and each has
+        a seat in common with every majority: nobody can decide against them."""
+        seats = [seat.life for seat in succession.seats if seat.life not in self.forgotten]
+        has_root = bool(succession.seats) and succession.seats[0].life in lives
+        return has_root and 2 * sum(life in lives for life in seats) >= len(seats)
+
+    def is_buried(self, life: Life) -> bool:
+        return life.incarnation <= self.graves.get(life.name, -1)
 
     @property
     def leads_list(self) -> bool:

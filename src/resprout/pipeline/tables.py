@@ -106,7 +106,8 @@ class RepairRow(ResultRow, kw_only=True, frozen=True):
     dead: tuple[str, ...]
     """Whom it replaced."""
     cause: str | None
-    """"crash" or "freeze"; "leave" or "move" when they went on purpose; None when nothing is known to have struck."""
+    """"crash", "freeze" or "hang"; "leave" or "move" when they went on purpose; None when nothing is known to have
+    struck."""
     began_us: int
     placed_us: int | None
     """The first broker around the dead has its place."""

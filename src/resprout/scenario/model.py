@@ -99,6 +99,8 @@ class FaultKind(enum.StrEnum):
     RECOVER = "recover"
     FREEZE = "freeze"
     UNFREEZE = "unfreeze"
+    HANG = "hang"
+    UNHANG = "unhang"
     CUT = "cut"
     HEAL = "heal"
     PARTITION = "partition"
@@ -114,6 +116,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | crash | nodes, host | the processes end; with `host` their machines fall silent and nobody is told |
     | recover | nodes, disk | crashed nodes start again; without `disk` what they persisted is gone |
     | freeze, unfreeze | nodes | processes stop and go on: nothing is lost, timers fire late |
+    | hang, unhang | nodes | brokers answer nothing, while their links keep connections and acknowledge; they go on |
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |

@@ -19,10 +19,12 @@ _OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
 _LINKS: Final = (FaultKind.CUT, FaultKind.HEAL)
 
 _CHANGES: Final[Mapping[FaultKind, tuple[tuple[str, ...], str]]] = {
-    FaultKind.CRASH: (("up", "frozen"), "down"),
+    FaultKind.CRASH: (("up", "frozen", "hung"), "down"),
     FaultKind.RECOVER: (("down",), "up"),
     FaultKind.FREEZE: (("up",), "frozen"),
     FaultKind.UNFREEZE: (("frozen",), "up"),
+    FaultKind.HANG: (("up",), "hung"),
+    FaultKind.UNHANG: (("hung",), "up"),
     FaultKind.LEAVE: (("up",), "gone"),
     FaultKind.JOIN: (("gone", "absent"), "up"),
 }
@@ -101,6 +103,8 @@ def check_faults(
             _check_node(table, fault, i, states)
             if fault.kind is FaultKind.JOIN and name not in are_brokers and name in states:
                 table.fail(("nodes", i), f"only a broker can join, and {name!r} is a client")
+            if fault.kind is FaultKind.HANG and name not in are_brokers:
+                table.fail(("nodes", i), f"only a broker can hang, and {name!r} is a client")
         if fault.kind is FaultKind.JOIN:
             if in_sites != (fault.site is not None):
                 table.fail("site", "it needs a site, as all brokers" if in_sites else "no other broker has a site")

@@ -8,7 +8,7 @@ from typing import Any
 from resprout.core.contract import Machine, Timer
 from resprout.edge.client import ClientMachine
 from resprout.edge.refuge import AskAgain
-from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.links.frames import FRAMES
 from resprout.links.links import Links
 from resprout.links.timers import ReconnectDue
 from resprout.scenario.client_app import AppMaker
@@ -109,7 +109,7 @@ class Cast:
         places: list[Any] = [*self._scenario.brokers, *self._scenario.faults]
         if all(place.bandwidth_bps is None for place in places):
             return None
-        return Codec((Hello, Welcome, Data, Goodbye), self._stack.messages).frame_bytes
+        return Codec(FRAMES, self._stack.messages).frame_bytes
 
     def _busy(self) -> bool:
         return any(client.busy for client in self._clients)

@@ -2,8 +2,9 @@
 
 A crash ends a process: its host resets the connections, so peers learn of it one latency later, and of what it had
 sent a prefix drawn by chance still arrives. When the whole host dies, peers learn nothing from the network. A frozen
-process handles nothing; its frames and timers queue up and are handled in order when it goes on. A cut breaks
-connections on both sides and loses what is on the way; while it lasts, nobody can connect across it.
+process handles nothing; its frames and timers queue up and are handled in order when it goes on. One that hangs does
+the same above its links, which go on (`hang`). A cut breaks connections on both sides and loses what is on the way;
+while it lasts, nobody can connect across it.
 
 A fault that has nothing to do (a crash of a node that does not run) changes nothing and is told as a note.
 """
@@ -11,7 +12,9 @@ A fault that has nothing to do (a crash of a node that does not run) changes not
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from resprout.links.links import Links
 from resprout.scenario.seeds import random_for
+from resprout.sim.hang import HungStack
 from resprout.sim.nodes import Node, Process
 from resprout.sim.world import World
 from resprout.trace import kinds
@@ -70,6 +73,35 @@ class Faults:
         process.step = process.machine.step
         for action, first, second in waiting:
             action(first, second)
+
+    def hang(self, name: str) -> None:
+        """Its links go on, and the stack above them handles nothing."""
+        process = self._running(name, kinds.HANG)
+        if process is None:
+            return
+        links = process.machine
+        if process.waiting is not None or not isinstance(links, Links):
+            self._ignored(name, kinds.HANG, "it is frozen")
+        elif isinstance(links.machine, HungStack):
+            self._ignored(name, kinds.HANG, "it hangs already")
+        else:
+            self._tell(kinds.HANG, name, None)
+            HungStack(links)
+
+    def unhang(self, name: str) -> None:
+        """It goes on, and handles at once what has come meanwhile."""
+        process = self._running(name, kinds.UNHANG)
+        if process is None:
+            return
+        hung = getattr(process.machine, "machine", None)
+        if not isinstance(hung, HungStack):
+            self._ignored(name, kinds.UNHANG, "it does not hang")
+            return
+        self._tell(kinds.UNHANG, name, None)
+        for event in hung.replay():
+            if process.step is None:
+                return  # it has learnt that its life is over
+            self._world.hand(process, event)
 
     def cut(self, one: str, other: str) -> None:
         self._tell(kinds.CUT, one, other)

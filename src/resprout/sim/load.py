@@ -8,7 +8,8 @@ difference was lost. Messages are counted by type as they are sent. Sizes are kn
 from collections import defaultdict
 from typing import Any
 
-from resprout.links.frames import Data
+from resprout.links.frames import Data, Express, Part
+from resprout.links.parts import Slice
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
@@ -25,10 +26,14 @@ class Load:
 
     def sent(self, frame: Any) -> None:
         self.frames_sent += 1
-        if type(frame) is Data:
+        if type(frame) is Data or type(frame) is Express:
             messages = self.messages
             for message in frame.messages:
                 messages[type(message)] += 1
+        elif type(frame) is Part:
+            chunk: Any = frame.chunk
+            if isinstance(chunk, Slice) and chunk.end == frame.size:  # counted once, with its last part
+                self.messages[type(chunk.message)] += 1
 
     def row(self, time_us: int, node: str) -> Row:
         counts = {"frames_sent": self.frames_sent, "frames_received": self.frames_received}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from resprout.core.contract import Arrived, Connect, Connected, Disconnect, Disconnected, Event, Transmit
 from resprout.core.errors import UsageError
-from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.links.frames import Data, Express, Goodbye, Hello, Parted, Welcome
 from resprout.scenario.cuts import Cuts
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
@@ -32,14 +32,14 @@ Hand = Callable[[Process, Event], None]
 def is_background(frame: Any) -> bool:
     """Whether a frame that housekeeping has caused is itself housekeeping: a heartbeat, a sign of life, or a greeting,
     which is worth waiting for only when data follows."""
-    if isinstance(frame, Data):
+    if isinstance(frame, Data | Express):
         return all(message.background for message in frame.messages)
-    return isinstance(frame, Hello | Welcome | Goodbye)
+    return isinstance(frame, Hello | Welcome | Goodbye | Parted)
 
 
 def is_sign_of_life(frame: Any) -> bool:
     """Whether a frame is housekeeping whatever has caused it."""
-    if type(frame) is not Data:
+    if type(frame) is not Data and type(frame) is not Express:
         return False
     messages = frame.messages
     return bool(messages) and messages[-1].background and all(message.background for message in messages)

@@ -86,6 +86,12 @@ class Run:
             case FaultKind.UNFREEZE:
                 for name in fault.nodes:
                     faults.unfreeze(name)
+            case FaultKind.HANG:
+                for name in fault.nodes:
+                    faults.hang(name)
+            case FaultKind.UNHANG:
+                for name in fault.nodes:
+                    faults.unhang(name)
             case FaultKind.CUT:
                 for one, other in fault.links:
                     faults.cut(one, other)

@@ -12,6 +12,7 @@ from resprout.audit.report import lines
 from resprout.scenario.describe import describe
 from resprout.scenario.model import FaultSpec, Scenario
 from resprout.sim.classes import CLASSES, FAULTS, class_of
+from resprout.sim.homeless import homeless
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial
 
@@ -74,6 +75,8 @@ def complaint_about(scenario: Scenario, result: RunResult) -> str:
     complaints = lines(verdict) if verdict.violated else []
     if result.ended != "quiescent":
         complaints.append(f"STUCK: the run was not quiescent after {result.stats.time_us / 1e6:g} s of virtual time")
+    if lost := homeless(scenario, result.rows):
+        complaints.append(f"HOMELESS: {', '.join(lost)} found no place in the tree")
     return "\n".join(complaints)
 
 

@@ -17,6 +17,7 @@ from resprout.edge.requests import FlushRequest, LeaveRequest, Published, TakeRe
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
+from resprout.net.bodies import EncodedBodies
 from resprout.net.frames import Here
 from resprout.net.host import Host, Upward, now_us
 from resprout.net.run.row_file import RowWriter
@@ -65,6 +66,7 @@ class RealClient:
             incarnation=incarnation,
             rng=random_for(seed, "node", spec.name, incarnation),
             options=options,
+            bodies=EncodedBodies(codec),
         )
         delays_s = {broker: us / 1e6 for broker, us in delays_us.items()}
         self._host = Host(links, codec, Here(spec.name, "client", incarnation), find, self._hear, delays_s=delays_s)

@@ -17,6 +17,9 @@ _BY_SIGNAL: Final = (FaultKind.CRASH, FaultKind.FREEZE)
 
 def check_runnable(scenario: Scenario) -> None:
     """UsageError, in one line, for what needs more than processes on one machine."""
+    if hangs := [fault for fault in scenario.faults if fault.kind in (FaultKind.HANG, FaultKind.UNHANG)]:
+        name = hangs[0].nodes[0]
+        raise UsageError(f"{name} hangs: no signal does that to a process; `resprout sim` runs it, or take a freeze")
     joining = {name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes}
     brokers = len(joining | {broker.name for broker in scenario.brokers})
     for count, most, what in (

@@ -17,10 +17,11 @@ MOVED: Final = "moved"
 
 CRASHED: Final = "crash"
 FROZEN: Final = "freeze"
+HUNG: Final = "hang"
 LEFT: Final = "leave"
 MOVES: Final = "move"
 
-_CAUSES: Final = {kinds.CRASH: CRASHED, kinds.FREEZE: FROZEN, kinds.LEAVE: LEFT, MOVED: MOVES}
+_CAUSES: Final = {kinds.CRASH: CRASHED, kinds.FREEZE: FROZEN, kinds.HANG: HUNG, kinds.LEAVE: LEFT, MOVED: MOVES}
 _RETURNS: Final = frozenset((kinds.RECOVER, kinds.JOIN, JOINED))
 _NOTES: Final = frozenset((kinds.REPAIR_BEGIN, kinds.REPAIR_END, ROUND))
 

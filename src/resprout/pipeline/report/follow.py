@@ -12,8 +12,9 @@ SLICES: Final = 48
 HAPPENINGS_MAX: Final = 200
 
 _TOLD: Final = (
-    kinds.CRASH, kinds.RECOVER, kinds.FREEZE, kinds.UNFREEZE, kinds.JOIN, kinds.LEAVE, kinds.CUT, kinds.HEAL,
-    kinds.PARTITION, kinds.REPAIR_BEGIN, kinds.REPAIR_END, kinds.QUIESCENT, kinds.TIMEOUT, "fenced", "joined", "moved",
+    kinds.CRASH, kinds.RECOVER, kinds.FREEZE, kinds.UNFREEZE, kinds.HANG, kinds.UNHANG, kinds.JOIN, kinds.LEAVE,
+    kinds.CUT, kinds.HEAL, kinds.PARTITION, kinds.REPAIR_BEGIN, kinds.REPAIR_END, kinds.QUIESCENT, kinds.TIMEOUT,
+    "fenced", "joined", "moved",
 )  # fmt: skip
 _IDENTITY: Final = ["source", "seq"]
 

@@ -13,6 +13,8 @@ _WORDS: Final = {
     kinds.RECOVER: "{node} is back",
     kinds.FREEZE: "{node} freezes",
     kinds.UNFREEZE: "{node} goes on",
+    kinds.HANG: "{node} hangs",
+    kinds.UNHANG: "{node} goes on",
     kinds.JOIN: "{node} is started, to join",
     kinds.LEAVE: "{node} is asked to leave",
     kinds.CUT: "nothing passes between {node} and {detail} any more",

@@ -21,6 +21,7 @@ from resprout.core.contract import (
     Request,
     SetTimer,
     Silent,
+    Stirred,
     Timer,
     TimerFired,
     Writable,
@@ -122,6 +123,7 @@ class ResproutBroker:
             LinkDown: sessions.down,
             Silent: sessions.silent,
             Heard: sessions.heard,
+            Stirred: sessions.stirred,
             Request: self._request,
             Recovered: self._recovered,
         }
@@ -215,6 +217,7 @@ class ResproutBroker:
             link = core.links.get(name)
             if kind in self._on_neighbour:
                 if link is not None and link.open:
+                    self.council.heard(name, core.now_us)
                     self._on_neighbour[kind](link, message)
                 return  # a neighbour that was declared dead may not know it yet
             self.council.heard(name, core.now_us)
@@ -234,6 +237,7 @@ class ResproutBroker:
             handler(link.name, message, core.now_us)
             if core.standing.parent is None and len(core.standing.succession.seats) <= 2 * core.faults:
                 self.council.extend_list(core.now_us)  # a young root has nobody to follow it: let newcomers do so
+            self.joining.admit()  # somebody may have told where there is room
 
         return handle
 

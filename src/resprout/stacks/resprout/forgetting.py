@@ -2,7 +2,8 @@
 for a majority. Nothing in the network can know that, so it waits for them until somebody says it.
 
 Whoever can connect may say it: there is no authentication. A broker that lives after all, somewhere else, is fenced as
-soon as it is heard again, and joins as a new leaf. One that is heard here cannot be forgotten; it has to be stopped.
+soon as it is heard again, and joins as a new leaf. One that is heard here is forgotten only by `force`: a mistake of
+names must not cost a broker its place.
 
 Not done here: declaring anybody dead (`overlay.council`), and telling whether it worked, which shows in the tree.
 """
@@ -28,13 +29,14 @@ class Forgetting:
 
     def asked(self, guest: Guest, message: ForgetBrokers) -> None:
         core = self._core
-        reason = self._refusal(message.names)
+        reason = self._refusal(message.names, message.force)
         core.out.append(Send(guest.name, BrokersForgotten(message.names, reason)))
         if not reason:
-            core.note("forget", f"{listed(message.names)}, as {guest.name} says")
+            force = ", by force" if message.force else ""
+            core.note("forget", f"{listed(message.names)}, as {guest.name} says{force}")
             self._council.forget(message.names, core.now_us)
 
-    def _refusal(self, names: tuple[str, ...]) -> str:
+    def _refusal(self, names: tuple[str, ...], force: bool) -> str:
         """Why this is not done; empty when it is. All of it, or nothing."""
         here = self._core.seat.name
         try:
@@ -46,9 +48,11 @@ class Forgetting:
         if here in names:
             return f"{here} cannot forget itself: stop it, or ask another broker"
         if unknown := [name for name in names if not self._is_known(name)]:
-            return f"{listed(unknown)}: not known to {here}, which waits for no such broker: leave it out"
-        if alive := [name for name in names if self._is_alive(name)]:
-            return f"{listed(alive)} {'is' if len(alive) == 1 else 'are'} alive here: stop {_them(alive)} first"
+            advice = "ask a broker next to it" if force else "leave it out"
+            return f"{listed(unknown)}: not known to {here}, which waits for no such broker: {advice}"
+        if not force and (alive := [name for name in names if self._is_alive(name)]):
+            are, them = ("is", "it") if len(alive) == 1 else ("are", "them")
+            return f"{listed(alive)} {are} alive here: stop {them} first, or forget {them} by force"
         return ""
 
     def _is_known(self, name: str) -> bool:
@@ -62,7 +66,3 @@ class Forgetting:
         if core.peers.is_silent(name) or core.standing.is_dead(name) or self._council.refuses(name):
             return False
         return core.peers.incarnation(name) == core.standing.incarnation_of(name)
-
-
-def _them(names: list[str]) -> str:
-    return "it" if len(names) == 1 else "them"

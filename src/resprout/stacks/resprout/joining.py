@@ -36,7 +36,9 @@ FIRST_PATIENCE_US = 20_000_000
 PATIENCE_US = 5_000_000
 """How long one broker is waited for that is there and has not answered: it may be looking for a place itself."""
 REFUSALS_MAX = 16
-"""Places that are asked in vain before a newcomer pauses: perhaps there is no room anywhere."""
+"""Answers that name nobody new before a newcomer pauses: what is known about room has yet to come around."""
+TRIED_MAX = 4_096
+"""Places that one search remembers to have asked."""
 
 
 class JoinAgain(Timer, frozen=True):
@@ -67,6 +69,8 @@ class Joining:
         self._search: Search | None = None
         """Among places that were offered."""
         self._refusals = 0
+        self._tried: set[str] = set()
+        """Who was asked since the last pause: whoever is sent to others than these comes nearer to a place."""
         self._requests: dict[str, tuple[int, str]] = {}
         """Newcomers: (incarnation, address)."""
         self._admitting: dict[str, tuple[int, str]] = {}
@@ -93,6 +97,7 @@ class Joining:
             if len(self._candidates) > 1:
                 core.peers.close(self._asked, f"{core.seat.name} asks somebody else for a place")
         self._asked = self._candidates[0]
+        self._tried.add(self._asked)
         core.peers.post(self._asked, JoinRequest(core.seat.address), core.now_us)
         is_first = core.seat.incarnation == 1 and self._asked == core.seat.parent
         core.out.append(SetTimer(JoinAgain(), core.now_us + (FIRST_PATIENCE_US if is_first else PATIENCE_US)))
@@ -127,13 +132,16 @@ class Joining:
         core = self._core
         if self.attached or peer != self._asked or self._search is not None:
             return
-        self._refusals += 1
-        if self._refusals % REFUSALS_MAX == 0:
+        offers = locate(core, message.offers)
+        names = [offer.name for offer in offers]
+        if self._tried.issuperset(names) or len(self._tried) > TRIED_MAX:
+            self._refusals += 1
+        if self._refusals == REFUSALS_MAX:
+            self._refusals = 0
+            self._tried.clear()
             self._asked = None
             core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
             return
-        offers = locate(core, message.offers)
-        names = [offer.name for offer in offers]
         self._candidates = [*names, *[name for name in self._candidates if name not in names]]
         if not names:
             self._ask_next()
@@ -220,8 +228,8 @@ class Joining:
             elif standing.admits(name, incarnation):
                 if len(self._admitting) < room:
                     self._admitting[name] = (incarnation, address)
-                else:
-                    self._send_elsewhere(name)
+                elif not self._send_elsewhere(name):
+                    continue  # those who came before it have yet to tell their places
                 del self._requests[name]
         if self._admitting:
             links = tuple(core.links)
@@ -233,12 +241,14 @@ class Joining:
             standing.places[here.name] = foretold
             self._waves.start(foretold, standing.reach, lambda: self._take_in(links))
 
-    def _send_elsewhere(self, name: str) -> None:
-        """To those who have room as far as is known here, or else to any: they will know others. What was wanted behind
-        its earlier life is what its clients will want again."""
+    def _send_elsewhere(self, name: str) -> bool:
+        """To those who have room, or else to those below, who know others. What was wanted behind its earlier life is
+        what its clients will want again. False when nobody is known yet."""
         core = self._core
-        offers = self._offers.make(name, self._ghosts.wanted(name), roomy=False)
-        core.peers.post(name, JoinElsewhere(offers), core.now_us)
+        offers = self._offers.make(name, self._ghosts.wanted(name))
+        if offers:
+            core.peers.post(name, JoinElsewhere(offers), core.now_us)
+        return bool(offers)
 
     def _take_in(self, links: tuple[str, ...]) -> None:
         """The new place is known. If the neighbours have changed meanwhile, it is not the place that was told."""

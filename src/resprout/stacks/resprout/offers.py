@@ -1,5 +1,9 @@
 """Places for a broker that this one has no room for: who has room, and how well its interest fits there.
 
+Offered is only who has told its place itself and is within the reach of waves: of those, what is known here is true but
+for what is on its way. Of the brokers beyond it is known that they exist, and not how many neighbours they have. Where
+nobody within reach has room, those *below* this broker are offered: every step down ends at a leaf, which has room.
+
 What a branch of the tree wants is known here, because it was asked of this broker. A newcomer whose interest a branch
 covers costs nothing there: what it wants crosses those links already. `missing` counts what does not. How far away the
 places are, only the newcomer can find out (`choosing`).
@@ -29,13 +33,10 @@ class Offers:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def make(self, newcomer: str, wanted: Sequence[Predicate], *, roomy: bool = True) -> tuple[Offer, ...]:
-        """Up to `OFFERED_MAX`, best fit first. If there are more, half of them are those that fit best, and half are
-        drawn: one of these may be near. `roomy`: none at all rather than a broker that has too many neighbours, too."""
+    def make(self, newcomer: str, wanted: Sequence[Predicate]) -> tuple[Offer, ...]:
+        """Up to `OFFERED_MAX`, best fit first; none when those below have not told their places yet. If there are more,
+        half of them are those that fit best, and half are drawn: one of these may be near."""
         places = self._places(newcomer)
-        degree = self._core.options.total_degree
-        free = [place for place in places if len(place.neighbours) < degree]
-        places = free if free or roomy else places
         self._core.rng.shuffle(places)
         missing = self._weigh(places[:PLACES_WEIGHED], wanted)
         fitting = sorted(missing, key=lambda name: (missing[name], name))
@@ -46,10 +47,20 @@ class Offers:
         return tuple([Offer(name, known[name].address, missing[name]) for name in chosen])
 
     def _places(self, newcomer: str) -> list[Place]:
-        """Of those that live, as far as is known here."""
+        """Those with room; or else those farthest below, from where it is not far to a leaf."""
         standing = self._core.standing
-        aside = (newcomer, standing.name)
-        return [place for name, place in standing.places.items() if name not in aside and not standing.is_dead(name)]
+        degree = self._core.options.total_degree
+        free: list[Place] = []
+        below: dict[int, list[Place]] = {}
+        for name, (distance, way) in lineage.branches(standing, standing.reach).items():
+            place = standing.places.get(name)
+            if place is None or not place.version or name in (newcomer, standing.name) or standing.is_dead(name):
+                continue
+            if len(place.neighbours) < degree:
+                free.append(place)
+            if way != standing.parent:
+                below.setdefault(distance, []).append(place)
+        return free or below.get(max(below, default=0), [])
 
     def _weigh(self, places: Sequence[Place], wanted: Sequence[Predicate]) -> dict[str, int]:
         """Place -> how many of these interests nobody there has."""

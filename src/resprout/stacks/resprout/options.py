@@ -8,8 +8,9 @@ import msgspec
 class ResproutOptions(msgspec.Struct, frozen=True):
     faults_tolerated: Annotated[int, msgspec.Meta(ge=0, le=8)] = 1
     """f: how many brokers on any path of 2f + 1 may be down at once."""
-    total_degree: Annotated[int, msgspec.Meta(ge=1)] = 1_000
-    """Neighbours that a broker may have, its parent included. A repair may exceed it for a while."""
+    total_degree: Annotated[int, msgspec.Meta(ge=2)] = 1_000
+    """Neighbours that a broker may have, its parent included. A repair may exceed it for a while. At least 2: with
+    fewer, nobody below the root could take anybody in."""
     ack_delay_us: Annotated[int, msgspec.Meta(ge=0)] = 10_000
     """How long an acknowledgement may wait for company. What a publisher waits for never waits here; what nobody waits
     for may be later by this much per hop."""

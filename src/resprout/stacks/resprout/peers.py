@@ -1,7 +1,7 @@
 """Sessions with other brokers: neighbours, those that would lead a repair, and whoever there is a word to say to.
 
 A message with a cost waits here while its peer has no room, and everything after it waits behind it: what is said to
-one broker arrives in the order in which it was said.
+one broker arrives in the order in which it was said. Only signs of life do not wait: they have no order with the rest.
 """
 
 from collections import deque
@@ -127,6 +127,9 @@ class Peers:
             self._put(peer, message)
 
     def _put(self, peer: Peer, message: ProtocolMessage) -> None:
+        if message.express:
+            self.out.append(Send(peer.name, message))
+            return
         cost = message.cost
         if peer.queue or (cost and peer.room <= 0):
             peer.queue.append(message)

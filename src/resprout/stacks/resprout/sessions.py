@@ -5,7 +5,7 @@ has declared this broker dead, so this life is over. A child that ends it while 
 before it ever was a child, or was told that this broker is dead; then it answers so when it is asked.
 """
 
-from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Writable
+from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
 from resprout.order.link import Link
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Ping
@@ -28,6 +28,8 @@ class Sessions:
         self._parcels = parcels
         self._estranged: dict[str, int] = {}
         """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
+        self._mute: tuple[str, ...] = ()
+        """Neighbours that keep their connections and answer nothing: the trace says so of each."""
 
     def up(self, event: LinkUp) -> None:
         core = self._core
@@ -39,8 +41,7 @@ class Sessions:
             core.out.append(Close(name, f"{core.seat.name} takes no broker of the name {name!r}, or no more at all"))
             return
         self._parcels.drop(name)
-        core.standing.sessions[name] = event.incarnation
-        self._council.heard(name, core.now_us, event.incarnation)
+        self._council.connected(name, core.now_us, event.incarnation)
 
     def down(self, event: LinkDown) -> None:
         core = self._core
@@ -107,9 +108,15 @@ class Sessions:
         if peer is None:
             return
         peer.silent = False
-        self._council.heard(event.peer, core.now_us)
+        self._council.connected(event.peer, core.now_us)
         self._clear(event.peer)
         self._clients.decide_all()
+
+    def stirred(self, event: Stirred) -> None:
+        """Whatever gets on is a sign of life for a while, be it only a part of something large."""
+        core = self._core
+        if core.peers.get(event.peer) is not None:
+            self._council.stirred(event.peer, core.now_us)
 
     def writable(self, event: Writable) -> None:
         core = self._core
@@ -127,6 +134,11 @@ class Sessions:
     def tick(self) -> None:
         """Children that ended their sessions and said nothing more are lost."""
         core = self._core
+        mute = self._council.mute(core.now_us) if self._joining.attached else ()
+        for name in mute:
+            if name not in self._mute:
+                core.note("suspect", f"{name} keeps its connection and answers nothing")
+        self._mute = mute
         for name, since_us in list(self._estranged.items()):
             if core.now_us - since_us > core.options.lease_us:
                 del self._estranged[name]

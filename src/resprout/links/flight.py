@@ -1,0 +1,83 @@
+"""How much of a session may be on its way at once: bounded by time, whatever the link carries.
+
+What was handed to a connection cannot be overtaken any more, by signs of life neither. So no more is handed over than
+the link carries in a moment: twice what it took in the shortest round trip and `flight_us`. Twice, so that the bound
+finds out by itself when a link carries more.
+
+A frame is *marked* when more waits behind it than may leave: the peer acknowledges it at once. From marked frame to
+acknowledgement is a round trip, and what was acknowledged meanwhile tells what the link carries. Nothing is measured,
+and nobody is asked for acknowledgements, while there is room for everything.
+"""
+
+from collections import deque
+from typing import Final
+
+START_BYTES: Final = 8 << 10
+"""On a connection of which nothing is known yet, or not any more: about what TCP begins with. A broker with twenty thin
+links may begin on all of them at once."""
+LEAST_BYTES: Final = 4 << 10
+MOST_BYTES: Final = 8 << 20
+PART_BYTES_MIN: Final = 1 << 10
+PART_BYTES_MAX: Final = 256 << 10
+"""A part of a large message. Smaller ones let others have their turn sooner, and cost more."""
+TRIP_US_MAX: Final = 500_000
+"""A longer round trip is taken for this: most of it was spent in a queue."""
+RATES_KEPT: Final = 16
+"""The best of so many tells what the link carries: some are low because there was little to send."""
+
+
+class Flight:
+    """Positions are bytes of the session, counted from its beginning."""
+
+    __slots__ = ("_flight_us", "_rates", "_trip_us", "bytes_max", "marked", "marks", "part_bytes")
+
+    def __init__(self, flight_us: int) -> None:
+        self._flight_us = flight_us
+        self.marks: deque[tuple[int, int, int]] = deque()
+        """Acknowledgements that were asked for: position, when it left, how much was acknowledged by then."""
+        self._rates: deque[int] = deque(maxlen=RATES_KEPT)
+        """Bytes per second."""
+        self._trip_us = TRIP_US_MAX
+        self.marked = 0
+        """The position of the latest mark."""
+        self.bytes_max = 0
+        """So much may be on its way."""
+        self.part_bytes = 0
+        """So much of it in one part."""
+        self._allow(START_BYTES)
+
+    def begin(self, position: int) -> None:
+        """Another connection, perhaps another way."""
+        self.marks.clear()
+        self._rates.clear()
+        self._trip_us = TRIP_US_MAX
+        self.marked = position
+        self._allow(START_BYTES)
+
+    def rest(self) -> None:
+        """Nothing was sent for a while. Others may have begun to use the link, and all may begin again at once."""
+        if not self.marks and self.bytes_max > START_BYTES:
+            self._rates.clear()
+            self._allow(START_BYTES)
+
+    def mark(self, position: int, acknowledged: int, now_us: int) -> None:
+        self.marked = position
+        self.marks.append((position, now_us, acknowledged))
+
+    def acknowledged(self, position: int, now_us: int) -> None:
+        """Everything up to here has come."""
+        marks = self.marks
+        if not marks or marks[0][0] > position:
+            return
+        while marks and marks[0][0] <= position:
+            _, left_us, before = marks.popleft()
+        trip_us = max(1, now_us - left_us)
+        self._trip_us = min(self._trip_us, trip_us)
+        self._rates.append((position - before) * 1_000_000 // trip_us)
+        self._allow(2 * max(self._rates) * (self._trip_us + self._flight_us) // 1_000_000)
+        if self.bytes_max == LEAST_BYTES:
+            self._trip_us = min(trip_us, TRIP_US_MAX)  # this little makes no queue: the way has become longer
+
+    def _allow(self, bytes_max: int) -> None:
+        self.bytes_max = max(LEAST_BYTES, min(MOST_BYTES, bytes_max))
+        self.part_bytes = max(PART_BYTES_MIN, min(PART_BYTES_MAX, self.bytes_max // 4))

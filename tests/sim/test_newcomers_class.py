@@ -1,0 +1,34 @@
+"""The swarm's class of brokers that look for a place, and the complaint about those that find none."""
+
+import msgspec
+import pytest
+
+from resprout.scenario.model import FaultKind, FaultSpec
+from resprout.sim.homeless import homeless
+from resprout.sim.swarm import swarm_trial, try_seeds
+from resprout.trace.schema import Row
+
+BLOCK = 10
+
+
+@pytest.mark.parametrize("first", range(1, 61, BLOCK))
+def test_drawn_newcomers_all_find_a_place_and_the_tree_comes_to_rest(first: int) -> None:
+    outcomes = try_seeds(range(first, first + BLOCK), wanted="newcomers")
+    failures = [outcome.report for outcome in outcomes if outcome.failed]
+    assert not failures, "\n\n".join(failures)
+
+
+def test_a_broker_without_a_place_at_the_end_is_homeless_and_one_that_does_not_run_is_not() -> None:
+    scenario = swarm_trial(1, "newcomers").scenario
+    join = FaultSpec(0, FaultKind.JOIN, ("late",), parent="b0")
+    scenario = msgspec.structs.replace(scenario, brokers=scenario.brokers[:3], faults=(join,))
+
+    def rows(*kinds: tuple[str, str]) -> list[Row]:
+        return [Row(time_us=0, node=node, kind=kind) for node, kind in kinds]
+
+    assert homeless(scenario, []) == ["b1", "b2"], "the root founds the network, and the other one has not started"
+    both = [("b1", "joined"), ("b2", "joined")]
+    assert homeless(scenario, rows(*both)) == []
+    assert homeless(scenario, rows(*both, ("late", "join"))) == ["late"]
+    assert homeless(scenario, rows(*both, ("b1", "fenced"), ("b2", "crash"))) == ["b1"]
+    assert homeless(scenario, rows(*both, ("b2", "crash"), ("b2", "recover"))) == ["b2"]

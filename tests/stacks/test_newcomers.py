@@ -1,0 +1,116 @@
+"""Every newcomer finds a place, however few neighbours brokers take: who is sent where, and whole trees that form."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from resprout.core.contract import Effect, Event, LinkUp, Received, Send
+from resprout.overlay.messages import Tell, Told
+from resprout.overlay.places import Place
+from resprout.scenario.model import BrokerSpec, Scenario
+from resprout.sim.homeless import homeless
+from resprout.sim.run import run_scenario
+from resprout.stacks.resprout.broker import ResproutBroker
+from resprout.stacks.resprout.messages import JoinElsewhere, JoinRequest, Welcome
+from resprout.stacks.resprout.options import ResproutOptions
+from resprout.stacks.stack import BrokerSeat
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_star_that_one_broker_cannot_hold_becomes_a_tree_with_a_place_for_everybody(degree: int, seed: int) -> None:
+    rng = random.Random(seed)
+    leaves = [BrokerSpec(f"b{i}", "b0", rng.randint(1_000, 3_000)) for i in range(1, 11)]
+    options = {"total_degree": degree}
+    scenario = Scenario("a star", (BrokerSpec("b0"), *leaves), seed=seed, time_limit_us=10_000_000, options=options)
+    result = run_scenario(scenario)
+    assert result.ended == "quiescent"
+    assert homeless(scenario, result.rows) == []
+    parents = [row.detail for row in result.rows if row.kind == "joined"]
+    assert parents.count("b0") <= degree
+    assert all(parents.count(broker.name) <= degree - 1 for broker in leaves)
+
+
+def test_a_long_chain_is_walked_to_its_end_without_a_pause() -> None:
+    """Two neighbours each: whoever comes last has to go all the way down."""
+    leaves = [BrokerSpec(f"b{i}", "b0", 1_000) for i in range(1, 60)]
+    scenario = Scenario("a long chain", (BrokerSpec("b0"), *leaves), options={"total_degree": 2})
+    result = run_scenario(scenario)
+    assert homeless(scenario, result.rows) == []
+    assert max(row.time_us for row in result.rows if row.kind == "joined") < 5_000_000
+
+
+class Full:
+    """A root without room, f = 1: it hears what happens within two hops."""
+
+    def __init__(self) -> None:
+        self.broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(total_degree=2), random.Random(1))
+        self.broker.start(0)
+        self.said: list[Effect] = []
+        self.waves = 0
+        for name in ("n", "m"):
+            self.ask(name)
+            assert any(isinstance(message, Welcome) for message in self.told(name))
+
+    def hears(self, event: Event) -> None:
+        """Its neighbours answer at once that they have recorded what it tells them."""
+        effects = list(self.broker.step(event, 0))
+        self.said += effects
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Tell):
+                self.hears(Received(effect.peer, Told(effect.message.number)))
+
+    def ask(self, name: str) -> None:
+        self.hears(LinkUp(name, "broker", 1, 10_000))
+        self.hears(Received(name, JoinRequest("")))
+
+    def tell(self, neighbour: str, *places: tuple[str, str, tuple[str, ...]]) -> None:
+        for name, parent, children in places:
+            self.waves += 1
+            around = (parent, *children)
+            place = Place(name, 1, 1, parent, around, "", (1,) * len(around))
+            self.hears(Received(neighbour, Tell(self.waves, 0, (place,))))
+
+    def told(self, name: str) -> list[object]:
+        return [effect.message for effect in self.said if isinstance(effect, Send) and effect.peer == name]
+
+    def offered(self, name: str) -> Sequence[str]:
+        answers = [message for message in self.told(name) if isinstance(message, JoinElsewhere)]
+        return [offer.name for answer in answers for offer in answer.offers]
+
+
+def test_a_newcomer_is_sent_to_a_child_that_has_room_when_there_is_no_place_left() -> None:
+    root = Full()
+    root.tell("n", ("n", "b", ("x",)))
+    root.tell("m", ("m", "b", ()))
+    root.ask("late")
+    assert root.offered("late") == ["m"]
+    assert list(root.broker.core.links) == ["n", "m"]
+
+
+def test_a_newcomer_waits_until_those_taken_in_before_it_have_told_their_places() -> None:
+    root = Full()
+    root.ask("late")
+    assert root.offered("late") == []
+    root.tell("n", ("n", "b", ()))
+    assert root.offered("late") == ["n"]
+
+
+def test_brokers_of_which_nobody_knows_how_many_neighbours_they_have_are_not_taken_for_empty() -> None:
+    """n3 and m3 are three hops away: that they exist is all that is known. It was they who were offered once, although
+    they had no room either, and they sent everybody back."""
+    root = Full()
+    root.tell("n", ("n", "b", ("n2",)), ("n2", "n", ("n3",)))
+    root.tell("m", ("m", "b", ("m2",)), ("m2", "m", ("m3",)))
+    root.ask("late")
+    assert sorted(root.offered("late")) == ["m2", "n2"], "the way down, as far as it is known"
+
+
+def test_who_has_no_room_sends_down_and_not_back_up() -> None:
+    root = Full()
+    root.tell("n", ("n", "b", ("n2",)), ("n2", "n", ("n3",)))
+    root.tell("m", ("m", "b", ("m2",)), ("m2", "m", ("m3",)))
+    root.broker.core.standing.parent = "m"
+    root.ask("late")
+    assert root.offered("late") == ["n2"]
