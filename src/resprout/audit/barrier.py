@@ -2,7 +2,7 @@
 
 For a pair, the totals have an order: T comes before T' when some subscriber delivered both so, or by a chain of such
 observations. A publication x that names the pair violates when one subscriber delivered x before T, another one T'
-before x, and T is T' or comes before it. Publications of every guarantee are bound, `eventual` too.
+before x, and T is T' or comes before it. Only `eventual` publications are not bound: no total divides them.
 
 Counting totals per subscriber, as one would first think of, is right only where all receive the same totals; a place
 between two totals in their common order is right also for late joiners and content filters. The place is taken from a

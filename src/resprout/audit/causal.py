@@ -1,14 +1,15 @@
 """Causal order, exactly, under partial subscription.
 
-The direct dependencies of a publication are its client's previous ordered publication and what the client's life was
-given since. For a subscriber s, L(x) is the latest place at s of anything that x depends on, however long the chain and
-through whatever topics, also those that s does not receive:
+The direct dependencies of a publication are its client's previous publication and what the client's life was given
+since. `eventual` publications are no part of this: they depend on nothing, and nothing depends on them or on anything
+through them. For a subscriber s, L(x) is the latest place at s of anything that x depends on, however long the chain
+and through whatever topics, also those that s does not receive:
 
     L(x) = max over direct dependencies d of x of max(place of d at s, L(d))
 
-A `causal` or `total` publication m violates at s when s delivered it at a place before L(m). An eventual dependency has
-no place, but the chain passes through it. A dependency that s was owed and never got has no place either: it violates
-as long as it was due when s delivered m (see `audit.owed`), and so the latest such row is carried along like L.
+A `causal` or `total` publication m violates at s when s delivered it at a place before L(m). A dependency that s was
+owed and never got has no place: it violates as long as it was due when s delivered m (see `audit.owed`), and so the
+latest such row is carried along like L.
 
 One pass over the publications per subscriber. Of what a client was given between two of its publications only the
 latest of each client's life is kept for this pass, since the chain through it leads to the others; explanations look
@@ -48,11 +49,11 @@ def check_causal(history: History, due: Sequence[tuple[Due, ...]], owed: bytearr
 
 
 def window(history: History, p: Publication) -> list[int]:
-    """What its client's life was given since its previous publication."""
+    """What its client's life was given since its previous publication, `eventual` aside."""
     life = history.lives[p.life]
     previous = history.publications[p.previous] if p.previous >= 0 else None
     begin = previous.heard if previous is not None and previous.life == p.life else 0
-    return life.heard[begin : p.heard]
+    return [number for number in life.heard[begin : p.heard] if history.publications[number].ordered]
 
 
 def _links(history: History) -> list[tuple[int, ...]]:
@@ -60,6 +61,9 @@ def _links(history: History) -> list[tuple[int, ...]]:
     publications = history.publications
     links: list[tuple[int, ...]] = []
     for p in publications:
+        if not p.ordered:
+            links.append(())
+            continue
         newest: dict[int, int] = {}
         for number in window(history, p):
             life = publications[number].life

@@ -9,7 +9,7 @@ from typing import Final
 
 from resprout.audit import bank, bank_replay
 from resprout.audit.bank_operations import operation_of, read_applied
-from resprout.audit.bank_replicas import Circles, complete_replicas
+from resprout.audit.bank_replicas import Circles, complete_replicas, loose_circles
 from resprout.audit.barrier import check_barrier, unjudged_pairs
 from resprout.audit.causal import check_causal
 from resprout.audit.fifo import check_fifo
@@ -57,7 +57,7 @@ def judge(trace: Trace | Sequence[Row], bank_initial: int | None = None) -> Verd
         notes["barrier"] = f"{unjudged} of {len(groups)} keys not judged: their totals contradict each other"
     found += check_receipts(history, due)
     skipped |= _nothing_to_judge(history, order)
-    found += _check_bank(history, due, BANK_INITIAL if bank_initial is None else bank_initial, skipped)
+    found += _check_bank(history, due, BANK_INITIAL if bank_initial is None else bank_initial, notes, skipped)
     return verdict_of(found, notes, skipped, _counts(history, len(rows), due, is_owed))
 
 
@@ -77,7 +77,7 @@ def _nothing_to_judge(history: History, order: TotalOrder) -> dict[str, str]:
 
 
 def _check_bank(
-    history: History, due: Sequence[tuple[Due, ...]], initial: int, skipped: dict[str, str]
+    history: History, due: Sequence[tuple[Due, ...]], initial: int, notes: dict[str, str], skipped: dict[str, str]
 ) -> list[Anomaly]:
     operations = {p.number: o for p in history.publications if (o := operation_of(p)) is not None}
     applied = read_applied(history, operations)
@@ -88,9 +88,11 @@ def _check_bank(
         skipped["bank_realtime"] = "the run claims no order of totals"
     circles = Circles(operations.values())
     complete = complete_replicas(history, operations, circles, due)
+    if loose := len(loose_circles(history, operations, circles)):
+        notes |= dict.fromkeys(bank.TOGETHER, bank.loose_note(loose))
     if not any(bank.is_compared(history, a, circles, complete) for a in applied):
         reason = "no total was executed by a replica that knew all it needed"
-        skipped |= dict.fromkeys(("bank_balance", "bank_outcome", "bank_replay"), reason)
+        skipped |= dict.fromkeys(bank.TOGETHER, reason)
     return [
         *bank.check_founded(history, operations),
         *bank.check_alone(history, applied, initial),

@@ -1,6 +1,7 @@
 """Live: nothing is delivered before what it depends on; and what was overtaken is remembered as missing.
 
-Whatever depends on a publication depends on all that its client published before, so the past of a publication is one
+`eventual` publications are no part of this: they depend on nothing and nothing depends on them. Whatever depends on a
+publication depends on all that its client published before, so the past of a publication is one
 number for each life of a client: everything up to that index. A delivery at a subscriber violates causal order when
 something it depends on is missing there and comes later, or was owed and never comes. The first is told when the
 missing one comes, the second when it is given up (`audit.live.gaps`). Each delivery is told once, with the first cause
@@ -69,7 +70,7 @@ def tell_causal(view: View, life: Life, d: Publication, m: Overtaker, cause_word
 
 
 def learn(life: Life, p: Publication) -> None:
-    """From now on the publications of this life depend on p."""
+    """From now on the ordered publications of this life depend on p, which is one."""
     clock = life.clock
     for publisher, index in p.past.items():
         if clock.get(publisher, 0) < index:
