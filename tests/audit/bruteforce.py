@@ -156,7 +156,7 @@ class World:
         return any(ident(self.rows[i]) == id for i in self.delivered[life])
 
     def direct(self, id: Id) -> set[Id]:
-        """The client's previous ordered publication, and what its life was given since."""
+        """The client's previous ordered publication, and what ordered ones its life was given since."""
         p = self.published[id]
         life = self.life_of[p]
         before = [
@@ -168,7 +168,12 @@ class World:
         found = {ident(self.rows[since])} if before else set()
         for i in self.delivered[life]:
             other = ident(self.rows[i])
-            if since < i < p and self.first(life, other) is not None and i > self.published[other]:
+            if (
+                since < i < p
+                and other[2] == "ordered"
+                and self.first(life, other) is not None
+                and i > self.published[other]
+            ):
                 found.add(other)
         return found
 
@@ -286,8 +291,6 @@ def _causal(w: World) -> set[Finding]:
         if i is None:
             continue
         for d in past:
-            if d[2] == "eventual":
-                continue
             j = w.first(life, d)
             if j is not None:
                 wrong = (w.rows[j].position or 0) > (w.rows[i].position or 0)
@@ -327,7 +330,7 @@ def _barrier(w: World) -> set[Finding]:
         reach = _reach(w, here, {pair})
         if any(a != b and b in reach[a] and a in reach[b] for a, b in product(here, here)):
             continue
-        others = [id for id in w.published if pair in w.pairs(id) and id not in here]
+        others = [id for id in w.published if pair in w.pairs(id) and id not in here and id[2] == "ordered"]
         for x, one, other, t in product(others, w.lives, w.lives, here):
             if _before(w, one, x, t) and any(_before(w, other, u, x) for u in reach[t]):
                 found.add(("barrier", x, pair))

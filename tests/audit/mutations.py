@@ -262,7 +262,7 @@ def invert_across_topics(rows: Rows, rng: random.Random) -> Rows | None:
 
 
 def _bound(rows: Rows, totals: int) -> Iterator[tuple[int, int]]:
-    """Deliver rows of two publications with a common key, so many of them totals, that two clients have both."""
+    """Deliver rows of two ordered publications with a common key, so many of them totals, that two clients have."""
     holders: dict[frozenset[Id], int] = {}
     found: list[tuple[int, int]] = []
     made = publications(rows)
@@ -273,6 +273,8 @@ def _bound(rows: Rows, totals: int) -> Iterator[tuple[int, int]]:
                 common = set(pairs_of(one.topic or "", one.keys or ())) & set(
                     pairs_of(other.topic or "", other.keys or ())
                 )
+                if one.stream != "ordered" or other.stream != "ordered":
+                    continue
                 if common and (one.guarantee == "total") + (other.guarantee == "total") == totals:
                     both = frozenset((ident(one), ident(other)))
                     holders[both] = holders.get(both, 0) + 1

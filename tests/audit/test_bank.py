@@ -211,6 +211,42 @@ def test_books_that_cannot_be_read_are_refused(attributes: dict[str, str], reaso
     assert str(error.value).startswith(reason)
 
 
+def with_an_eventual_deposit(t: TraceBuilder) -> None:
+    """Which one replica executes before a withdrawal, and the other one after it."""
+    t.publish("c:e1", "pt", "eventual", "1", op="deposit", amount=50)
+    t.publish("d:1", "pt", "total", "1", op="withdraw", amount=120)
+    t.deliver("r1", "c:e1")
+    t.applied("r1", "c:e1", pt_1=150)
+    t.deliver("r1", "d:1")
+    t.applied("r1", "d:1", pt_1=30)
+    t.deliver("r2", "d:1")
+    t.applied("r2", "d:1", "refused", pt_1=100)
+    t.deliver("r2", "c:e1")
+    t.applied("r2", "c:e1", pt_1=150)
+
+
+def test_balances_that_eventual_deposits_move_are_not_compared_at_totals() -> None:
+    t = bank()
+    with_an_eventual_deposit(t)
+    verdict = judge(t.rows, bank_initial=100)
+    assert not verdict.violated
+    assert verdict.check("bank_balance").status == NOT_JUDGED
+
+
+def test_accounts_without_eventual_deposits_are_compared_beside_those_with_them() -> None:
+    t = bank()
+    with_an_eventual_deposit(t)
+    t.publish("d:2", "pt", "total", "7", op="withdraw", amount=10)
+    for replica, cents in (("r1", 90), ("r2", 91)):
+        t.deliver(replica, "d:2")
+        t.applied(replica, "d:2", pt_7=cents)
+    verdict = judge(t.rows, bank_initial=100)
+    assert [a.rule for a in verdict.anomalies] == ["bank_conserved", "bank_balance"]
+    assert verdict.check("bank_balance").reason == (
+        "not judged in 1 circles of accounts in which eventual operations move money"
+    )
+
+
 def test_an_inquiry_about_a_balance_may_carry_anything() -> None:
     t = bank()
     t.publish("c:1", "pt", "total", "1", op="balance", amount="how much is it?")

@@ -30,6 +30,14 @@ def test_a_correct_bank_is_clean(claims: bool) -> None:
         assert verdict.check("bank_balance").status == CLEAN
 
 
+def test_a_correct_bank_with_eventual_deposits_is_clean_and_compared_where_there_are_none() -> None:
+    for seed in range(12):
+        verdict = judge(bank_trace(seed, loose=True), bank_initial=Bank.INITIAL)
+        assert verdict.anomalies == [], seed
+        assert verdict.check("bank_balance").status == CLEAN
+        assert "eventual operations move money" in verdict.check("bank_balance").reason
+
+
 @pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in BANK])
 def test_a_spoiled_trace_is_noticed_by_the_right_rule(name: str) -> None:
     rule, mutate = MUTATIONS[name]

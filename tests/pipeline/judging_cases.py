@@ -53,6 +53,7 @@ def good_cases(count: int) -> Iterator[Case]:
     for seed in range(count):
         yield Case(f"good-{seed}", good_trace(seed, 220))
         yield Case(f"bank-{seed}", bank_trace(seed, claims=seed % 2 == 0), Bank.INITIAL)
+        yield Case(f"loose-bank-{seed}", bank_trace(seed, claims=seed % 2 == 0, loose=True), Bank.INITIAL)
 
 
 def mutants(per_mutation: int) -> Iterator[Case]:

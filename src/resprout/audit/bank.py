@@ -5,10 +5,12 @@ the operation does, nothing more or less (`bank_conserved`); none falls below ze
 
 Complete replicas together (see `audit.bank_replicas`): at each total they hold the same balances in the accounts it
 names (`bank_balance`), and it ends alike for all (`bank_outcome`). What is weaker than total may have other balances
-around it at each replica and is not compared.
+around it at each replica and is not compared. `eventual` operations have no order with totals, so a circle of accounts
+in which one moves money has no balances to agree on: it is left out here and in the replay.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 from resprout.audit.bank_operations import REFUSED, Applied, changes
 from resprout.audit.bank_replicas import Circles
@@ -17,6 +19,14 @@ from resprout.audit.naming import pair_name
 from resprout.audit.verdict import Anomaly
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
+
+TOGETHER: Final = ("bank_balance", "bank_outcome", "bank_replay")
+"""Rules that compare replicas."""
+
+
+def loose_note(circles: int) -> str:
+    """What is said where `eventual` operations move money in so many circles of accounts."""
+    return f"not judged in {circles} circles of accounts in which eventual operations move money"
 
 
 def check_alone(history: History, applied: Iterable[Applied], initial: int) -> Iterator[Anomaly]:

@@ -2,7 +2,8 @@
 
 Money moves between accounts, so accounts that a transfer connects form one *circle*. A replica knows the balances of a
 circle only if it was given every operation on it: one that subscribed later, or to a part, is not compared with others.
-It is compared until it crashes or asks to end a subscription that it needs.
+It is compared until it crashes or asks to end a subscription that it needs. A circle in which an `eventual` operation
+moves money is *loose*: no total divides that, so the balances at a total may differ, and no replica is compared.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,15 +34,27 @@ class Circles:
         return account
 
 
+def loose_circles(history: History, operations: Mapping[int, Operation], circles: Circles) -> set[Pair]:
+    return {
+        circles.of(operation.account)
+        for number, operation in operations.items()
+        if operation.op != "balance" and not history.publications[number].ordered
+    }
+
+
 def complete_replicas(
     history: History, operations: Mapping[int, Operation], circles: Circles, due: Sequence[tuple[Due, ...]]
 ) -> dict[Pair, dict[int, int]]:
-    """By circle, the lives that were due every operation on it, each with the row until which that holds."""
+    """By circle that is not loose, the lives that were due every operation on it, each with the row until which that
+    holds."""
+    loose = loose_circles(history, operations, circles)
     complete: dict[Pair, dict[int, int]] = {}
     seen: dict[Pair, tuple[Due, ...]] = {}
     for number, operation in operations.items():
         circle = circles.of(operation.account)
-        if seen.get(circle) is due[number]:  # publications share the answer while no subscription changes
+        if (
+            circle in loose or seen.get(circle) is due[number]
+        ):  # publications share the answer while no subscription changes
             continue
         seen[circle] = due[number]
         here = dict(due[number])

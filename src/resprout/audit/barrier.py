@@ -2,7 +2,7 @@
 
 For a pair, the totals have an order: T comes before T' when some subscriber delivered both so, or by a chain of such
 observations. A publication x that names the pair violates when one subscriber delivered x before T, another one T'
-before x, and T is T' or comes before it. Publications of every guarantee are bound, `eventual` too.
+before x, and T is T' or comes before it. Only `eventual` publications are not bound: no total divides them.
 
 Counting totals per subscriber, as one would first think of, is right only where all receive the same totals; a place
 between two totals in their common order is right also for late joiners and content filters. The place is taken from a
@@ -13,7 +13,9 @@ On a pair whose totals contradict each other there is no order to be a barrier i
 pair is left out here.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from resprout.audit.graph import shortest_way
 from resprout.audit.groups import ByLife
@@ -43,10 +45,11 @@ def _check_pair(
     history: History, pair: Pair, group: ByLife, chains: ByLife, rank: Mapping[int, int]
 ) -> Iterator[Anomaly]:
     before, after = _neighbours(history, group, rank)
+    ways = _Ways(chains, rank)
     for number, following in sorted(after.items()):
         preceding = before.get(number)
         if preceding and min(following)[0] <= max(preceding)[0]:
-            found = _confirmed(history, number, following, preceding, chains)
+            found = _confirmed(history, number, following, preceding, ways)
             if found is not None:
                 yield _anomaly(history, pair, number, *found)
 
@@ -74,7 +77,7 @@ def _neighbours(
 
 
 def _confirmed(
-    history: History, number: int, following: list[Neighbour], preceding: list[Neighbour], chains: ByLife
+    history: History, number: int, following: list[Neighbour], preceding: list[Neighbour], ways: "_Ways"
 ) -> tuple[Neighbour, Neighbour] | None:
     """A total after it at one subscriber that is, or comes before, a total before it at another."""
     first, last = min(following), max(preceding)
@@ -87,15 +90,36 @@ def _confirmed(
             and there[total].position < there[number].position
         ):
             return (rank, first[1], total), (rank, last[1], total)
-    way = shortest_way(
-        successors(chains), [total for _, _, total in sorted(following)], {total for _, _, total in preceding}
-    )
+    way = ways.between([total for _, _, total in sorted(following)], {total for _, _, total in preceding})
     if way is None:
         return None
     return (
         next(n for n in sorted(following) if n[2] == way[0]),
         next(n for n in sorted(preceding) if n[2] == way[-1]),
     )
+
+
+class _Ways:
+    """Which totals of one pair lead to which. A way climbs in rank, so only what lies between is looked at."""
+
+    def __init__(self, chains: ByLife, rank: Mapping[int, int]) -> None:
+        self._chains = chains
+        self._rank = rank
+
+    def between(self, begin: list[int], goals: set[int]) -> list[int] | None:
+        rank, by_rank = self._rank, self._by_rank
+        low = bisect_left(by_rank, min(rank[total] for total in begin), key=rank.__getitem__)
+        high = bisect_right(by_rank, max(rank[total] for total in goals), key=rank.__getitem__)
+        inside = set(by_rank[low:high])
+        return shortest_way(self._successors, [total for total in begin if total in inside], goals, inside)
+
+    @cached_property
+    def _by_rank(self) -> list[int]:
+        return sorted(self._rank, key=self._rank.__getitem__)
+
+    @cached_property
+    def _successors(self) -> dict[int, list[int]]:
+        return successors(self._chains)
 
 
 def _anomaly(history: History, pair: Pair, number: int, first: Neighbour, last: Neighbour) -> Anomaly:

@@ -9,10 +9,10 @@ ByLife = dict[int, list[int]]
 
 
 def by_pair(history: History) -> dict[Pair, ByLife]:
-    """Only keys that some total names: the others have no barrier."""
+    """Only keys that some total names, since the others have no barrier; `eventual` publications have no place."""
     publications = history.publications
     closed = {pair for p in publications if p.guarantee is Guarantee.TOTAL for pair in p.pairs}
-    kept = [tuple(pair for pair in p.pairs if pair in closed) for p in publications]
+    kept = [tuple(pair for pair in p.pairs if pair in closed) if p.ordered else () for p in publications]
     groups: dict[Pair, ByLife] = {}
     for life in history.lives:
         for number in life.sequence:

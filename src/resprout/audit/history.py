@@ -44,7 +44,6 @@ class History:
         """By publication, the order that the run claims; None where subscribers were told different ones."""
         self.ended = ""
         self._current: dict[str, Life] = {}
-        self._last: dict[str, Publication] = {}
         self._last_ordered: dict[str, int] = {}
         self._book = SubscriptionBook()
         self._read(_in_time_order(rows))
@@ -84,14 +83,12 @@ class History:
             ordinal = 0 if life is None else sum(other.node == node for other in self.lives)
             life = self._current[node] = Life(len(self.lives), node, ordinal)
             self.lives.append(life)
-            self._last.pop(node, None)
         return life
 
     def _publish(self, number: int, row: Row) -> None:
         id = identity_of(number, row)
         topic, guarantee = guarantee_of(number, row)
         life = self._life(row.node)
-        last = self._last.get(row.node)
         keys = row.keys or ()
         publication = Publication(
             number=len(self.publications),
@@ -106,7 +103,7 @@ class History:
             ordered=guarantee is not Guarantee.EVENTUAL,
             attributes=row.attributes,
             life=life.number,
-            previous=last.number if last is not None else self._last_ordered.get(row.node, -1),
+            previous=self._last_ordered.get(row.node, -1),
             heard=len(life.heard),
         )
         if id in self.number_of:
@@ -114,7 +111,6 @@ class History:
             return
         self.number_of[id] = publication.number
         self.publications.append(publication)
-        self._last[row.node] = publication
         if publication.ordered:
             self._last_ordered[row.node] = publication.number
 

@@ -26,13 +26,13 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     pairs: tuple[Pair, ...]
     guarantee: Guarantee
     ordered: bool
-    """Not `eventual`: it has a place to keep."""
+    """Not `eventual`, which has no order with anything."""
     attributes: dict[str, str] | None
     life: int
     """Number of the life that published it."""
     previous: int
-    """The publication that its client made before it, of either stream; -1 when it is the first. The first one of a
-    later life follows the last *ordered* one of the earlier lives: what those had been given is forgotten."""
+    """The ordered publication that its client made before it; -1 when it is the first. The first one of a later life
+    follows the last one of the earlier lives: what those had been given is forgotten."""
     heard: int
     """How many sound deliveries its client's life had been given before it."""
 

@@ -13,7 +13,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 from resprout.trace.schema import Row
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the written form; another one is refused, not guessed at."""
 
 TICK_US_MAX: Final = 500_000
@@ -78,9 +78,9 @@ class Publication(msgspec.Struct, array_like=True, gc=False):
     life: int
     """That published it."""
     index: int
-    """Its place among the publications of that life, of both streams, from 1."""
+    """Its place among the ordered publications of that life, from 1; 0 for one that is not."""
     previous: int
-    """The one its client made before it, as in `audit.records.Publication`."""
+    """The ordered one its client made before it, as in `audit.records.Publication`; what is not ordered has none."""
     given: list[int]
     """What its client was given between the two."""
     past: dict[int, int]
@@ -137,12 +137,10 @@ class Life(msgspec.Struct, array_like=True, gc=False):
     expected: int = 0
     """The next position."""
     published: int = 0
-    last: int = -1
-    """Its latest publication."""
     clock: dict[int, int] = {}
-    """What its next publication depends on: by life, all up to this index."""
+    """What its next ordered publication depends on: by life, all up to this index."""
     given: list[int] = []
-    """Since its latest publication."""
+    """Ordered publications that were delivered here since its latest one."""
     missing: dict[int, dict[int, int]] = {}
     """Ordered publications that are due here: by their life, numbers by index."""
     loose: dict[int, None] = {}

@@ -78,23 +78,24 @@ class Reading:
             return
         keys = row.keys or ()
         topics, pairs = _names(topic, keys)
-        life.published += 1
-        last = memory.last_ordered.get(row.node)
+        ordered = guarantee is not Guarantee.EVENTUAL
+        life.published += ordered
+        last = memory.last_ordered.get(row.node) if ordered else None
         p = Publication(
             number=memory.next_number, row=memory.row, time_us=row.time_us, id=id, topic=topic, keys=keys,
             topics=topics, pairs=pairs, guarantee=guarantee, attributes=row.attributes, life=life.number,
-            index=life.published, previous=life.last if life.last >= 0 else last.number if last is not None else -1,
-            given=life.given, past=life.clock.copy(), due=view.interest.due(topics, row.attributes, memory.row),
-            waiting=0,
+            index=life.published if ordered else 0, previous=last.number if last is not None else -1,
+            given=life.given if ordered else [], past=life.clock.copy() if ordered else {},
+            due=view.interest.due(topics, row.attributes, memory.row), waiting=0,
         )  # fmt: skip
         memory.next_number += 1
         memory.publications[p.number] = p
         memory.number_of[id] = p.number
-        life.last, life.given = p.number, []
-        life.clock[life.number] = p.index
         if id[:3] not in life.streams:
             life.streams.append(id[:3])
-        if p.ordered:
+        if ordered:
+            life.given = []
+            life.clock[life.number] = p.index
             memory.last_ordered[row.node] = LastOrdered(p.number, life.number, p.index, p.past)
         for word in memory.premature.pop(id, ()):
             p.hear(word)
@@ -135,9 +136,9 @@ class Reading:
                 causal.note_overtaken(view, life, p, position, row.time_us)
             if p.guarantee >= Guarantee.CAUSAL:
                 life.recent.append(p.number)
-        causal.learn(life, p)
-        if p.pairs:
-            barrier.delivered(view, life, p)
+            causal.learn(life, p)
+            if p.pairs:
+                barrier.delivered(view, life, p)
 
     def _receipt(self, row: Row) -> None:
         if row.publisher is None and row.receipt == "failed":

@@ -21,6 +21,7 @@ class Replicas:
         self._operations = context.operations
         self._applied = applied
         self._circle = accounts.circle
+        self._loose = accounts.loose
         self._initial = initial
         self.broken: set[str] = set()
         numbers = self._operations.numbers
@@ -115,6 +116,7 @@ class Replicas:
             begin, end = int(self._begins[place]), int(ends[place])
             rows = publications.row[self._by_circle[begin:end]]
             complete[circles[place]] = _until(here[begin:end].tolist(), rows.tolist(), end_row)
+        complete[self._loose] = -1
         return complete
 
     def _check_books(self) -> None:

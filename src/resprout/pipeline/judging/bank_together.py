@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from resprout.audit.bank import TOGETHER, loose_note
 from resprout.pipeline.judging.arrays import NULL, Array
-from resprout.pipeline.judging.bank_operations import TRANSFER, Operations
+from resprout.pipeline.judging.bank_operations import BALANCE, TRANSFER, Operations
 from resprout.pipeline.judging.bank_replay import breaks_real_time, breaks_replay
 from resprout.pipeline.judging.context import Context
+from resprout.pipeline.judging.detected import Detected
+from resprout.pipeline.judging.publications import Publications
 
 
 class Testimony(msgspec.Struct):
@@ -28,9 +31,9 @@ class Testimony(msgspec.Struct):
 
 
 class Accounts:
-    """Accounts that transfers connect form a circle."""
+    """Accounts that transfers connect form a circle; see `audit.bank_replicas` for those that are loose."""
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: Operations, publications: Publications) -> None:
         numbers = operations.numbers
         count = max(int(operations.account.max(initial=-1)), int(operations.to.max(initial=-1))) + 1
         self._parent = list(range(count))
@@ -41,6 +44,8 @@ class Accounts:
         roots = np.array([*map(self._root, range(count)), -1])
         self.circle: Array = roots[np.where(operations.kind >= 0, operations.account, -1)]
         """By publication; -1 for what is no operation."""
+        moves = numbers[(operations.kind[numbers] != BALANCE) & ~publications.ordered[numbers]]
+        self.loose: Array = np.unique(self.circle[moves])
 
     def _root(self, account: int) -> int:
         parent = self._parent
@@ -51,16 +56,18 @@ class Accounts:
 
 
 def judge_bank(
-    context: Context, testimonies: Sequence[Testimony], claim: Array, initial: int, skipped: dict[str, str]
+    context: Context, testimonies: Sequence[Testimony], claim: Array, initial: int, found: Detected
 ) -> set[str]:
-    """The broken rules; why others cannot be judged is added to `skipped`."""
+    """The broken rules; why others cannot be judged, or not fully, is added to what was found."""
     broken = set().union(*(t.broken for t in testimonies))
     operations, publications = context.operations, context.publications
     if not np.any(claim[operations.numbers] != NULL):
-        skipped["bank_realtime"] = "the run claims no order of totals"
+        found.skipped["bank_realtime"] = "the run claims no order of totals"
     if not any(t.models.shape[1] for t in testimonies):
         reason = "no total was executed by a replica that knew all it needed"
-        skipped |= dict.fromkeys(("bank_balance", "bank_outcome", "bank_replay"), reason)
+        found.skipped |= dict.fromkeys(TOGETHER, reason)
+    if loose := len(Accounts(operations, publications).loose):
+        found.notes |= dict.fromkeys(TOGETHER, loose_note(loose))
     broken |= _disagreements(testimonies, len(publications))
     chosen = _chosen(testimonies)
     if any(breaks_replay(steps, operations, publications, claim, initial) for _, steps in chosen.values()):

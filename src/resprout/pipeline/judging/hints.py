@@ -21,10 +21,10 @@ class Gathered(msgspec.Struct):
     claims: Array
     """(publication, the place in the order that the run claims for it)."""
     elsewhere: Array
-    """(publication, row of a sound delivery to another client)."""
+    """(ordered publication, row of a sound delivery to another client)."""
     links: Array | None
-    """(publication, one that its client was given before it); of each life only the latest, which implies the
-    others. None: not looked for."""
+    """(publication, one that its client was given before it), both ordered; of each life only the latest, which implies
+    the others. None: not looked for."""
     applied: int
     """Operations that replicas say to have executed."""
     has_unfounded: bool
@@ -50,7 +50,8 @@ def gather(context: Context, deliveries: Deliveries, applied: Applied, with_link
     sound = _sound(context, deliveries)
     numbers, lives, tseq = deliveries.number[sound], deliveries.life[sound], deliveries.tseq[sound]
     claiming = np.flatnonzero(tseq != NULL)
-    foreign = np.flatnonzero(context.lives.node[lives] != context.publications.publisher[numbers])
+    foreign = context.lives.node[lives] != context.publications.publisher[numbers]
+    foreign = np.flatnonzero(foreign & context.publications.ordered[numbers])
     return Gathered(
         heard=numbers[context.lives.correct[lives]],
         claims=np.stack((numbers[claiming], tseq[claiming])),
@@ -106,9 +107,10 @@ def find_links(context: Context, deliveries: Deliveries, wanted: Array) -> Array
     """Of the wanted publications. `deliveries`: by life."""
     is_wanted = np.zeros(len(context.publications), dtype=np.bool_)
     is_wanted[wanted] = True
-    sound = _sound(context, deliveries)
-    numbers, lives, rows = deliveries.number[sound], deliveries.life[sound], deliveries.row[sound]
     publications = context.publications
+    sound = _sound(context, deliveries)
+    sound = sound[publications.ordered[deliveries.number[sound]]]
+    numbers, lives, rows = deliveries.number[sound], deliveries.life[sound], deliveries.row[sound]
     made = publications.of_life()
     authors = np.array(sorted(made), dtype=np.int64)
     begins, ends = np.searchsorted(lives, authors), np.searchsorted(lives, authors, side="right")

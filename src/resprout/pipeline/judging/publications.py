@@ -37,8 +37,9 @@ class Publications:
         return len(self.row)
 
     def of_life(self) -> dict[int, Array]:
-        """For each life that published anything, what."""
-        order = np.argsort(self.life, kind="stable")
+        """For each life that published anything ordered, what."""
+        ordered = np.flatnonzero(self.ordered)
+        order = ordered[np.argsort(self.life[ordered], kind="stable")]
         bounds = np.flatnonzero(np.r_[True, ~is_same(self.life[order])]) if len(order) else order
         pieces = np.split(order, bounds[1:]) if len(order) else []
         return {int(self.life[piece[0]]): piece for piece in pieces}
@@ -81,17 +82,11 @@ class Publications:
             self.topics[here] = place
 
     def _previous(self, node: Array) -> Array:
-        """What the client made before: the last one of the same life, or the last ordered one of its earlier lives."""
-        order = np.argsort(node, kind="stable")
-        places = np.arange(len(order))
-        node_here, life_here = node[order], self.life[order]
-        ordered = np.maximum.accumulate(np.where(self.ordered[order], places, -1)) if len(order) else places
-        before = np.r_[-1, ordered[:-1]] if len(order) else places
-        same_life = np.r_[False, is_same(life_here)] if len(order) else np.empty(0, dtype=np.bool_)
-        before = np.where(same_life, places - 1, before)
-        found = np.where((before >= 0) & (node_here[before] == node_here), order[before], -1) if len(order) else order
-        previous = np.empty(len(order), dtype=np.int64)
-        previous[order] = found
+        """The ordered one that its client made before it; -1 for none, and for what is not ordered."""
+        ordered = np.flatnonzero(self.ordered)
+        order = ordered[np.argsort(node[ordered], kind="stable")]
+        previous = np.full(len(self), -1, dtype=np.int64)
+        previous[order[1:]] = np.where(is_same(node[order]), order[:-1], -1)
         return previous
 
     def _fifo_order(self) -> Array:

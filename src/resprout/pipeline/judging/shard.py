@@ -38,7 +38,11 @@ def judge_shard(
 ) -> Findings:
     """`deliveries`: by life. `lives`: those of the shard with subscriptions; others are known by what they did."""
     checks = Checks(context, context.receipts.owed(hints.heard_by_correct, context.lives.correct))
-    replicas = Replicas(context, applied, Accounts(context.operations), bank_initial) if hints.applied else None
+    replicas = (
+        Replicas(context, applied, Accounts(context.operations, context.publications), bank_initial)
+        if hints.applied
+        else None
+    )
     checks.note("receipt", context.receipts.delivers_refused(deliveries.number))
     checks.note("invented", deliveries.has_invented)
     bounds = {life: (begin, end) for life, begin, end in deliveries.bounds()}
@@ -79,7 +83,7 @@ def conclude(context: Context, hints: Hints, findings: Sequence[Findings], bank_
     found.skipped |= _nothing_to_judge(context, max(f.strongest for f in findings), order)
     testimonies = [f.testimony for f in findings if f.testimony is not None]
     if testimonies:
-        found.broken |= judge_bank(context, testimonies, hints.claim, bank_initial, found.skipped)
+        found.broken |= judge_bank(context, testimonies, hints.claim, bank_initial, found)
     else:
         found.skipped |= dict.fromkeys((r for r in RULES if r.startswith("bank_")), "the trace holds no bank")
     deliveries, owed = sum(f.deliveries for f in findings), sum(f.owed for f in findings)

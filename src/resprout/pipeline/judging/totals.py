@@ -19,12 +19,12 @@ _COLLECTED_MAX: Final = 2_000_000
 
 
 class Places:
-    """A *place* is a pair that a publication names, if some total names the pair too."""
+    """A *place* is a pair that an ordered publication names, if some total names the pair too."""
 
     def __init__(self, publications: Publications) -> None:
         closed = np.zeros(len(publications.pair_topic), dtype=np.bool_)
         closed[publications.pair[publications.total[publications.pair_number]]] = True
-        kept = np.flatnonzero(closed[publications.pair])
+        kept = np.flatnonzero(closed[publications.pair] & publications.ordered[publications.pair_number])
         self.pairs = len(closed)
         self.pair = publications.pair[kept]
         self.number = publications.pair_number[kept]
