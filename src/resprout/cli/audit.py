@@ -8,6 +8,7 @@ import click
 
 from resprout.audit.report import as_dict, lines
 from resprout.audit.verdict import Verdict
+from resprout.cli.paths import LocalPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
 from resprout.cli.verdicts import lines_of_many, many_as_dict
@@ -21,7 +22,7 @@ ENGINES = ("python", "spark")
 
 
 @click.command()
-@click.argument("folders", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="DIR...")
+@click.argument("folders", type=LocalPath(), nargs=-1, required=True, metavar="DIR...")
 @click.option("--engine", default="python", metavar="NAME", help="What does the judging: python (default) or spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
 @spark_options

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.paths import LocalPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.report.gather import find_all, gather
@@ -14,8 +15,8 @@ from resprout.pipeline.session import SparkChoice, session
 
 
 @click.command()
-@click.argument("folders", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="DIR...")
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.html", help="The page to write.")
+@click.argument("folders", type=LocalPath(), nargs=-1, required=True, metavar="DIR...")
+@click.option("--out", type=LocalPath(), required=True, metavar="FILE.html", help="The page to write.")
 @spark_options
 def report(folders: tuple[Path, ...], out: Path, spark: SparkChoice) -> None:
     """Show what the runs in DIR came to, traces or archives, as one page that needs nothing else.

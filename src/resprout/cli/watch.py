@@ -16,6 +16,7 @@ from rich.console import Console
 from resprout.audit.live.memory import LiveOptions
 from resprout.audit.live.summary import as_dict, lines
 from resprout.audit.verdict import Anomaly
+from resprout.cli.paths import LocalPath
 from resprout.cli.spark_options import spark_options
 from resprout.core.errors import UsageError
 from resprout.pipeline.live import record
@@ -31,12 +32,10 @@ _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=LocalPath())
 @click.option("--json", "as_json", is_flag=True, help="Print violations and the summary as JSON, one object a line.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write violations here too, as JSON lines.")
-@click.option(
-    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR", help="Keep what was judged here, to go on."
-)
+@click.option("--out", type=LocalPath(), metavar="DIR", help="Write violations here too, as JSON lines.")
+@click.option("--checkpoint", type=LocalPath(), metavar="DIR", help="Keep what was judged here, to go on.")
 @click.option("--lateness", type=click.FloatRange(min=0), default=2.0, show_default=True, metavar="SECONDS",
               help="Wait so long for rows of other processes.")  # fmt: skip
 @click.option("--horizon", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
