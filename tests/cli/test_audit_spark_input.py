@@ -68,8 +68,8 @@ def test_no_spark_is_said_and_plain_judging_goes_on_without_it(
         (["--engine", "spark", "--conf", "memory=1g"], "--conf 'memory=1g': use spark.NAME=VALUE"),
         (["--engine", "spark", "--conf", "spark.x"], "--conf 'spark.x': use spark.NAME=VALUE"),
         (["--engine", "spark", "--conf"], "Option '--conf' requires an argument."),
-        (["--master", "local[1]"], "--master and --conf are for --engine spark"),
-        (["--conf", "spark.x=1"], "--master and --conf are for --engine spark"),
+        (["--engine", "python", "--master", "local[1]"], "--master and --conf are for --engine spark"),
+        (["--engine", "python", "--conf", "spark.x=1"], "--master and --conf are for --engine spark"),
     ],
 )
 def test_wrong_options_are_answered_before_spark_starts(

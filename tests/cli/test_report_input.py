@@ -59,7 +59,8 @@ def test_without_spark_there_is_no_page(
     monkeypatch.setattr("resprout.cli.report.session", no_session)
     out = tmp_path / "page.html"
     out.write_text("the page of yesterday")
-    assert "needs Java 17" in complaint(capsys, str(a_trace(tmp_path / "trace")), "--out", str(out))
+    trace = str(a_trace(tmp_path / "trace"))
+    assert "needs Java 17" in complaint(capsys, trace, "--out", str(out), "--master", "local[1]")
     assert out.read_text() == "the page of yesterday"
 
 

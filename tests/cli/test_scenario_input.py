@@ -194,7 +194,7 @@ def test_damaged_part_files_are_refused(trace: Path, capfd: pytest.CaptureFixtur
 def test_rows_that_are_not_those_of_the_run_are_refused(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     info = json.loads((trace / "run.json").read_text())
     (trace / "run.json").write_text(json.dumps(info | {"digest": "0" * 64}))
-    assert complaint(capfd, "audit", "t").startswith("t: the rows are not those of the run: digest ")
+    assert complaint(capfd, "audit", "t").startswith(f"{trace.absolute()}: the rows are not those of the run: digest ")
 
 
 def test_a_folder_with_foreign_files_is_left_as_it_is(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:

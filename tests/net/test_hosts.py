@@ -30,8 +30,8 @@ from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello
 from resprout.net.address import Address, is_refusal
 from resprout.net.book import AddressBook
 from resprout.net.discover import UnreachableError, who_is
+from resprout.net.disk import DiskError
 from resprout.net.host import End, Upward
-from resprout.net.records import DiskError
 
 from .puppets import Puppet, free_address, host_of
 from .stage import LOOPBACK, bare, run, until

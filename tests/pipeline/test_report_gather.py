@@ -52,7 +52,7 @@ def test_an_archive_is_judged_and_measured_once_and_shown_twice(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "page.html"
-    assert command(["report", str(archive), "--out", str(out)]) == 0
+    assert command(["report", str(archive), "--out", str(out), "--master", "local[2]"]) == 0
     assert capsys.readouterr().out == f"2 runs: {out}\n"
     first, kept = out.read_text(), result_files(archive)
     assert "5.4 Latency of each guarantee" in first

@@ -152,12 +152,27 @@ def test_hostile_names_stay_names() -> None:
         assert "&lt;script&gt;" in page
 
 
+def test_the_verdict_is_the_first_thing_on_the_page_however_long_its_list_of_contents() -> None:
+    """On a phone the list of contents fills the screen."""
+    body = PAGE[PAGE.index("<header") :]
+    assert body.index("</h1>") + len("</h1>") == body.index('<div class="banner')
+    assert body.index('<div class="banner') < body.index("<nav")
+    assert body.count('class="banner') == 1
+
+
+def test_on_a_narrow_screen_the_worst_is_not_beyond_the_edge() -> None:
+    text = text_of(PAGE)
+    assert "experiment stack runs violated not judged documented anomaly clean" in text
+    facts, trails = single()
+    assert "rule verdict promise" in text_of(page_of([facts], trails, ASKED))
+
+
 def test_verdicts_come_first_and_count_every_run_by_experiment_and_stack() -> None:
     text = text_of(PAGE)
     assert text.index("Verdicts") < text.index("5.3 How long a repair takes")
     assert "No promise was broken unexpectedly in 240 runs." in text
     assert "120 clean; 120 with nothing but the documented anomaly of their stack." in text
-    assert "seed000-5.5 resprout 80 80 – – – ginger 80 – 80 – –" in text
+    assert "seed000-5.5 resprout 80 – – – 80 ginger 80 – – 80 –" in text
     assert "documented anomaly barrier by ginger, in 120 of 120 runs." in text
     assert "c0 got c1:1 after, c2 before total t" in text
 

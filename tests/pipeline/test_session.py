@@ -175,11 +175,15 @@ def default_handler() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("default_handler")
-def test_an_interrupt_waits_until_java_is_up_and_can_be_told_to_end() -> None:
+def test_an_interrupt_is_answered_and_waits_until_java_is_up_and_can_be_told_to_end() -> None:
     came_to = []
-    with pytest.raises(KeyboardInterrupt), interrupts_wait():
+    reader, terminal = os.pipe()
+    with pytest.raises(KeyboardInterrupt), interrupts_wait(terminal):
         os.kill(os.getpid(), signal.SIGINT)
+        assert b"ending when Spark is up" in os.read(reader, 1000)
         came_to.append("the end")
+    os.close(reader)
+    os.close(terminal)
     assert came_to == ["the end"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -187,7 +191,11 @@ def test_an_interrupt_waits_until_java_is_up_and_can_be_told_to_end() -> None:
 @pytest.mark.usefixtures("default_handler")
 def test_a_second_interrupt_waits_for_nothing() -> None:
     came_to = []
-    with pytest.raises(KeyboardInterrupt), interrupts_wait():
+    with (
+        Path(os.devnull).open("wb") as terminal,
+        pytest.raises(KeyboardInterrupt),
+        interrupts_wait(terminal.fileno()),
+    ):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         came_to.append("the end")

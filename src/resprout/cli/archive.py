@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.paths import LocalPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.archive.ingest import add_runs
@@ -11,8 +12,8 @@ from resprout.pipeline.session import SparkChoice
 
 
 @click.command()
-@click.argument("archive", type=click.Path(path_type=Path))
-@click.argument("traces", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="TRACE...")
+@click.argument("archive", type=LocalPath())
+@click.argument("traces", type=LocalPath(), nargs=-1, required=True, metavar="TRACE...")
 @click.option("--experiment", metavar="NAME", help="What the runs belong to. Default: the name of their scenario.")
 @click.option("--replace", is_flag=True, help="Exchange runs that are there under the same name with another digest.")
 @spark_options

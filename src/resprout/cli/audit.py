@@ -8,36 +8,40 @@ import click
 
 from resprout.audit.report import as_dict, lines
 from resprout.audit.verdict import Verdict
+from resprout.cli.paths import LocalPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
 from resprout.cli.verdicts import lines_of_many, many_as_dict
 from resprout.core.errors import UsageError
-from resprout.pipeline.archive.manifest import verify
-from resprout.pipeline.one_run import judge_run
+from resprout.pipeline.errors import NoSparkError
+from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
 from resprout.pipeline.session import SparkChoice, session
+from resprout.pipeline.worth import is_worth_spark
 
 ENGINES = ("python", "spark")
 
 
 @click.command()
-@click.argument("folders", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="DIR...")
-@click.option("--engine", default="python", metavar="NAME", help="What does the judging: python (default) or spark.")
+@click.argument("folders", type=LocalPath(), nargs=-1, required=True, metavar="DIR...")
+@click.option(
+    "--engine", metavar="NAME", help="What does the judging: python or spark. Default: by the number of rows."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
 @spark_options
-def audit(folders: tuple[Path, ...], engine: str, as_json: bool, spark: SparkChoice) -> int:
+def audit(folders: tuple[Path, ...], engine: str | None, as_json: bool, spark: SparkChoice) -> int:
     """Judge the trace in DIR, or all runs of the archive in DIR: every promise checked, every violation explained.
 
-    Both engines give the same verdicts; spark is for what is too much for one core. Exit status 1 when a promise was
-    broken.
+    Both engines give the same verdicts; spark is for what is too much for one core, and takes seconds to start. Exit
+    status 1 when a promise was broken.
     """
-    if engine not in ENGINES:
+    if engine is not None and engine not in ENGINES:
         raise UsageError(f"engine {engine!r} is not there; choose one of {', '.join(ENGINES)}")
-    if engine != "spark" and spark != SparkChoice():
+    if engine == "python" and spark != SparkChoice():
         raise UsageError("--master and --conf are for --engine spark")
     places = find_runs(folders)
     check_not_empty(places, folders)
-    verdicts = _judge_on_spark(places, spark) if engine == "spark" else _judge_here(places)
+    verdicts = _judge(places, engine, spark)
     if len(folders) == 1 and not is_archive(folders[0]):
         text = [json.dumps(as_dict(verdicts[0]))] if as_json else lines(verdicts[0])
     else:
@@ -47,14 +51,16 @@ def audit(folders: tuple[Path, ...], engine: str, as_json: bool, spark: SparkCho
     return 1 if any(verdict.violated for verdict in verdicts) else 0
 
 
-def _judge_here(places: Sequence[RunPlace]) -> list[Verdict]:
-    verdicts = []
+def _judge(places: Sequence[RunPlace], engine: str | None, choice: SparkChoice) -> list[Verdict]:
+    if engine == "spark" or (engine is None and is_worth_spark(places, choice)):
+        try:
+            return _judge_on_spark(places, choice)
+        except NoSparkError as error:
+            if engine is not None or choice != SparkChoice():  # it was asked for
+                raise
+            click.echo(f"resprout: {error}; judged without it", err=True)
     with shown("judged") as bar:
-        for place in places:
-            verify(place)
-            verdicts.append(judge_run(place))
-            bar.show(len(verdicts), len(places))
-    return verdicts
+        return judge_here(places, bar.show)
 
 
 def _judge_on_spark(places: Sequence[RunPlace], choice: SparkChoice) -> list[Verdict]:

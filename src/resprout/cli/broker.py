@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.paths import LocalPath
 from resprout.cli.settings import Settings, read_settings
 from resprout.cli.voice import Voice
 from resprout.core.errors import PeerError, UsageError
@@ -31,18 +32,16 @@ LEAVE_SECONDS_MAX: Final = 30.0
     help="Any broker to ask for a place when the parent is not there; may be repeated.",
 )  # fmt: skip
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach it. [where it listens]")
-@click.option("--data", type=click.Path(), metavar="DIR", help="A folder for what must survive the process.")
+@click.option("--data", type=LocalPath(), metavar="DIR", help="A folder for what must survive the process.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Read all of this from a TOML file.")
+@click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="OPTION=VALUE",
     help="Set an option of the stack, e.g. faults_tolerated=2, or of the links, e.g. links.window_bytes=65536.",
 )  # fmt: skip
 @click.option("--delay", "delays", multiple=True, metavar="PEER=TIME", help="Emulate a latency, e.g. b0=115ms.")
 @click.option("--incarnation", type=click.IntRange(1), metavar="N", help="The number of this life. [from the clock]")
-@click.option(
-    "--announce", type=click.Path(path_type=Path), metavar="FILE", help="When ready, write name, address, pid."
-)
+@click.option("--announce", type=LocalPath(), metavar="FILE", help="When ready, write name, address, pid.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address, and later notes, as JSON, one object a line.")
 @click.option("--stop-with-stdin", is_flag=True, help="Stop when standard input ends: for programs that start brokers.")
 def broker(
@@ -51,7 +50,7 @@ def broker(
     parent: str | None,
     contacts: tuple[str, ...],
     advertise: str | None,
-    data: str | None,
+    data: Path | None,
     stack: str | None,
     config: Path | None,
     overrides: tuple[str, ...],
@@ -81,7 +80,8 @@ def broker(
         faults_tolerated = 2
     """
     given = {
-        "name": name, "listen": listen, "parent": parent, "advertise": advertise, "data": data, "stack": stack
+        "name": name, "listen": listen, "parent": parent, "advertise": advertise, "stack": stack,
+        "data": str(data) if data is not None else None,
     }  # fmt: skip
     settings = read_settings(config, given, overrides, delays, contacts)
     voice = Voice(settings.name, announce, as_json)

@@ -6,6 +6,7 @@ import click
 
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
+from resprout.cli.paths import LocalPath
 from resprout.cli.spark_options import spark_options
 from resprout.core.errors import UsageError
 from resprout.pipeline.archive.ingest import add_runs
@@ -16,9 +17,9 @@ from resprout.trace.store import read_trace
 
 
 @click.command()
-@click.argument("trace", type=click.Path(path_type=Path))
-@click.option("--archive", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where it is kept.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.html", help="The page to write.")
+@click.argument("trace", type=LocalPath())
+@click.option("--archive", type=LocalPath(), required=True, metavar="DIR", help="Where it is kept.")
+@click.option("--out", type=LocalPath(), required=True, metavar="FILE.html", help="The page to write.")
 @spark_options
 def conclude(trace: Path, archive: Path, out: Path, spark: SparkChoice) -> int:
     """Archive the run in TRACE, judge it, measure it and draw it, with one session of Spark.

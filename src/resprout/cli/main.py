@@ -20,6 +20,7 @@ VERBS: Final = {
     "pub": "resprout.cli.pub:pub",
     "sub": "resprout.cli.sub:sub",
     "forget": "resprout.cli.forget:forget",
+    "mend": "resprout.cli.mend:mend",
     "sim": "resprout.cli.sim:sim",
     "run": "resprout.cli.run:run",
     "audit": "resprout.cli.audit:audit",

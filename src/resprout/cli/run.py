@@ -10,6 +10,7 @@ from rich.console import Console
 
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.outcome import Outcome, say
+from resprout.cli.paths import LocalPath
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
 from resprout.cli.story import Story
 from resprout.core.errors import ResproutError
@@ -32,12 +33,12 @@ ENDS = ("quiescent", "timeout")
 @click.option(
     "--live",
     "live_folder",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     metavar="FOLDER",
     help="Write the rows into this empty folder as they happen, for `resprout watch`.",
 )
 def run(
-    scenario: str | None,
+    scenario: Path | None,
     draw: int | None,
     folder: Path | None,
     stack: str | None,

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from resprout.cli.paths import LocalPath
 from resprout.core.errors import UsageError
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import load_scenario, parse_scenario
@@ -15,9 +16,9 @@ from resprout.scenario.write import to_toml
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DECORATORS = (
-    click.argument("scenario", required=False),
+    click.argument("scenario", type=LocalPath(), required=False),
     click.option("--draw", type=click.IntRange(min=0), metavar="SEED", help="Draw one from a seed, as swarms do."),
-    click.option("--trace", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write the trace here."),
+    click.option("--trace", "folder", type=LocalPath(), metavar="DIR", help="Write the trace here."),
     click.option("--stack", metavar="NAME", help="Run this stack instead of the scenario's."),
     click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Use this seed instead of the scenario's."),
     click.option(
@@ -35,7 +36,7 @@ def scenario_arguments(function: F) -> F:
 
 
 def choose_scenario(
-    path: str | None, draw: int | None, stack: str | None, seed: int | None, overrides: tuple[str, ...]
+    path: Path | None, draw: int | None, stack: str | None, seed: int | None, overrides: tuple[str, ...]
 ) -> Scenario:
     changes = list(overrides)
     if stack is not None:

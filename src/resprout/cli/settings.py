@@ -27,6 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.cli.addresses import address_of_peer
+from resprout.cli.paths import local_path
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
 from resprout.links.options import LinkOptions
@@ -123,8 +124,9 @@ def _contacts(file: Table, given: Sequence[str]) -> tuple[Address, ...]:
 
 
 def _folder(file: Table, texts: Mapping[str, str]) -> Path | None:
-    text = texts.get("data") or (file.text("data") if "data" in file else "")
-    return Path(text) if text else None
+    if "data" in texts:
+        return Path(texts["data"])
+    return file.checked("data", local_path) if "data" in file else None
 
 
 def _options(source: Source, stack: Stack[Any]) -> Any:

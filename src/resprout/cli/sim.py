@@ -17,7 +17,7 @@ from resprout.trace.summary import summarize
 @click.command()
 @scenario_arguments
 def sim(
-    scenario: str | None,
+    scenario: Path | None,
     draw: int | None,
     folder: Path | None,
     stack: str | None,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from resprout.cli.paths import LocalPath
 from resprout.cli.progress import Shown, shown
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.archive.head import check_usable
@@ -20,8 +21,8 @@ FAILURES_SHOWN = 20
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The archive for the runs.")
+@click.argument("file", type=LocalPath())
+@click.option("--out", type=LocalPath(), required=True, metavar="DIR", help="The archive for the runs.")
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one value in all runs.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Use only the first N seeds of the file.")
 @click.option("--replace", is_flag=True, help="Run again what was finished as another scenario than FILE says now.")

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.paths import LocalPath
 from resprout.cli.story import Story
 from resprout.net.address import DEFAULT_PORT
 from resprout.net.announce import SaidNote
@@ -35,7 +36,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.argument("scenario", required=False)
+@click.argument("scenario", type=LocalPath(), required=False)
 @click.option(
     "--set", "overrides", multiple=True, metavar="PATH=VALUE",
     help="Change one value of the scenario, e.g. options.faults_tolerated=0.",
@@ -47,12 +48,12 @@ class Standing(msgspec.Struct, frozen=True):
     help="The first broker listens here, the next on the next; 0 takes free ones.",
 )  # fmt: skip
 @click.option(
-    "--data", type=click.Path(path_type=Path), metavar="DIR",
+    "--data", type=LocalPath(), metavar="DIR",
     help="A folder for what must survive the brokers' processes: one in it for each.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print where to connect as one JSON list.")
 def up(
-    scenario: str | None,
+    scenario: Path | None,
     overrides: tuple[str, ...],
     emulate_latency: bool,
     host: str,

@@ -2,41 +2,40 @@
 
 import contextlib
 import json
-import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.console import Console
 
 from resprout.audit.live.memory import LiveOptions
-from resprout.audit.live.summary import as_dict, lines
+from resprout.audit.live.summary import as_dict, lines, was_judged
 from resprout.audit.verdict import Anomaly
+from resprout.cli.asked_to_end import asked_to_end
+from resprout.cli.paths import LocalPath
 from resprout.cli.spark_options import spark_options
 from resprout.core.errors import UsageError
 from resprout.pipeline.live import record
+from resprout.pipeline.live.begin import has_rows, wait_for_rows
 from resprout.pipeline.live.findings import Finding, Standing, Violation
 from resprout.pipeline.live.stream import check_followable, follow
 from resprout.pipeline.places import is_archive
-from resprout.pipeline.session import SparkChoice, session
+from resprout.pipeline.session import SparkChoice, check_startable, session
 from resprout.trace.store import INFO_NAME
 
 SECONDS_MAX: Final = 1_000_000_000
 """Some thirty years: far from what a time in microseconds can hold."""
-_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=LocalPath())
 @click.option("--json", "as_json", is_flag=True, help="Print violations and the summary as JSON, one object a line.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write violations here too, as JSON lines.")
-@click.option(
-    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR", help="Keep what was judged here, to go on."
-)
+@click.option("--out", type=LocalPath(), metavar="DIR", help="Write violations here too, as JSON lines.")
+@click.option("--checkpoint", type=LocalPath(), metavar="DIR", help="Keep what was judged here, to go on.")
 @click.option("--lateness", type=click.FloatRange(min=0), default=2.0, show_default=True, metavar="SECONDS",
               help="Wait so long for rows of other processes.")  # fmt: skip
 @click.option("--horizon", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
@@ -54,7 +53,8 @@ def watch(
     """Judge a run while it happens, from the rows that `resprout run --live FOLDER` writes.
 
     Each violation is printed as it shows, seconds after it happened, and a summary when the run is over or Ctrl-C is
-    pressed. With a checkpoint, watching can be ended and taken up again. Exit status 1 when a promise was broken.
+    pressed. With a checkpoint, watching can be ended and taken up again. Exit status 1 when a promise was broken, 2
+    when nothing came that could be judged.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; `resprout run --live {folder}` makes it")
@@ -69,10 +69,22 @@ def watch(
     with _place_for(checkpoint) as place:
         teller = Teller(record.Record(place, folder), record.ViolationFiles(out) if out is not None else None, as_json)
         if not teller.over.is_set():
-            with _shown() as teller.show, session(spark) as running, _signals_set(teller.over):
-                teller.show(f"waiting for rows in {folder}")
-                follow(running, folder, place, teller.hear, options, teller.over)
+            check_startable(spark)
+            if _rows_come(folder, teller.over):
+                with _shown() as teller.show, session(spark) as running, asked_to_end(teller.over):
+                    teller.show(f"reading {folder}")
+                    follow(running, folder, place, teller.hear, options, teller.over)
+                    teller.show("ending Spark")
     return teller.conclude()
+
+
+def _rows_come(folder: Path, over: threading.Event) -> bool:
+    """Not, when somebody has had enough of waiting for them."""
+    with asked_to_end(over):
+        if not has_rows(folder):
+            waits = f"waiting for rows in {folder}: `resprout run --live {folder}` writes them, Ctrl-C ends"
+            click.echo(waits, err=True)
+        return wait_for_rows(folder, over)
 
 
 def _check_places(folder: Path, others: Mapping[str, Path | None]) -> None:
@@ -122,7 +134,9 @@ class Teller:
         else:
             for line in lines(standing.counts, standing.found, standing.ended):
                 click.echo(line)
-        return 1 if any(standing.found.values()) else 0
+        if any(standing.found.values()):
+            return 1
+        return 0 if was_judged(standing.counts, standing.found, standing.ended) else 2
 
     def _say(self, anomaly: Anomaly) -> None:
         line = f"{anomaly.time_us / 1e6:9.3f} s  {anomaly.rule}: {anomaly.explanation}"
@@ -143,21 +157,6 @@ def _place_for(checkpoint: Path | None) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(f"--checkpoint {checkpoint}: {(error.strerror or str(error)).lower()}") from None
     yield checkpoint
-
-
-@contextlib.contextmanager
-def _signals_set(stop: threading.Event) -> Iterator[None]:
-    """Whoever asks this process to end is given what was seen so far."""
-    before: dict[int, Any] = {}
-    for name in _SIGNALS:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            before[number] = signal.signal(number, lambda *_: stop.set())
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,9 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.net.records import DiskError, RecordFile, open_records, sync_folder
+from resprout.net.disk import DiskError, sync_folder
+from resprout.net.record_damage import Mended, mend
+from resprout.net.records import RecordFile, open_records
 
 _RECORDS: Final = "records"
 _LIFE: Final = "life.json"
@@ -74,6 +76,21 @@ def open_folder(path: Path, name: str) -> DataFolder:
         os.close(lock)
         raise
     return DataFolder(path, name, lock, records, life.incarnation if life is not None else 0, warning)
+
+
+def mend_folder(path: Path) -> Mended:
+    """Goes on with the records that are intact. UsageError when it is no folder of a broker, or somebody uses it."""
+    if not (path / _RECORDS).is_file():
+        raise UsageError(f"{path}: no data folder of a broker, there is no file {_RECORDS} in it")
+    try:
+        lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    try:
+        _take(lock, path)
+        return mend(path / _RECORDS)
+    finally:
+        os.close(lock)
 
 
 def _take(lock: int, path: Path) -> None:

@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from resprout.core.contract import CancelTimer, Effect, Forget, Note, Persist, SetTimer
-from resprout.net.records import DiskError, RecordFile
+from resprout.net.disk import DiskError
+from resprout.net.records import RecordFile
 
 SETTLE_SECONDS_MAX: Final = 5.0
 

@@ -42,10 +42,11 @@ from resprout.net.alarms import Alarms
 from resprout.net.book import AddressBook
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, Connection
 from resprout.net.dials import Dials
+from resprout.net.disk import DiskError
 from resprout.net.durable import Durable
 from resprout.net.frames import Here, Who
 from resprout.net.listen import Place, take_place
-from resprout.net.records import DiskError, RecordFile
+from resprout.net.records import RecordFile
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000

@@ -1,51 +1,38 @@
 """Records that survive the process: one file to which is only ever added.
 
-    file   = magic, entry ...
-    entry  = length of content (4 bytes), CRC-32 of kind and content (4 bytes), kind (1 byte), content
-    kind R = a record;  kind F = forget all records but the latest so many (content: 8 bytes)
-
 `apply` returns when everything it was given is on the disk (`fdatasync`). A crash in the middle of it leaves a tail
-that is no whole entry: the next `open_records` cuts it off and says so. When more than half of the file is dead, what
-lives is written to a new file that takes the place of the old one. After an error the file is in nobody knows what
-state, and no further use of it is allowed.
-
-Not done here: repairing what the disk has spoiled. An entry that was whole once and is not any more ends the file, too.
+that is not whole: the next `open_records` cuts it off and says so. What was whole once and is not any more is never cut
+off: it is refused, with the place (`record_damage`). When more than half of the file is dead, what lives is written to
+a new file that takes the place of the old one. After an error the file is in nobody knows what state, and no further
+use of it is allowed.
 """
 
 import os
-import struct
-import zlib
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from resprout.core.contract import Forget, Persist
-from resprout.core.errors import ResproutError, UsageError
+from resprout.net.disk import DiskError, sync_folder, write_all
+from resprout.net.record_damage import survey_or_refuse
+from resprout.net.record_format import HEAD_BYTES, MAGIC, content_at, entry_of, forget, mark, new_head
 
-MAGIC: Final = b"resprout records 1\n"
 COMPACT_BYTES_MIN: Final = 1 << 16
 """Fewer dead bytes than this are not worth a new file, whatever their share."""
 
 COPY_BYTES: Final = 1 << 20
 
-_HEADER: Final = struct.Struct(">IIB")
-_COUNT: Final = struct.Struct(">Q")
-_RECORD: Final = ord("R")
-_FORGET: Final = ord("F")
 _CREATE: Final = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-
-
-class DiskError(ResproutError):
-    """What had to be kept could not be written."""
 
 
 class RecordFile:
     """Made by `open_records`. Used by one thread at a time."""
 
-    def __init__(self, path: Path, descriptor: int, size: int, alive: deque[int]) -> None:
+    def __init__(self, path: Path, descriptor: int, seed: int, size: int, alive: deque[int]) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._seed = seed
         self._size = size
         self._alive = alive
         """Where the entries of records begin that are not forgotten."""
@@ -61,7 +48,7 @@ class RecordFile:
             content = self.path.read_bytes()
         except OSError as error:
             raise DiskError(f"{self.path}: {error.strerror or error}") from None
-        return [_content_at(content, place) for place in self._alive]
+        return [content_at(content, place) for place in self._alive]
 
     def apply(self, changes: Sequence[Persist | Forget]) -> None:
         """In this order; durable when it returns. DiskError when they cannot be kept."""
@@ -69,9 +56,9 @@ class RecordFile:
             raise DiskError(f"{self.path}: no more is written after an error")
         self._broken = True
         try:
-            _write_all(self._descriptor, b"".join(map(self._note, changes)))
+            write_all(self._descriptor, b"".join(self._note(change, not n) for n, change in enumerate(changes)))
             os.fdatasync(self._descriptor)
-            dead = self._first_alive - len(MAGIC)
+            dead = self._first_alive - HEAD_BYTES
             if dead >= COMPACT_BYTES_MIN and dead > self._size // 2:
                 self._compact()
         except OSError as error:
@@ -85,27 +72,28 @@ class RecordFile:
     def _first_alive(self) -> int:
         return self._alive[0] if self._alive else self._size
 
-    def _note(self, change: Persist | Forget) -> bytes:
+    def _note(self, change: Persist | Forget, is_first: bool) -> bytes:
+        entry = entry_of(change, self._seed, is_first)
         if isinstance(change, Persist):
-            entry = _entry(_RECORD, change.record)
             self._alive.append(self._size)
         else:
-            entry = _entry(_FORGET, _COUNT.pack(max(0, change.count)))
-            _forget(self._alive, change.count)
+            forget(self._alive, change.count)
         self._size += len(entry)
         return entry
 
     def _compact(self) -> None:
         """What is said in the rest of the file about forgetting was said of older records, and changes nothing."""
-        moved = self._first_alive - len(MAGIC)
+        moved = self._first_alive - HEAD_BYTES
         draft = self.path.with_name(f"{self.path.name}.new")
         descriptor = os.open(draft, _CREATE | os.O_TRUNC, 0o600)
         try:
-            _write_all(descriptor, MAGIC)
+            write_all(descriptor, os.pread(self._descriptor, HEAD_BYTES, 0))
             at = self._first_alive
             while piece := os.pread(self._descriptor, COPY_BYTES, at):
-                _write_all(descriptor, piece)
+                write_all(descriptor, piece)
                 at += len(piece)
+            seal = mark(len(self._alive), self._seed)
+            write_all(descriptor, seal)
             os.fsync(descriptor)
             draft.replace(self.path)
             sync_folder(self.path.parent)
@@ -114,14 +102,14 @@ class RecordFile:
             raise
         os.close(self._descriptor)
         self._descriptor = descriptor
-        self._size -= moved
+        self._size += len(seal) - moved
         self._alive = deque(place - moved for place in self._alive)
 
 
 def open_records(path: Path) -> tuple[RecordFile, str]:
-    """The file, made when there is none, and a line of warning when a part of it is lost (otherwise nothing).
+    """The file, made when there is none, and a line of warning when a torn write was cut off (otherwise nothing).
 
-    UsageError when it is some other file; DiskError when it cannot be read or written.
+    UsageError when it is some other file, or damaged; DiskError when it cannot be read or written.
     """
     try:
         descriptor = os.open(path, _CREATE, 0o600)
@@ -134,73 +122,21 @@ def open_records(path: Path) -> tuple[RecordFile, str]:
         raise DiskError(f"{path}: {error.strerror or error}") from None
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes new names in it durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _recover(path: Path, descriptor: int) -> tuple[RecordFile, str]:
     content = path.read_bytes()
-    if not MAGIC.startswith(content[: len(MAGIC)]):
-        raise UsageError(f"{path} is no file of records")
-    if len(content) < len(MAGIC):  # new, or its maker did not come far
+    if len(content) < HEAD_BYTES and MAGIC.startswith(content[: len(MAGIC)]):  # new, or its maker did not come far
+        head, seed = new_head()
         os.ftruncate(descriptor, 0)
-        _write_all(descriptor, MAGIC)
+        write_all(descriptor, head)
         os.fsync(descriptor)
         sync_folder(path.parent)
-        return RecordFile(path, descriptor, len(MAGIC), deque()), ""
-    alive, end = _survey(content)
-    lost = len(content) - end
-    if lost:
-        os.ftruncate(descriptor, end)
+        return RecordFile(path, descriptor, seed, HEAD_BYTES, deque()), ""
+    found, seed = survey_or_refuse(path, content)
+    torn = len(content) - found.end
+    if torn:
+        os.ftruncate(descriptor, found.end)
         os.fsync(descriptor)
-    warning = f"{path}: its last {lost} bytes are no whole record and were cut off" if lost else ""
-    return RecordFile(path, descriptor, end, alive), warning
-
-
-def _survey(content: bytes) -> tuple[deque[int], int]:
-    """Where the records begin that are alive, and where the last whole entry ends."""
-    alive: deque[int] = deque()
-    at = len(MAGIC)
-    while at + _HEADER.size <= len(content):
-        length, checksum, kind = _HEADER.unpack_from(content, at)
-        body = _content_at(content, at)
-        if len(body) < length or _checksum(kind, body) != checksum:
-            break
-        if kind == _RECORD:
-            alive.append(at)
-        elif kind == _FORGET and length == _COUNT.size:
-            _forget(alive, _COUNT.unpack(body)[0])
-        else:
-            break
-        at += _HEADER.size + length
-    return alive, at
-
-
-def _content_at(content: bytes, place: int) -> bytes:
-    begin = place + _HEADER.size
-    return content[begin : begin + _HEADER.unpack_from(content, place)[0]]
-
-
-def _forget(alive: deque[int], count: int) -> None:
-    """Keep the latest so many."""
-    while len(alive) > max(0, count):
-        alive.popleft()
-
-
-def _entry(kind: int, content: bytes) -> bytes:
-    return _HEADER.pack(len(content), _checksum(kind, content), kind) + content
-
-
-def _checksum(kind: int, content: bytes) -> int:
-    return zlib.crc32(content, kind)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    warning = (
+        f"{path}: a write was torn by a crash; its {torn} bytes, from {found.end} on, were cut off" if torn else ""
+    )
+    return RecordFile(path, descriptor, seed, found.end, found.alive), warning

@@ -1,8 +1,11 @@
-"""One run, read whole and judged by the judge in Python. What it complains of gets the name of the run, which may be
-one of thousands."""
+"""Runs, one after the other, each read whole and judged by the judge in Python. What it complains of gets the name of
+the run, which may be one of thousands."""
+
+from collections.abc import Callable, Sequence
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict
+from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.places import RunPlace
 from resprout.trace.errors import TraceError
 from resprout.trace.store import read_trace
@@ -14,3 +17,15 @@ def judge_run(place: RunPlace) -> Verdict:
         return judge(trace)
     except TraceError as error:
         raise TraceError(f"{place.folder}: {error}") from None
+
+
+def judge_here(
+    places: Sequence[RunPlace], on_progress: Callable[[int, int], None] = lambda done, of: None
+) -> list[Verdict]:
+    """In this process, without Spark."""
+    verdicts = []
+    for place in places:
+        verify(place)
+        verdicts.append(judge_run(place))
+        on_progress(len(verdicts), len(places))
+    return verdicts

@@ -42,6 +42,7 @@ class RunPlace(msgspec.Struct, frozen=True):
     experiment: str
     run: str
     folder: str
+    """Whole, like those of its parts: whoever reads it may be a process that began in another folder."""
     info: RunInfo
     parts: tuple[Part, ...]
 
@@ -88,11 +89,11 @@ def place_of(folder: Path, experiment: str, run: str) -> RunPlace:
     rows = 0
     for path in sorted(folder.glob("part-*.parquet")):
         count = _rows_in(path)
-        parts.append(Part(str(path), count, rows))
+        parts.append(Part(str(path.absolute()), count, rows))
         rows += count
     if rows != info.rows:
         raise TraceError(f"{folder}: the part files hold {rows} rows, {INFO_NAME} says {info.rows}")
-    return RunPlace(experiment, run, str(folder), info, tuple(parts))
+    return RunPlace(experiment, run, str(folder.absolute()), info, tuple(parts))
 
 
 def check_not_empty(places: Sequence[RunPlace], folders: Sequence[Path]) -> None:
@@ -102,7 +103,7 @@ def check_not_empty(places: Sequence[RunPlace], folders: Sequence[Path]) -> None
 
 def _rows_in(path: Path) -> int:
     try:
-        metadata: Any = pq.read_metadata(path)
+        metadata: Any = pq.read_metadata(path.absolute())  # it takes `a:b` for an address
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: damaged or not Parquet: {' '.join(str(error).split())[:200]}") from None
     schema = metadata.schema.to_arrow_schema()

@@ -56,7 +56,7 @@ def append(archive: Path, table: type[T], rows: Sequence[T], places: Iterable[Ru
     try:
         content = pa.Table.from_pylist(list(map(_cells, rows)), schema=schema)
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(content, temporary, compression="zstd")
+        pq.write_table(content, temporary.absolute(), compression="zstd")
         temporary.replace(path)
     except (pa.ArrowException, OSError) as error:
         with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _read_about(path: Path, table: type[ResultRow]) -> _About:
     try:
-        metadata: Mapping[bytes, bytes] = pq.read_metadata(path).metadata or {}
+        metadata: Mapping[bytes, bytes] = pq.read_metadata(path.absolute()).metadata or {}
     except (pa.ArrowException, OSError) as error:
         raise PipelineError(f"{path}: damaged or not Parquet: {_reason(error)}") from None
     if (text := metadata.get(_ABOUT)) is None:
@@ -128,7 +128,7 @@ def _read_about(path: Path, table: type[ResultRow]) -> _About:
 
 def _read_file(path: Path, table: type[T]) -> list[T]:
     try:
-        content = pq.read_table(path, use_threads=False, partitioning=None)
+        content = pq.read_table(path.absolute(), use_threads=False, partitioning=None)
         return msgspec.convert(content.to_pylist(maps_as_pydicts="strict"), list[table])  # type: ignore[valid-type]
     except (pa.ArrowException, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise PipelineError(f"{path}: damaged: {_reason(error)}") from None

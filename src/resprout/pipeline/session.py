@@ -6,6 +6,7 @@ words are the reason that the user is told.
 """
 
 import contextlib
+import importlib.util
 import logging
 import os
 import re
@@ -22,6 +23,7 @@ import msgspec
 from resprout.core.errors import ResproutError
 from resprout.pipeline.errors import NoSparkError, PipelineError, in_one_line
 from resprout.pipeline.java import find_java_home
+from resprout.pipeline.master import check_answers, is_on_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +48,9 @@ _PREFIX: Final = re.compile(
 """What Java writes before what it has to say: when, who, and in which package."""
 
 
+_WAITS: Final = b"\nresprout: ending when Spark is up, which takes seconds; Ctrl-C again does not wait\n"
+
+
 class SparkChoice(msgspec.Struct, frozen=True):
     """What the user said about where and how Spark runs."""
 
@@ -55,6 +60,11 @@ class SparkChoice(msgspec.Struct, frozen=True):
     @property
     def is_local(self) -> bool:
         return self.master is None or self.master.startswith("local")
+
+    @property
+    def stays_here(self) -> bool:
+        """Whether nothing that runs for it is on another machine."""
+        return self.is_local or is_on_this_machine(self.master or "")
 
 
 def read_options(texts: Sequence[str]) -> dict[str, str]:
@@ -68,16 +78,28 @@ def read_options(texts: Sequence[str]) -> dict[str, str]:
     return options
 
 
+def check_installed() -> None:
+    """NoSparkError when the packages for Spark are not there: without them there are no tables to work on either."""
+    if any(importlib.util.find_spec(name) is None for name in ("numpy", "pandas", "py4j", "pyspark")):
+        raise NoSparkError("Spark is not installed: pip install 'resprout[spark]'")
+
+
+def check_startable(choice: SparkChoice) -> Path:
+    """NoSparkError for what keeps Spark from starting and can be found out at once; otherwise where its Java is."""
+    check_installed()
+    check_answers(choice.master or "")
+    return find_java_home()
+
+
 @contextlib.contextmanager
 def session(choice: SparkChoice = SparkChoice()) -> Iterator["SparkSession"]:  # noqa: B008 (it is frozen)
     """A session for a block of work; what Spark raises in it comes out as PipelineError, in one line. A session that is
     there already is used and left standing."""
-    try:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise NoSparkError("Spark is not installed: pip install 'resprout[spark]'") from None
+    check_installed()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     standing = SparkSession.getActiveSession()
     spark = standing or start(choice)
     try:
@@ -97,16 +119,16 @@ def start(choice: SparkChoice = SparkChoice()) -> "SparkSession":  # noqa: B008
     """A new session. NoSparkError when there is no Java, no memory, or no such master."""
     from pyspark.sql import SparkSession
 
-    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ["JAVA_HOME"] = str(check_startable(choice))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if choice.is_local:
+    if choice.stays_here:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.appName("resprout")
     for name, value in {**_defaults(choice), **choice.options}.items():
         builder = builder.config(name, value)
     with tempfile.TemporaryFile(prefix="resprout-spark-") as words:
         try:
-            with _output_to(words), interrupts_wait():
+            with _output_to(words) as terminal, interrupts_wait(terminal):
                 spark = builder.getOrCreate()
         except KeyboardInterrupt:
             if (started := SparkSession.getActiveSession()) is not None:
@@ -133,11 +155,11 @@ def _defaults(choice: SparkChoice) -> dict[str, str]:
         "spark.sql.parquet.mergeSchema": "false",
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     }
+    if choice.stays_here:
+        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if choice.is_local:
         defaults |= {
             "spark.master": choice.master or f"local[{cores}]",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{_heap_mebibytes()}m",
             "spark.driver.extraJavaOptions": f"-XX:ErrorFile={Path(scratch) / 'resprout-java-%p.log'}",
             "spark.sql.shuffle.partitions": str(2 * cores),
@@ -157,16 +179,16 @@ def _heap_mebibytes() -> int:
 
 
 @contextlib.contextmanager
-def _output_to(file: IO[bytes]) -> Iterator[None]:
+def _output_to(file: IO[bytes]) -> Iterator[int]:
     """The Java process inherits it, and keeps it. A virtual machine that cannot have its heap says so on the standard
-    output, where only results belong."""
+    output, where only results belong. Gives what standard error was before."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     kept = [(number, os.dup(number)) for number in (1, 2)]
     try:
         for number, _ in kept:
             os.dup2(file.fileno(), number)
-        yield
+        yield kept[-1][1]
     finally:
         for number, copy in kept:
             os.dup2(copy, number)
@@ -174,9 +196,9 @@ def _output_to(file: IO[bytes]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def interrupts_wait() -> Iterator[None]:
-    """Until the block is over, which is some seconds; a second Ctrl-C does not. A Java process that is left alone while
-    it starts fails to say where it can be reached, and then stays for good."""
+def interrupts_wait(terminal: int) -> Iterator[None]:
+    """Until the block is over, which is some seconds, and says so there; a second Ctrl-C does not. A Java process that
+    is left alone while it starts fails to say where it can be reached, and then stays for good."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield
@@ -186,6 +208,8 @@ def interrupts_wait() -> Iterator[None]:
     def note(*_: object) -> None:
         asked.set()
         signal.signal(signal.SIGINT, before)
+        with contextlib.suppress(OSError):
+            os.write(terminal, _WAITS)
 
     signal.signal(signal.SIGINT, note)
     try:

@@ -54,7 +54,7 @@ class LiveFolder:
         if not rows:
             return
         path = self.folder / _FILE.format(self._files)
-        draft = path.with_name(f".{path.name}")
+        draft = path.absolute().with_name(f".{path.name}")
         try:
             pq.write_table(table_of(rows), draft, compression="zstd", write_page_checksum=True)
             if path.exists():

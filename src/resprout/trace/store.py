@@ -140,7 +140,7 @@ class _Version(msgspec.Struct):
 
 def _read_part(path: Path) -> list[Row]:
     try:
-        table = pq.read_table(path, use_threads=False, partitioning=None)
+        table = pq.read_table(path.absolute(), use_threads=False, partitioning=None)
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: damaged or not Parquet: {_reason(error)}") from None
     try:
@@ -159,7 +159,7 @@ def _belongs_to_a_trace(path: Path) -> bool:
 def _replace(path: Path, write: Any) -> None:
     temporary = path.with_name(path.name + _TEMPORARY)
     try:
-        write(temporary)
+        write(temporary.absolute())  # Arrow takes what stands before a colon for the kind of address
         temporary.replace(path)
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: cannot be written: {_reason(error)}") from None

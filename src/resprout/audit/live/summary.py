@@ -22,8 +22,17 @@ _NOTES: Final = {
 }
 
 
+def was_judged(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> bool:
+    """Whether anything came that can keep or break a promise, or the end of a run in which nothing was to come."""
+    return bool(ended or any(found.values()) or counts.get("publications") or counts.get("deliveries"))
+
+
 def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> list[str]:
     """`counts` and `found` of a `LiveJudge`; `ended`: nothing while the run goes on."""
+    if not was_judged(counts, found, ended):
+        rows = counts.get("rows", 0)
+        seen = f"{rows} rows came, and no publication or delivery among them" if rows else "no rows came"
+        return [f"nothing was judged: {seen}"]
     published, delivered = counts.get("publications", 0), counts.get("deliveries", 0)
     text = [f"{published} publications and {delivered} deliveries judged as they happened; {_ENDS[ended]}"]
     text += [f"{counts[what]} {words}" for what, words in _NOTES.items() if counts.get(what)]
@@ -40,8 +49,9 @@ def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> li
 
 
 def as_dict(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> dict[str, Any]:
+    judged = "violated" if any(found.values()) else "clean"
     return {
-        "verdict": "violated" if any(found.values()) else "clean",
+        "verdict": judged if was_judged(counts, found, ended) else "not judged",
         "ended": ended,
         "counts": dict(counts),
         "rules": {rule: found.get(rule, 0) for rule in LIVE_RULES},

@@ -48,7 +48,7 @@ def count_rows(folder: Path) -> Counts:
     """Of a trace that is known to be whole."""
     found: dict[str, int] = {}
     for path in sorted(folder.glob(PARTS)):
-        for entry in pq.read_table(path, columns=["kind"], partitioning=None)["kind"].value_counts():
+        for entry in pq.read_table(path.absolute(), columns=["kind"], partitioning=None)["kind"].value_counts():
             kind = entry["values"].as_py()
             found[kind] = found.get(kind, 0) + entry["counts"].as_py()
     return Counts(found.get(kinds.PUBLISH, 0), found.get(kinds.DELIVER, 0))
@@ -56,7 +56,7 @@ def count_rows(folder: Path) -> Counts:
 
 def _batches(path: Path) -> Iterator[list[Row]]:
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path.absolute()) as file:
             for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
                 yield rows_of(pa.Table.from_batches([batch]))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

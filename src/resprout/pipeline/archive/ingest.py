@@ -40,6 +40,7 @@ class Source(msgspec.Struct, frozen=True):
     experiment: str
     run: str
     folder: str
+    """Whole: a task may begin in another folder than whoever named it."""
     digest: str
 
     @property
@@ -139,7 +140,7 @@ def _below(folder: Path, experiment: str | None, name: str) -> Iterator[Source]:
 def _source(folder: Path, experiment: str | None, run: str) -> Source:
     info = read_info(folder)
     name = experiment or info.scenario.get("name")
-    source = Source(name if isinstance(name, str) and name else run, run, str(folder), info.digest)
+    source = Source(name if isinstance(name, str) and name else run, run, str(folder.absolute()), info.digest)
     longest = max(len(part) for part in run_folder(Path(), source.experiment, source.run).parts)
     if longest > NAME_BYTES_MAX:
         raise PipelineError(f"{folder}: its name is too long for a folder; name it with --experiment")

@@ -90,6 +90,7 @@ class Staging(msgspec.Struct, frozen=True):
 @contextlib.contextmanager
 def staging(archive: Path) -> Iterator[Staging]:
     """A staging folder for a block of work, gone afterwards. Clears away what dead processes have left behind."""
+    archive = archive.absolute()  # tasks may begin in another folder
     folder = archive / STAGING_FOLDER / secrets.token_hex(8)
     try:
         folder.parent.mkdir(exist_ok=True)

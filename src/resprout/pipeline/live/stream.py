@@ -96,7 +96,7 @@ def watching(
         _judged(_written(own, folder, files_per_trigger), Step(options, pause_ms))
         .writeStream.outputMode("append")
         .foreachBatch(hand_over)
-        .option("checkpointLocation", str(checkpoint.resolve()))
+        .option("checkpointLocation", _address(checkpoint))
         .trigger(processingTime=PERIOD)
         .start()
     )
@@ -115,7 +115,7 @@ def _written(spark: "SparkSession", folder: Path, files_per_trigger: int) -> "Da
         spark.readStream.schema(SPARK_SCHEMA)
         .option("maxFilesPerTrigger", files_per_trigger)
         .option("pathGlobFilter", FILES)
-        .parquet(str(folder.resolve()))  # whole, for Spark takes what stands before a colon for the kind of address
+        .parquet(_address(folder))
     )
     return rows.select(
         f.lit(folder.name).alias("run"),
@@ -123,6 +123,11 @@ def _written(spark: "SparkSession", folder: Path, files_per_trigger: int) -> "Da
         f.col("_metadata.row_index").alias("place"),
         f.to_json(f.struct("*")).alias("body"),
     )
+
+
+def _address(folder: Path) -> str:
+    """Of this machine's files, whatever Spark would take a path for; it takes the letters after that as they are."""
+    return f"file://{folder.resolve()}"
 
 
 def _judged(rows: "DataFrame", step: Step) -> "DataFrame":

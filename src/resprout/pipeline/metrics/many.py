@@ -4,7 +4,7 @@ A task takes some runs from beginning to end and reads their files itself: rows 
 is shuffled, and nothing but the results leaves a worker. Runs are dealt out by size.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,10 +34,13 @@ class _Order(msgspec.Struct, frozen=True):
     run: str
 
 
-def measure_runs(spark: "SparkSession", places: Sequence[RunPlace]) -> Measurements:
-    """All tables but those of verdicts, rows in the order of the runs."""
+def measure_runs(spark: "SparkSession | None", places: Sequence[RunPlace]) -> Measurements:
+    """All tables but those of verdicts, rows in the order of the runs. Without Spark, one run after the other here."""
     if not places:
         return Measurements()
+    if spark is None:
+        [orders_here] = _dealt(places, 1)
+        return _together((order.number, _measured(order)) for order in orders_here)
     orders = _dealt(places, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -48,16 +51,12 @@ def measure_runs(spark: "SparkSession", places: Sequence[RunPlace]) -> Measureme
                     yield pa.RecordBatch.from_pydict({"number": [order.number], "found": [found]})
 
     table = spark.range(0, len(orders), 1, len(orders)).mapInArrow(work, "number bigint, found binary")
-    whole = Measurements()
-    for _, content in sorted((row.number, bytes(row.found)) for row in table.collect()):
-        found = msgspec.msgpack.decode(content, type=Measurements)
-        for name in Measurements.__struct_fields__:
-            getattr(whole, name).extend(getattr(found, name))
-    return whole
+    decode = msgspec.msgpack.Decoder(Measurements).decode
+    return _together((row.number, decode(bytes(row.found))) for row in table.collect())
 
 
 def measure(
-    archive: Path, spark: "SparkSession", progress: Callable[[int, int], None] = lambda done, total: None
+    archive: Path, spark: "SparkSession | None", progress: Callable[[int, int], None] = lambda done, total: None
 ) -> int:
     """Measures the runs of an archive that were never measured, or have changed since; how many those were."""
     if not is_archive(archive):
@@ -74,6 +73,15 @@ def measure(
         results.append(archive, RunRow, found.runs, some)
     progress(len(places), len(places))
     return len(places)
+
+
+def _together(found: Iterable[tuple[int, Measurements]]) -> Measurements:
+    """In the order of the numbers."""
+    whole = Measurements()
+    for _, one in sorted(found, key=lambda item: item[0]):
+        for name in Measurements.__struct_fields__:
+            getattr(whole, name).extend(getattr(one, name))
+    return whole
 
 
 def _measured(order: _Order) -> Measurements:

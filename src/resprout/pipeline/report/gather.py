@@ -15,6 +15,7 @@ from resprout.audit.verdict import Verdict
 from resprout.pipeline import results
 from resprout.pipeline.archive.head import check_archive
 from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
 from resprout.pipeline.report.facts import RunFacts, by_experiment, facts_of
 from resprout.pipeline.report.trail import Trails
@@ -58,7 +59,17 @@ def find_all(folders: Sequence[Path]) -> list[Found]:
     return found
 
 
-def gather(spark: "SparkSession", found: Sequence[Found], progress: Progress) -> Gathered:
+def unknown(found: Sequence[Found]) -> list[RunPlace]:
+    """The runs that have to be judged or measured, before there can be a page."""
+    return [
+        place
+        for folder, places in found
+        for place in (results.missing(folder, (*MEASURED, *JUDGED), places) if is_archive(folder) else places)
+    ]
+
+
+def gather(spark: "SparkSession | None", found: Sequence[Found], progress: Progress) -> Gathered:
+    """Without Spark, what is not known yet is found out in this process, one run after the other."""
     tables: dict[str, list[ResultRow]] = {table.TABLE: [] for table in (*MEASURED, *JUDGED)}
     loose = [place for folder, places in found if not is_archive(folder) for place in places]
     for archive, places in ((folder, places) for folder, places in found if is_archive(folder)):
@@ -78,8 +89,7 @@ def keep_verdicts(archive: Path, places: Sequence[RunPlace], verdicts: Sequence[
     results.append(archive, VerdictRow, [verdict_row(*one) for one in judged], places)
 
 
-def _complete(spark: "SparkSession", archive: Path, places: Sequence[RunPlace], progress: Progress) -> None:
-    from resprout.pipeline.judging import judge_runs
+def _complete(spark: "SparkSession | None", archive: Path, places: Sequence[RunPlace], progress: Progress) -> None:
     from resprout.pipeline.metrics import measure
 
     unmeasured, unjudged = (results.missing(archive, tables, places) for tables in (MEASURED, JUDGED))
@@ -88,17 +98,24 @@ def _complete(spark: "SparkSession", archive: Path, places: Sequence[RunPlace], 
     for begin in range(0, len(unjudged), RUNS_AT_ONCE):
         progress(len(unmeasured) + begin, total)
         some = unjudged[begin : begin + RUNS_AT_ONCE]
-        keep_verdicts(archive, some, judge_runs(spark, some))
+        keep_verdicts(archive, some, _judged(spark, some))
 
 
-def _look_at(spark: "SparkSession", places: Sequence[RunPlace], tables: dict[str, list[ResultRow]]) -> None:
+def _judged(spark: "SparkSession | None", places: Sequence[RunPlace]) -> list[Verdict]:
+    if spark is None:
+        return judge_here(places)
     from resprout.pipeline.judging import judge_runs
+
+    return judge_runs(spark, places)
+
+
+def _look_at(spark: "SparkSession | None", places: Sequence[RunPlace], tables: dict[str, list[ResultRow]]) -> None:
     from resprout.pipeline.metrics import measure_runs
 
     measured = measure_runs(spark, places)
     for table in MEASURED:
         tables[table.TABLE] += getattr(measured, table.TABLE)
-    for place, verdict in zip(places, judge_runs(spark, places), strict=True):
+    for place, verdict in zip(places, _judged(spark, places), strict=True):
         tables[VerdictRow.TABLE].append(verdict_row(place, verdict))
         tables[AnomalyRow.TABLE] += anomaly_rows(place, verdict)
 

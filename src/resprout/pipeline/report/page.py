@@ -11,7 +11,7 @@ from resprout.pipeline.report.sections import Asked, anchor, chapter_section, ge
 from resprout.pipeline.report.single_run import run_section
 from resprout.pipeline.report.style import CSS, PATTERNS
 from resprout.pipeline.report.trail import Trails
-from resprout.pipeline.report.verdicts import verdict_section
+from resprout.pipeline.report.verdicts import banner, verdict_section
 
 
 def page_of(facts: Sequence[RunFacts], trails: Trails, asked: Asked) -> str:
@@ -53,6 +53,7 @@ def _header(facts: Sequence[RunFacts], contents: Sequence[tuple[str, str]]) -> M
     return element(
         "header",
         element("h1", "Resprout report"),
+        banner(facts),
         element("p", _lead(facts), class_="lead"),
         element("nav", element("ul", links), aria_label="Contents"),
     )

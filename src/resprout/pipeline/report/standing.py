@@ -10,12 +10,13 @@ from resprout.pipeline.report.markup import Markup, element
 
 
 class Standing(enum.Enum):
-    """How a run came out: the word for it, and the class it is shown with."""
+    """How a run came out: the word for it, and the class it is shown with. The worst comes first: columns are in this
+    order, and a phone shows the first of them."""
 
-    CLEAN = (CLEAN, "good")
-    DOCUMENTED = ("documented anomaly", "known")
     VIOLATED = (VIOLATED, "bad")
     NOT_JUDGED = (NOT_JUDGED, "plain")
+    DOCUMENTED = ("documented anomaly", "known")
+    CLEAN = (CLEAN, "good")
 
 
 def standing_of(facts: RunFacts) -> Standing:

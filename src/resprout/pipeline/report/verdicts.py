@@ -22,16 +22,16 @@ def verdict_section(facts: Sequence[RunFacts]) -> Markup:
     return element(
         "section",
         element("h2", "Verdicts"),
-        banner(facts),
-        _rules(facts[0]) if len(facts) == 1 else _standings(facts),
         _violations(facts),
+        _rules(facts[0]) if len(facts) == 1 else _standings(facts),
         _left_out(facts) if len(facts) > 1 else None,
         id="verdicts",
     )
 
 
 def banner(facts: Sequence[RunFacts]) -> Markup:
-    """The whole in one line, and in another what it consists of."""
+    """The whole in one line, and in another what it consists of. It comes first on the page, before the list of what is
+    there, which may fill a phone."""
     count = count_standings(facts)
     look, line = _headline(count, len(facts), any(map(_is_partial, facts)))
     parts = [
@@ -96,8 +96,8 @@ def _rules(facts: RunFacts) -> Markup | None:
             standing = Standing.NOT_JUDGED if rule in verdict.skipped else Standing.CLEAN
         reason = verdict.skipped.get(rule) or verdict.notes.get(rule)
         said = f"{promise} ({reason})" if reason else promise
-        rows.append(((rule,), cells_of([said, tag(standing)], numeric_from=2)))
-    heads = header("rule", "promise", "verdict", numeric_from=3)
+        rows.append(((rule,), cells_of([tag(standing), said], numeric_from=2)))
+    heads = header("rule", "verdict", "promise", numeric_from=3)
     table = boxed_table("Every rule, and how it came out", heads, rows_by_label(rows), "Rules")
     return element("details", element("summary", f"All {len(RULES)} rules"), table, open=verdict.status == VIOLATED)
 
