@@ -6,7 +6,18 @@ import pytest
 
 from resprout.core.contract import Effect, Persist, Send
 from resprout.net.frames import make_codec
-from resprout.replicas.messages import MESSAGES, Accept, Accepted, Ask, Lead, Prepare, Promise, Refuse, Willing
+from resprout.replicas.messages import (
+    MESSAGES,
+    Accept,
+    Accepted,
+    Ask,
+    Decisions,
+    Lead,
+    Prepare,
+    Promise,
+    Refuse,
+    Willing,
+)
 from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, Led, News, PatienceOver, Replica
 from resprout.replicas.values import Ballot, Entry
 
@@ -120,3 +131,16 @@ def test_bytes_that_are_no_record_are_refused() -> None:
 
 def test_every_message_can_travel() -> None:
     assert make_codec(MESSAGES).messages == MESSAGES
+
+
+def test_what_was_decided_against_an_own_vote_is_known_again_after_a_restart() -> None:
+    """A schedule found it: that the slots before were decided is not on disk, so the decision was passed over."""
+    stage = Stage()
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"x"), Entry(b"mine")), 0))
+    stage.hears("b", Accept("g", Ballot(1, "b"), 3, (), 1))
+    stage.hears("c", Decisions("g", 2, (Entry(b"theirs"),)))
+    decided = [Chosen(1, Entry(b"x")), Chosen(2, Entry(b"theirs"))]
+    assert [news for news in stage.news if isinstance(news, Chosen)] == decided
+    stage.hears("c", Accept("g", Ballot(2, "c"), 3, (Entry(b"y"),), 2))
+    again = Stage(stage.records)
+    assert [news for news in again.news if isinstance(news, Chosen)] == decided

@@ -123,10 +123,15 @@ class Ledger:
                 if record.snapshot.slot >= self.snapshot.slot:
                     self.keep(record.snapshot)
             elif isinstance(record, _Learned):
+                self._choose_again(record.slot - 1)  # it was learned when all before it was decided
                 if record.slot == self.chosen + 1:
                     self.learn(record.slot, record.entry)
             elif record.vote.slot > self.chosen:
                 self.votes[record.vote.slot] = record.vote
                 self.promised = max(self.promised, record.vote.ballot)
-                while self.chosen < record.chosen and self.chosen + 1 in self.votes:
-                    self._choose()
+                self._choose_again(record.chosen)
+
+    def _choose_again(self, upto: int) -> None:
+        """As far as the records that were read show what stands there."""
+        while self.chosen < upto and self.chosen + 1 in self.votes:
+            self._choose()

@@ -38,7 +38,8 @@ class Proposer:
         self.phase = Phase.PREPARING
         self.promised: dict[str, None] = {}
         self._found: dict[int, Vote] = {}
-        """What promises have shown in slots that are not decided: the highest vote in each."""
+        """What promises have shown: the highest vote in each slot. It stays until its slot is proposed, also while the
+        members of a new configuration are asked, who may show more."""
         self._pending: deque[Entry] = deque()
         self.under_way: dict[int, dict[str, None]] = {}
         """Slot -> who has accepted it."""
@@ -80,10 +81,6 @@ class Proposer:
             return False
         self.phase = Phase.LEADING
         self._next = self._ledger.chosen + 1
-        found = {slot: vote.entry for slot, vote in self._found.items() if slot >= self._next}
-        again = [found.get(slot, NOTHING) for slot in range(self._next, max(found, default=self._next - 1) + 1)]
-        self._pending.extendleft(reversed(again))
-        self._found.clear()
         return True
 
     # -- proposals -----------------------------------------------------------------------------------------------------
@@ -98,10 +95,16 @@ class Proposer:
     def next_entries(self) -> tuple[int, tuple[Entry, ...]]:
         """The first slot, and what is to be proposed in it and the following ones now."""
         first, entries = self._next, list[Entry]()
-        while self._pending and self.is_leading and len(self.under_way) < UNDER_WAY_MAX:
+        while self.is_leading and len(self.under_way) < UNDER_WAY_MAX:
             if any(entry.is_configuration for entry in self._entries.values()):
                 break
-            entry = self._pending.popleft()
+            if self._next <= max(self._found, default=0):
+                found = self._found.pop(self._next, None)
+                entry = found.entry if found is not None else NOTHING
+            elif self._pending:
+                entry = self._pending.popleft()
+            else:
+                break
             entries.append(entry)
             self.under_way[self._next] = {}
             self._entries[self._next] = entry
@@ -132,5 +135,7 @@ class Proposer:
             del self.under_way[slot]
             del self._entries[slot]
         self._next = max(self._next, self._ledger.chosen + 1)
+        for slot in [slot for slot in self._found if slot < self._next]:
+            del self._found[slot]
         if self.is_leading and not self.under_way and not is_majority(self.members, self.promised):
             self.phase = Phase.PREPARING
