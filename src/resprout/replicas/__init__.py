@@ -1,0 +1,1 @@
+"""A replicated log: Multi-Paxos with snapshots and decided membership."""

@@ -1,0 +1,137 @@
+"""What a replica must never forget: what it promised, what it accepted, what is decided.
+
+Records are written as changes; `records` is all of it anew, for whoever wants to forget older ones. What is decided
+need not be on disk for safety: it is found out again. It is written all the same with the next vote or snapshot, so
+that a replica that returns knows its configuration.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from resprout.replicas.values import NO_BALLOT, Ballot, Entry, Snapshot, Vote
+
+
+class _Promised(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    ballot: Ballot
+
+
+class _Voted(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    vote: Vote
+    chosen: int
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    snapshot: Snapshot
+
+
+class _Learned(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Decided, and perhaps never voted for here."""
+
+    slot: int
+    entry: Entry
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Promised | _Voted | _Kept | _Learned).decode
+
+
+class Ledger:
+    def __init__(self, members: tuple[str, ...]) -> None:
+        self.promised = NO_BALLOT
+        self.votes: dict[int, Vote] = {}
+        """By slot: every slot after the snapshot in which something was accepted or learned."""
+        self.chosen = 0
+        """Every slot up to here is decided, and its entry is known here."""
+        self.snapshot = Snapshot(0, members)
+        self.members = members
+        """The configuration of the first slot that is not decided; empty: not known yet."""
+
+    # -- changes, each with its record ---------------------------------------------------------------------------------
+
+    def promise(self, ballot: Ballot) -> bytes:
+        assert ballot > self.promised, "a promise is never taken back"
+        self.promised = ballot
+        return _encode(_Promised(ballot))
+
+    def vote(self, slot: int, entry: Entry) -> bytes:
+        """For an entry, in the ballot that was promised."""
+        assert slot > self.chosen, "what is decided is not voted on again"
+        vote = self.votes[slot] = Vote(slot, self.promised, entry)
+        return _encode(_Voted(vote, self.chosen))
+
+    def learn(self, slot: int, entry: Entry) -> bytes:
+        """It is decided that this stands in the next slot."""
+        assert slot == self.chosen + 1, "decisions are learned in order"
+        before = self.votes.get(slot)
+        if before is None or before.entry != entry:
+            self.votes[slot] = Vote(slot, before.ballot if before is not None else NO_BALLOT, entry)
+        self._choose()
+        return _encode(_Learned(slot, entry))
+
+    def choose(self, upto: int) -> None:
+        """What was voted for in these slots is decided. Without a record: it can be found out again."""
+        while self.chosen < upto:
+            self._choose()
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """The log up to the snapshot is no longer needed; its records neither, see `records`."""
+        self.snapshot = snapshot
+        if snapshot.slot >= self.chosen:
+            self.chosen = snapshot.slot
+            self.members = snapshot.members
+        self.votes = {slot: vote for slot, vote in self.votes.items() if slot > snapshot.slot}
+
+    def _choose(self) -> None:
+        self.chosen += 1
+        entry = self.votes[self.chosen].entry
+        if entry.is_configuration:
+            self.members = entry.members
+
+    # -- looking at it -------------------------------------------------------------------------------------------------
+
+    def votes_after(self, slot: int) -> tuple[Vote, ...]:
+        return tuple(self.votes[at] for at in sorted(self.votes) if at > slot)
+
+    def decided(self, first: int, last: int) -> Iterable[Entry]:
+        return (self.votes[slot].entry for slot in range(first, min(last, self.chosen) + 1))
+
+    def members_at(self, slot: int) -> tuple[str, ...]:
+        """The configuration after a decided slot that is still in the log."""
+        members = self.snapshot.members
+        for entry in self.decided(self.snapshot.slot + 1, slot):
+            if entry.is_configuration:
+                members = entry.members
+        return members
+
+    # -- disks ---------------------------------------------------------------------------------------------------------
+
+    def records(self) -> list[bytes]:
+        votes = (_Voted(vote, self.chosen) for vote in self.votes_after(self.snapshot.slot))
+        return [_encode(record) for record in (_Kept(self.snapshot), _Promised(self.promised), *votes)]
+
+    def recover(self, records: Sequence[bytes]) -> None:
+        """ValueError for what is no record of a ledger."""
+        for data in records:
+            try:
+                record = _decode(data)
+            except msgspec.MsgspecError as error:
+                raise ValueError(f"a record of a replica cannot be read: {error}") from None
+            if isinstance(record, _Promised):
+                self.promised = max(self.promised, record.ballot)
+            elif isinstance(record, _Kept):
+                if record.snapshot.slot >= self.snapshot.slot:
+                    self.keep(record.snapshot)
+            elif isinstance(record, _Learned):
+                self._choose_again(record.slot - 1)  # it was learned when all before it was decided
+                if record.slot == self.chosen + 1:
+                    self.learn(record.slot, record.entry)
+            elif record.vote.slot > self.chosen:
+                self.votes[record.vote.slot] = record.vote
+                self.promised = max(self.promised, record.vote.ballot)
+                self._choose_again(record.chosen)
+
+    def _choose_again(self, upto: int) -> None:
+        """As far as the records that were read show what stands there."""
+        while self.chosen < upto and self.chosen + 1 in self.votes:
+            self._choose()

@@ -1,0 +1,58 @@
+"""What replicas agree on, and under which number."""
+
+from typing import Final
+
+import msgspec
+
+MEMBERS_MAX: Final = 64
+
+
+class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Who may propose. Higher ones win; no two replicas ever use the same."""
+
+    round: int = 0
+    leader: str = ""
+
+
+NO_BALLOT: Final = Ballot()
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """What stands in a slot: a command of the owner; a new configuration; or, without either, nothing."""
+
+    command: bytes = b""
+    members: tuple[str, ...] = ()
+    """The configuration from the next slot on; empty: it stays."""
+
+    @property
+    def is_configuration(self) -> bool:
+        return bool(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.command and not self.members
+
+
+NOTHING: Final = Entry()
+"""Fills a slot that a leader before may have left open."""
+
+
+class Vote(msgspec.Struct, frozen=True, array_like=True):
+    """An entry that a replica has accepted in a slot, and in which ballot."""
+
+    slot: int
+    ballot: Ballot
+    entry: Entry
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The state of the owner after this slot, and the configuration that follows it."""
+
+    slot: int = 0
+    members: tuple[str, ...] = ()
+    state: bytes = b""
+
+
+def is_majority(members: tuple[str, ...], of: dict[str, None] | set[str] | frozenset[str]) -> bool:
+    """More than half of the configuration are among these."""
+    return 2 * sum(member in of for member in members) > len(members)

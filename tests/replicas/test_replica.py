@@ -1,0 +1,146 @@
+"""Single steps of a replica: what it never forgets, whom it does not believe, and what its owner is told."""
+
+from random import Random
+
+import pytest
+
+from resprout.core.contract import Effect, Persist, Send
+from resprout.net.frames import make_codec
+from resprout.replicas.messages import (
+    MESSAGES,
+    Accept,
+    Accepted,
+    Ask,
+    Decisions,
+    Lead,
+    Prepare,
+    Promise,
+    Refuse,
+    Willing,
+)
+from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, Led, News, PatienceOver, Replica
+from resprout.replicas.values import Ballot, Entry
+
+MEMBERS = ("a", "b", "c")
+LATER_US = 10_000_000
+
+
+class Stage:
+    """One replica, `a`, and what it says to nobody in particular."""
+
+    def __init__(self, records: list[bytes] | None = None) -> None:
+        self.replica = Replica("g", "a", MEMBERS, Random(1))
+        self.records = records or []
+        self.news: list[News] = []
+        out: list[Effect] = []
+        self.news += self.replica.start(0, out, self.records)
+        self._perform(out)
+        self.said: list[tuple[str, object]] = []
+
+    def hears(self, peer: str, message: object, now_us: int = 0) -> list[tuple[str, object]]:
+        out: list[Effect] = []
+        self.news += self.replica.hear(peer, message, now_us, out)  # type: ignore[arg-type]
+        return self._perform(out)
+
+    def waits(self, now_us: int) -> list[tuple[str, object]]:
+        out: list[Effect] = []
+        self.news += self.replica.fired(PatienceOver("g"), now_us, out)
+        return self._perform(out)
+
+    def _perform(self, out: list[Effect]) -> list[tuple[str, object]]:
+        self.records += [effect.record for effect in out if isinstance(effect, Persist)]
+        return [(effect.peer, effect.message) for effect in out if isinstance(effect, Send)]
+
+
+def leading() -> Stage:
+    stage = Stage()
+    asked = stage.waits(LATER_US)
+    ballot = next(m.ballot for _, m in asked if isinstance(m, Ask))
+    prepared = stage.hears("b", Willing("g", ballot), LATER_US)
+    assert ("c", Prepare("g", ballot, 0)) in prepared
+    stage.hears("b", Promise("g", ballot, 0, 0, ()), LATER_US)
+    assert stage.news == [Led("a")]
+    return stage
+
+
+def test_a_promise_survives_a_restart() -> None:
+    stage = Stage()
+    assert stage.hears("b", Prepare("g", Ballot(5, "b"), 0)) == [("b", Promise("g", Ballot(5, "b"), 0, 0, ()))]
+    again = Stage(stage.records)
+    assert again.hears("c", Accept("g", Ballot(4, "c"), 1, (Entry(b"x"),), 0)) == [("c", Refuse("g", Ballot(5, "b")))]
+
+
+def test_a_vote_survives_a_restart_and_is_shown_to_the_next_leader() -> None:
+    stage = Stage()
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"x"), Entry(b"y")), 0))
+    again = Stage(stage.records)
+    (_, answer), *_ = again.hears("c", Prepare("g", Ballot(2, "c"), 0))
+    assert isinstance(answer, Promise)
+    assert [(vote.slot, vote.entry.command) for vote in answer.votes] == [(1, b"x"), (2, b"y")]
+
+
+def test_nobody_votes_twice_for_different_entries_in_one_ballot() -> None:
+    stage = Stage()
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"x"),), 0))
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"y"),), 0))
+    assert stage.replica.ledger.votes[1].entry == Entry(b"x")
+
+
+@pytest.mark.parametrize("ballot", [Ballot(3, "c"), Ballot(0, "b"), Ballot(ROUND_LEAP_MAX + 1, "b"), Ballot(-1, "b")])
+def test_a_ballot_that_cannot_be_is_refused_and_promised_to_nobody(ballot: Ballot) -> None:
+    """Another's name, a round below the first, or one so high that nobody could ever lead after it."""
+    for message in (Prepare("g", ballot, 0), Accept("g", ballot, 1, (Entry(b"x"),), 0), Lead("g", ballot, 0, 0)):
+        stage = Stage()
+        assert [type(said) for _, said in stage.hears("b", message)] == [Refuse]
+        assert stage.records == []
+
+
+def test_an_entry_is_decided_by_a_majority_and_no_sooner() -> None:
+    stage = leading()
+    out: list[Effect] = []
+    taken, news = stage.replica.propose(b"x", LATER_US, out)
+    assert taken and news == []
+    ballot = stage.replica.ledger.promised
+    stage.hears("c", Accepted("g", ballot, 1, 1), LATER_US)
+    assert stage.news[-1] == Chosen(1, Entry(b"x"))
+
+
+def test_whoever_hears_a_leader_is_not_willing_to_replace_it() -> None:
+    stage = Stage()
+    stage.hears("b", Lead("g", Ballot(1, "b"), 0, 0), LATER_US)
+    assert stage.hears("c", Ask("g", Ballot(2, "c")), LATER_US + 1) == []
+    assert stage.hears("c", Ask("g", Ballot(2, "c")), 2 * LATER_US) == [("c", Willing("g", Ballot(2, "c")))]
+
+
+def test_who_does_not_lead_takes_no_commands() -> None:
+    stage = Stage()
+    assert stage.replica.propose(b"x", 0, []) == (False, [])
+    assert stage.replica.configure(("a",), 0, []) == (False, [])
+
+
+def test_one_configuration_at_a_time() -> None:
+    stage = leading()
+    assert stage.replica.configure(("a", "b"), LATER_US, [])[0]
+    assert not stage.replica.configure(("a", "c"), LATER_US, [])[0]
+
+
+def test_bytes_that_are_no_record_are_refused() -> None:
+    with pytest.raises(ValueError, match="a record of a replica cannot be read"):
+        Stage([b"\xff\x00"])
+
+
+def test_every_message_can_travel() -> None:
+    assert make_codec(MESSAGES).messages == MESSAGES
+
+
+def test_what_was_decided_against_an_own_vote_is_known_again_after_a_restart() -> None:
+    """A schedule found it: that the slots before were decided is not on disk, so the decision was passed over."""
+    stage = Stage()
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"x"), Entry(b"mine")), 0))
+    stage.hears("b", Accept("g", Ballot(1, "b"), 3, (), 1))
+    stage.hears("c", Decisions("g", 2, (Entry(b"theirs"),)))
+    decided = [Chosen(1, Entry(b"x")), Chosen(2, Entry(b"theirs"))]
+    assert [news for news in stage.news if isinstance(news, Chosen)] == decided
+    stage.hears("c", Accept("g", Ballot(2, "c"), 3, (Entry(b"y"),), 2))
+    again = Stage(stage.records)
+    assert [news for news in again.news if isinstance(news, Chosen)] == decided
