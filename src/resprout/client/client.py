@@ -380,7 +380,7 @@ class Client:
             self._ask(TakeRequest(count))
 
     def _turned(self, news: ReceiptTurned) -> None:
-        self._streams[news.stream].turned(news.receipt, news.last)
+        self._streams[news.stream].turned(news.receipt, news.first, news.last)
 
     def _answered(self, token: int, news: ForgetAnswered | Refused) -> None:
         answered = self._forgetting.get(token)

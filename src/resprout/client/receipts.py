@@ -1,7 +1,8 @@
-"""Receipts: places in watermarks.
+"""Receipts: places in ranges of numbers.
 
 A receipt is a reference and a number; nothing else exists per publication until somebody waits. The network reports
-"everything up to 4711 is safe", so one number per stream and kind tells the state of every receipt.
+"everything up to 4711 is safe", so one number per stream and kind tells the state of every receipt; only `delivered` may
+go on behind publications that somebody has not read.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import msgspec
 
 from resprout.client.errors import PublishError
 from resprout.core.guarantee import Receipt as Kind
+from resprout.order.ranges import Ranges
 
 _log = logging.getLogger("resprout")
 
@@ -65,7 +67,7 @@ class Stream:
         "_closed",
         "_count",
         "_loop",
-        "_marks",
+        "_reached",
         "_refused",
         "_waiting",
         "_waits",
@@ -77,7 +79,7 @@ class Stream:
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
         self._loop = loop
-        self._marks = [0] * len(Kind)
+        self._reached = [Ranges() for _ in Kind]
         self._waiting: list[Waiting] = [[] for _ in Kind]
         self._cancelled = [0] * len(Kind)
         self._count = itertools.count()
@@ -93,7 +95,7 @@ class Stream:
         if seq in self._refused:
             return "refused"
         for kind in reversed(Kind):
-            if seq <= self._marks[kind]:
+            if seq in self._reached[kind]:
                 return kind.label
         return "published"
 
@@ -109,7 +111,7 @@ class Stream:
     async def reach(self, kind: Kind, seq: int) -> None:
         if seq in self._refused:
             raise PublishError(self._refused[seq], definite=True)
-        if seq <= self._marks[kind]:
+        if seq in self._reached[kind]:
             return
         if self._closed is not None:
             raise PublishError(self._closed, definite=False)
@@ -130,15 +132,19 @@ class Stream:
         awaited, self.awaited = self.awaited, False
         return awaited or any(self._waiting)
 
-    def turned(self, kind: Kind, last: int) -> None:
-        self._marks[kind] = last
-        if last >= self._waits_from:
+    def turned(self, kind: Kind, first: int, last: int) -> None:
+        reached = self._reached[kind]
+        reached.add(first, last)
+        if first <= self._waits_from <= last:
             self._waits = ""
         waiting = self._waiting[kind]
-        while waiting and waiting[0][0] <= last:
-            future = heapq.heappop(waiting)[2]
-            if not future.done():
-                future.set_result(None)
+        while waiting and waiting[0][0] <= reached.upto:
+            _succeed(heapq.heappop(waiting)[2])
+        if last > reached.upto and waiting and waiting[0][0] <= last:
+            for seq, _, future in waiting:
+                if first <= seq <= last:
+                    _succeed(future)
+            self._drop_done(kind)
 
     def refused(self, first: int, last: int, reason: str) -> None:
         for seq in range(first, last + 1):
@@ -163,3 +169,8 @@ class Stream:
         self._cancelled[kind] = 0
         waiting = self._waiting[kind] = [item for item in self._waiting[kind] if not item[2].done()]
         heapq.heapify(waiting)
+
+
+def _succeed(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
