@@ -1,8 +1,8 @@
 """Receipts: places in ranges of numbers.
 
 A receipt is a reference and a number; nothing else exists per publication until somebody waits. The network reports
-"everything up to 4711 is safe", so one number per stream and kind tells the state of every receipt; only `delivered` may
-go on behind publications that somebody has not read.
+"everything up to 4711 is safe", so one number per stream and kind tells the state of every receipt; only `delivered`
+may go on behind publications that somebody has not read.
 """
 
 import asyncio

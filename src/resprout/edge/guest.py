@@ -21,9 +21,9 @@ class Guest:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "asked", "attending", "backlog", "confirmed", "delivered", "delivered_now", "endings", "gave", "given", "gone", "incarnation",
-        "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
-        "unconfirmed", "unturned", "users", "waiting",
+        "asked", "attending", "backlog", "confirmed", "delivered", "delivered_now", "endings", "gave", "given", "gone",
+        "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned", "unconfirmed",
+        "unturned", "users", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int) -> None:

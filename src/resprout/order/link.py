@@ -1,8 +1,8 @@
 """A neighbour as the log sees it: a cursor, and how far each direction has come.
 
 Bundles that cross a link are numbered from 1 in each direction by both ends, so an acknowledgement is a count: "the
-first 17 that you sent me have reached level 1 here". A link costs a few numbers however much is in flight. What a repair
-hands over is numbered like what was sent: both ends of a new link begin with the same lists.
+first 17 that you sent me have reached level 1 here". A link costs a few numbers however much is in flight. What a
+repair hands over is numbered like what was sent: both ends of a new link begin with the same lists.
 
 That readers have taken something, here or behind here, is also said of bundles behind one that somebody does not take
 (`Levels.ahead`): whoever does not read holds up nothing but what it was given.
@@ -17,7 +17,6 @@ from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
 from resprout.order.messages import Levels
 from resprout.order.ranges import Range, Ranges, as_ranges
-
 
 AHEAD_MAX: Final = 1_000
 """Ranges in one report; further ones are in the next, which follows at once."""

@@ -145,9 +145,8 @@ class Log:
             for entry in self.entries.values():
                 bundle = entry.bundle
                 assert bundle is not None, "what is in the log has its bundle"
-                at = (bundle.incarnation, bundle.last)
-                if at > reached.get(bundle.origin, NOTHING):
-                    reached[bundle.origin] = at
+                if bundle.last > reached.get(bundle.origin, NOTHING):
+                    reached[bundle.origin] = bundle.last
             self._retained = (self.next_no, reached)
         return self._retained[1]
 

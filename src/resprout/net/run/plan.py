@@ -17,6 +17,9 @@ _BY_SIGNAL: Final = (FaultKind.CRASH, FaultKind.FREEZE)
 
 def check_runnable(scenario: Scenario) -> None:
     """UsageError, in one line, for what needs more than processes on one machine."""
+    for client in scenario.clients:
+        if client.called is not None or client.reading_us or client.idle_us is not None:
+            raise UsageError(f"client {client.name}: `called`, `reading` and `idle_from` are only for `resprout sim`")
     joining = {name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes}
     brokers = len(joining | {broker.name for broker in scenario.brokers})
     for count, most, what in (
