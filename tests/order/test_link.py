@@ -200,7 +200,7 @@ def _falls(counts: list[int]) -> bool:
     return counts == sorted(counts, reverse=True)
 
 
-# -- one that is not taken -----------------------------------------------------------------------------------------------
+# -- one that is not taken ---------------------------------------------------------------------------------------------
 
 
 def test_what_is_taken_behind_one_that_is_not_is_told_one_by_one() -> None:
