@@ -45,7 +45,7 @@ def test_publishers_and_subscribers_go_on_when_their_broker_dies(dying: int) -> 
             inboxes = [await client.subscribe("t") for client in (subscriber, witness)]
             publishing = asyncio.create_task(publish(publisher, count, 10))
             reading = [asyncio.create_task(numbers(inbox, count - 1)) for inbox in inboxes]
-            await until(lambda: publisher._streams["ordered"]._marks[1] > 300)
+            await until(lambda: publisher._streams["ordered"]._reached[1].upto > 300)
             await kill(network, dying)
             receipts = await publishing
             assert await asyncio.gather(*reading) == [list(range(count))] * 2

@@ -148,7 +148,7 @@ def test_a_publisher_that_vanishes_in_the_middle_leaves_whole_messages_in_order(
                 client = await connect(str(running), name="p")
                 publisher = Publisher(client, 10_000)
                 await until(lambda publisher=publisher: publisher.published > 500)
-                confirmed = client._streams["ordered"]._marks[0]
+                confirmed = client._streams["ordered"]._reached[0].upto
                 client._host._closing = True  # the process is gone: nothing is said, nothing is tried again
                 for connection in client._host._connections.values():
                     connection.abort("killed")

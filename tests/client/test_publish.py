@@ -158,7 +158,7 @@ def test_receipts_are_asked_for_at_once_while_somebody_waits_and_for_the_very_fi
         await asyncio.sleep(0)
         assert stream.take_awaited()
         assert stream.take_awaited(), "it still waits"
-        stream.turned(Kind.SAFE, 1)
+        stream.turned(Kind.SAFE, 1, 1)
         await waiting
         assert not stream.take_awaited()
 

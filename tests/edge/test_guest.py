@@ -52,7 +52,7 @@ def test_of_several_receipts_in_one_step_only_the_furthest_are_told() -> None:
         client.turn("ordered", Receipt.ACCEPTED, seq)
     client.turn("ordered", Receipt.SAFE, 2)
     client.turn("eventual", Receipt.ACCEPTED, 1)
-    client.turn("eventual", Receipt.DELIVERED, 1)
+    client.settle("eventual", 1)
     assert sorted(client.take_turned(), key=str) == sorted(
         [
             Turned("ordered", Receipt.SAFE, 2),
@@ -67,24 +67,52 @@ def test_of_several_receipts_in_one_step_only_the_furthest_are_told() -> None:
 def test_weaker_receipts_are_told_before_stronger_ones() -> None:
     """In this order a client that counts up never seems to hear something taken back."""
     client = guest()
-    client.turn("ordered", Receipt.DELIVERED, 1)
+    client.settle("ordered", 1)
     client.turn("ordered", Receipt.SAFE, 2)
     client.turn("ordered", Receipt.ACCEPTED, 3)
     assert [turned.receipt for turned in client.take_turned()] == [Receipt.ACCEPTED, Receipt.SAFE, Receipt.DELIVERED]
 
 
-def test_delivered_is_cumulative_and_waits_for_what_was_published_before() -> None:
-    client = guest()
-    first, second = (Entry(no, bundle(no + 1), None, client, 0) for no in range(2))
-    for entry in (first, second):
+def published(client: Guest, count: int) -> list[Entry]:
+    entries = [Entry(no, bundle(no + 1), None, client, 0) for no in range(count)]
+    for entry in entries:
         client.published(entry)
-        entry.shown = True
-    first.undone = 1
-    client.turn_delivered("ordered")
-    assert client.take_turned() == [Turned("ordered", Receipt.ACCEPTED, 2)]
-    first.undone = 0
-    client.turn_delivered("ordered")
-    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 2)]
+        entry.shown, entry.undone = True, 1
+    client.take_turned()
+    return entries
+
+
+def delivered(client: Guest, *entries: Entry) -> list[Turned]:
+    for entry in entries:
+        entry.undone = 0
+        client.turn_delivered(entry)
+    return client.take_turned()
+
+
+def test_delivered_does_not_wait_for_what_was_published_before() -> None:
+    client = guest()
+    first, second, third, fourth = published(client, 4)
+    assert delivered(client, third, fourth) == [Turned("ordered", Receipt.DELIVERED, 4, first=3)]
+    assert delivered(client, first) == [Turned("ordered", Receipt.DELIVERED, 1)]
+    assert delivered(client, second) == [Turned("ordered", Receipt.DELIVERED, 4)], "nothing is left out any more"
+    assert client.unturned == {"ordered": {}}
+
+
+def test_publications_that_are_delivered_apart_are_told_apart() -> None:
+    client = guest()
+    entries = published(client, 6)
+    assert delivered(client, entries[5], entries[0], entries[2], entries[3]) == [
+        Turned("ordered", Receipt.DELIVERED, 1),
+        Turned("ordered", Receipt.DELIVERED, 4, first=3),
+        Turned("ordered", Receipt.DELIVERED, 6, first=6),
+    ]
+
+
+def test_a_publication_that_a_subscriber_has_yet_to_take_is_not_delivered() -> None:
+    client = guest()
+    (entry,) = published(client, 1)
+    client.turn_delivered(entry)
+    assert client.take_turned() == []
 
 
 @pytest.mark.parametrize("deliveries", [-1, 1, 4])
@@ -126,9 +154,9 @@ def test_a_client_that_comes_from_elsewhere_may_leave_out_what_is_settled_there(
 
 def test_a_bundle_was_given_elsewhere_if_any_message_of_it_or_of_a_later_one_was() -> None:
     client = guest()
-    client.received = {("p", "ordered"): (4, 7)}
+    client.received = {("p", "ordered", 4): 7}
     assert client.has(bundle(5, 10, name="p", life=4)), "a filter may have kept the rest back"
-    assert client.has(bundle(7, name="p", life=4)) and client.has(bundle(99, name="p", life=3))
+    assert client.has(bundle(7, name="p", life=4)) and not client.has(bundle(1, name="p", life=3))
     assert not client.has(bundle(8, name="p", life=4)) and not client.has(bundle(1, name="p", life=5))
     assert not client.has(bundle(1, 1, Guarantee.EVENTUAL, "p", 4)) and not client.has(bundle(1, name="q", life=4))
 
@@ -148,9 +176,7 @@ def test_adopted_publications_have_their_receipts_as_far_as_they_have_come() -> 
     client.adopt(entries)
     assert all(entry.client is client for entry in entries)
     assert client.take_turned() == [Turned("ordered", Receipt.ACCEPTED, 6), Turned("ordered", Receipt.SAFE, 5)]
-    entries[0].undone = 0
-    client.turn_delivered("ordered")
-    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 5)]
+    assert delivered(client, entries[0]) == [Turned("ordered", Receipt.DELIVERED, 5, first=4)], "of 1 to 3 who knows"
 
 
 def test_what_is_published_again_is_answered_from_its_entry() -> None:
@@ -169,15 +195,14 @@ def test_what_is_published_again_and_has_no_entry_any_more_is_delivered() -> Non
     assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 3)]
 
 
-def test_such_a_receipt_waits_for_the_entries_before_it_and_not_for_those_after_it() -> None:
+def test_such_a_receipt_says_nothing_of_the_publications_around_it() -> None:
     client = guest()
     before, after = shown(1, undone=1), shown(5, undone=1)
     client.adopt([before, after])
     client.take_turned()
     client.known(bundle(2, 3))
-    assert client.take_turned() == []
-    before.undone = 0
-    client.turn_delivered("ordered")
-    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 4)]
-    client.settle("ordered", 5)
-    assert client.take_turned() == [], "the entry itself knows better"
+    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 4, first=2)]
+    client.settle("ordered", 7)
+    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 7, first=6)], "the entries know better"
+    assert delivered(client, before) == [Turned("ordered", Receipt.DELIVERED, 4)]
+    assert delivered(client, after) == [Turned("ordered", Receipt.DELIVERED, 7)]

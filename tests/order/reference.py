@@ -29,12 +29,12 @@ class Crossing:
         """From 1 on: level 0 is that it has the entry."""
         if self.over:
             return True
-        counts = self.link.firm if self.sent else self.link.back_firm
-        return 0 < self.number <= counts[level - 1]
+        rungs = self.link.firm if self.sent else self.link.back_firm
+        return self.number in rungs[level - 1]
 
     @property
     def is_done(self) -> bool:
-        return self.over or not self.sent or 0 < self.number <= self.link.done
+        return self.over or not self.sent or self.number in self.link.done
 
 
 class LinkFacts:
@@ -43,33 +43,34 @@ class LinkFacts:
     def __init__(self, faults: int) -> None:
         reaches = max(1, faults)
         self.have = [0] * reaches
-        self.firm = [0] * faults
+        self.firm: list[set[int]] = [set() for _ in range(faults)]
         self.back_have = [0] * (reaches - 1)
-        self.back_firm = [0] * faults
-        self.done = 0
+        self.back_firm: list[set[int]] = [set() for _ in range(faults)]
+        self.done: set[int] = set()
         self.sent: list[Facts] = []
         self.arrived: list[Facts] = []
-        self.told: tuple[int, ...] = ()
-        """What it was told last."""
+        self.told: list[set[int]] = []
+        """What it was told, field by field, as the numbers that it was told of."""
         self.pending: list[Facts] = []
         """What it has to catch up with, in log order."""
 
-    def said(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(self.have), tuple(self.firm), tuple(self.back_have), tuple(self.back_firm)
-
-    def tell(self, faults: int) -> tuple[int, ...]:
-        """What this side may report by now, field by field: each count goes on from what was told, and stops before the
-        first that is not so far."""
+    def tell(self, faults: int) -> list[set[int]]:
+        """What this side may report by now, field by field, and what it has reported before: whether others have it in
+        order, whether it is taken one by one."""
         reaches, levels = range(max(1, faults)), range(1, faults + 1)
-        holds = (
+        in_order = [
             *[[facts.reach >= reach for facts in self.arrived] for reach in reaches],
-            *[[facts.level >= level for facts in self.arrived] for level in levels],
             *[[facts.reach >= reach for facts in self.sent] for reach in reaches if reach],
+        ]
+        one_by_one = [
+            *[[facts.level >= level for facts in self.arrived] for level in levels],
             *[[facts.level >= level for facts in self.sent] for level in levels],
             [facts.undone == 0 for facts in self.arrived],
-        )
-        before = self.told or (0,) * len(holds)
-        self.told = tuple([_count(column, count) for column, count in zip(holds, before, strict=True)])
+        ]
+        before = self.told or [set() for _ in (*in_order, *one_by_one)]
+        now = [set(range(1, _count(column, len(told)) + 1)) for column, told in zip(in_order, before, strict=False)]
+        now += [{number for number, holds in enumerate(column, 1) if holds} for column in one_by_one]
+        self.told = [told | more for told, more in zip(before, now, strict=True)]
         return self.told
 
 

@@ -25,11 +25,16 @@ class Bench:
         self.faults = faults
         self.rng = rng
         self.risen: list[Entry] = []
-        self.log = Log(faults, self.risen.append)
+        self.log = Log(faults, self._rose)
         self.reference = Reference(faults)
         self.links = {name: Link(name, 1, faults, None) for name in NEIGHBOURS}
         self.facts = {name: LinkFacts(faults) for name in NEIGHBOURS}
         self.entries: list[Entry] = []
+
+    def _rose(self, entry: Entry) -> None:
+        self.risen.append(entry)
+        for link in self.links.values():
+            link.moved(entry)
 
     def append(self) -> None:
         """A bundle from somewhere, for some links and readers. A link that is behind is so for everything after."""
@@ -92,20 +97,19 @@ class Bench:
             self.log.release(entry)
 
     def _is_told(self, name: str, everything: bool = False) -> None:
-        """The neighbour says how far it is: some of its counts rise, none beyond what is possible."""
+        """The neighbour says how far it is: it knows of more, and nothing beyond what is possible."""
         facts, chance = self.facts[name], 1.0 if everything else 0.6
-        have, firm, back_have, back_firm = (list(counts) for counts in facts.said())
-        done = [facts.done]
-        self._raise(have, len(facts.sent), chance)
-        self._raise(firm, have[0], chance)
-        self._raise(back_have, len(facts.arrived), chance)
-        self._raise(back_firm, len(facts.arrived), chance)
-        self._raise(done, have[0], chance)
-        report = Levels(tuple(have), tuple(firm), tuple(back_have), tuple(back_firm), done[0])
-        facts = self.facts[name]
-        facts.have, facts.firm = list(report.have), list(report.firm)
-        facts.back_have, facts.back_firm = list(report.back_have), list(report.back_firm)
-        facts.done = report.done
+        self._raise(facts.have, len(facts.sent), chance)
+        self._raise(facts.back_have, len(facts.arrived), chance)
+        ahead: list[tuple[int, int, int]] = []
+        for sign, rungs, most in ((1, facts.firm, facts.have[0]), (-1, facts.back_firm, len(facts.arrived))):
+            possible = set(range(1, most + 1))
+            for number, rung in enumerate(rungs, 1):
+                ahead += self._raise_rung(sign * number, rung, possible, chance)
+                possible = rung  # whatever has reached a level has reached the one below
+        ahead += self._raise_rung(0, facts.done, set(range(1, facts.have[0] + 1)), chance)
+        firm, back_firm = (tuple(map(upto, rungs)) for rungs in (facts.firm, facts.back_firm))
+        report = Levels(tuple(facts.have), firm, tuple(facts.back_have), back_firm, upto(facts.done), tuple(ahead))
         news = self.links[name].take_report(report)
         for entry_facts in self.reference.entries:
             entry_facts.rise()
@@ -123,15 +127,31 @@ class Bench:
                 counts[index] = most if chance == 1 else self.rng.randint(count + 1, most)
             most = counts[index]
 
+    def _raise_rung(self, name: int, rung: set[int], possible: set[int], chance: float) -> list[tuple[int, int, int]]:
+        """By some of what is possible. Those that do not follow what was said before are said one by one."""
+        left = sorted(possible - rung)
+        if left and self.rng.random() < chance:
+            come = left if chance == 1 else self.rng.choice((left[: self.rng.randint(1, len(left))], left[-1:]))
+            rung.update(come)
+            return [(name, number, number) for number in come if number > upto(rung)]
+        return []
+
     def reports(self) -> None:
         """This side tells every neighbour what it may. A reader who came later takes back nothing that was told."""
         for name, link in self.links.items():
-            before, told = self.facts[name].told, self.facts[name].tell(self.faults)
+            before = [set(numbers) for numbers in self.facts[name].told]
+            told = self.facts[name].tell(self.faults)
             news, counts = link.report(), link.told
-            assert (*counts.have, *counts.firm, *counts.back_have, *counts.back_firm, counts.done) == told
+            have = [set(range(1, count + 1)) for count in (*counts.have, *counts.back_have)]
+            rungs = (*counts.firm, *counts.back_firm, counts.done)
+            assert [*have, *[{n for n in range(1, 200) if n in rung} for rung in rungs]] == told
             assert (news is None) == (told == before or not any(told))
             if news is not None:
-                assert (*news.have, *news.firm, *news.back_have, *news.back_firm, news.done) == told
+                assert (*news.have, *news.back_have) == (*counts.have, *counts.back_have)
+                assert (*news.firm, *news.back_firm, news.done) == tuple([rung.upto for rung in rungs])
+                for name_of_rung, first, last in news.ahead:
+                    rung = counts.rung(name_of_rung)
+                    assert rung is not None and rung.upto < first <= last
             assert link.report() is None, "the same is not told twice"
 
     def finish(self) -> None:
@@ -239,6 +259,11 @@ class Bench:
         assert bool(log.entries) == bool(kept)
 
 
+def upto(numbers: set[int]) -> int:
+    """All of the first so many."""
+    return next(number for number in range(len(numbers) + 1) if number + 1 not in numbers)
+
+
 def play(seed: int, faults: int, with_repairs: bool) -> Bench:
     rng = random.Random(f"log {seed} {faults}")
     bench = Bench(faults, rng)
@@ -340,8 +365,8 @@ def test_what_is_retained_says_how_far_each_origin_has_come() -> None:
     log.append(bundle(4, 2), None, None, 0, 1, 0, ())
     log.append(bundle(7, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
     log.append(bundle(1, guarantee=Guarantee.EVENTUAL), None, None, 0, 1, 0, ())
-    everything = {("p", "ordered"): (1, 5), ("q", "ordered"): (2, 7), ("p", "eventual"): (1, 1)}
+    everything = {("p", "ordered", 1): 5, ("q", "ordered", 2): 7, ("p", "eventual", 1): 1}
     assert log.retained() == everything
     assert log.retained() is log.retained(), "asked for often, counted once"
     log.append(bundle(8, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
-    assert log.retained() == {**everything, ("q", "ordered"): (2, 8)}
+    assert log.retained() == {**everything, ("q", "ordered", 2): 8}

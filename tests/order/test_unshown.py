@@ -38,7 +38,8 @@ class Desk:
     def says_it_has(self, name: str, count: int) -> None:
         heard = self.links[name].heard
         have = (count, *heard.have[1:])
-        report = Levels(have, tuple(heard.firm), tuple(heard.back_have), tuple(heard.back_firm), heard.done)
+        firm, back_firm = (tuple(rung.upto for rung in rungs) for rungs in (heard.firm, heard.back_firm))
+        report = Levels(have, firm, tuple(heard.back_have), back_firm, heard.done.upto)
         for reach, entry in self.links[name].take_report(report).reached:
             self.log.reached(entry, reach)
 

@@ -15,7 +15,7 @@ from tests.spread.test_interest import asked, broker, claims, confirm, drop, wan
 from tests.spread.test_interest_net import PREDICATES, toggle
 
 A, AB, A_ALL, ALL = (parse_predicate(text) for text in ("a", "a/b", "a/#", "#"))
-P: Origin = ("p", "ordered")
+P: Origin = ("p", "ordered", 1)
 
 
 def bundle(seq: int, topic: str = "a", publisher: str = "p") -> Bundle:
@@ -29,7 +29,7 @@ class Kept:
         self.reached = reached
 
     def __call__(self) -> dict[Origin, Reached]:
-        return {(name, "ordered"): (1, seq) for name, seq in self.reached.items()}
+        return {(name, "ordered", 1): seq for name, seq in self.reached.items()}
 
 
 def broker_with(kept: Kept, *neighbours: str) -> Interest:
@@ -68,7 +68,7 @@ def test_a_client_is_told_the_base_of_its_subscription() -> None:
     interest = broker_with(Kept(p=4), "n")
     want(interest, "c", A)
     (wish,) = interest.confirmed_by("n", InterestConfirmed(1, (Mark("p", "ordered", 1, 6),)), [])
-    assert wish.base == {P: (1, 6)}
+    assert wish.base == {P: 6}
 
 
 def test_a_neighbour_owes_what_matches_something_confirmed_beyond_its_base() -> None:
@@ -111,10 +111,10 @@ def test_after_a_repair_nothing_that_it_handed_over_is_owed_again() -> None:
     want(interest, "c", A)
     confirm(interest, "n", 1)
     assert owes(interest, "n", bundle(3)) == [True]
-    interest.rebase("n", {P: (1, 3)})
+    interest.rebase("n", {P: 3})
     assert owes(interest, "n", bundle(3), bundle(4)) == [False, True]
     want(interest, "d", AB)
-    interest.rebase("n", {P: (1, 8)})
+    interest.rebase("n", {P: 8})
     interest.confirmed_by("n", InterestConfirmed(2, ()), [])
     assert owes(interest, "n", bundle(2, "a/b")) == [True], "one that was not confirmed has its own base"
 
@@ -180,7 +180,7 @@ def test_what_a_new_neighbour_had_confirmed_to_the_dead_is_not_asked_again() -> 
     centre.remove_neighbour("dead", [])
     centre.add_neighbour("member")
     says: Says = []
-    ready = centre.presume("member", [A_ALL], {P: (1, 3)}, says)
+    ready = centre.presume("member", [A_ALL], {P: 3}, says)
     assert claims(ready) == [] and says == []
     assert centre.standing("member")[0] == [(1, A, True), (2, parse_predicate("b"), False)]
     assert owes(centre, "member", bundle(3), bundle(4)) == [False, True]

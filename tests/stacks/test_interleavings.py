@@ -192,11 +192,16 @@ def check_at_rest(tree: Tree) -> None:
 def check_receipts(tree: Tree) -> None:
     for client, news in tree.news.items():
         assert not [n for n in news if isinstance(n, Refused)]
-        turned = {(n.stream, n.receipt): n.last for n in news if isinstance(n, ReceiptTurned)}
+        turned: dict[tuple[str, Receipt], set[int]] = {}
+        for n in news:
+            if isinstance(n, ReceiptTurned):
+                numbers = turned.setdefault((n.stream, n.receipt), set())
+                assert numbers.isdisjoint(range(n.first, n.last + 1)), "each is told once"
+                numbers.update(range(n.first, n.last + 1))
         for stream in ("eventual", "ordered"):
             last = max((n.seq for n in news if isinstance(n, Published) and n.stream == stream), default=0)
             for receipt in Receipt:
-                assert turned.get((stream, receipt), 0) == last, (client, stream, receipt)
+                assert turned.get((stream, receipt), set()) == set(range(1, last + 1)), (client, stream, receipt)
         asked = [w for c, k, w in tree.history if c == client and k == "asked"]
         assert sum(isinstance(w, UnsubscribeRequest) for w in asked) == sum(
             isinstance(n, SubscriptionEnded) for n in news

@@ -64,7 +64,7 @@ def test_what_is_packed_comes_out_as_it_was(count: int) -> None:
     predicates = [parse_predicate(f"t/{number}", "x > 1" if number % 2 else None) for number in range(count)]
     asks = [(number, predicate, number % 3 == 0) for number, predicate in enumerate(predicates)]
     parcel = unpacked(*pack_marks(some), *pack_last_totals(some), *pack_asks(asks), *pack_served(predicates))
-    assert parcel.seen == {(mark.publisher, mark.stream): (mark.incarnation, mark.seq) for mark in some}
+    assert parcel.seen == {mark.origin: mark.seq for mark in some}
     assert tuple(parcel.last_totals) == some
     assert parcel.asks == asks and parcel.served == predicates
 
@@ -118,9 +118,10 @@ def test_each_kind_of_part_finds_its_place() -> None:
 
 
 def test_of_two_marks_of_one_origin_the_further_counts() -> None:
-    one, other = Mark("p", "ordered", 1, 9), Mark("p", "ordered", 2, 1)
-    for parts in ((one, other), (other, one)):
-        assert unpacked(*[SeenMarks((mark,)) for mark in parts]).seen == {("p", "ordered"): (2, 1)}
+    one, other, elsewhere = Mark("p", "ordered", 1, 9), Mark("p", "ordered", 1, 2), Mark("p", "ordered", 2, 1)
+    for parts in ((one, other, elsewhere), (elsewhere, other, one)):
+        parcel = unpacked(*[SeenMarks((mark,)) for mark in parts])
+        assert parcel.seen == {("p", "ordered", 1): 9, ("p", "ordered", 2): 1}
 
 
 @pytest.mark.parametrize(

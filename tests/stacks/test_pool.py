@@ -114,13 +114,13 @@ def test_what_is_new_and_owed_goes_to_the_log_and_on_and_the_rest_is_kept_as_a_c
         assert entered and entry.source is link
         assert entry.is_backup == (not owed)
         assert core.log.entries == {0: entry}
-        assert core.seen.mark(("p", "ordered")) == (1, 1), "either way it will not be taken again"
+        assert core.seen.mark(("p", "ordered", 1)) == 1, "either way it will not be taken again"
         assert core.clock.now >= 2
 
 
 def test_what_was_seen_before_is_only_a_copy_even_if_it_is_owed() -> None:
     core = broker_core()
-    core.seen.raise_to(("p", "ordered"), (1, 5))
+    core.seen.raise_to(("p", "ordered", 1), 5)
     entry, _ = taking(core).take(item(2, first=3), core.links["other"], 1, keeps_source=False)
     assert entry.is_backup, "it came another way, or later ones did: it must not be shown after them"
 
@@ -166,7 +166,7 @@ def test_a_stub_is_counted_and_remembered_and_needs_nothing_more() -> None:
     core = broker_core()
     entry, entered = taking(core).take(stub(2), core.links["other"], 1, keeps_source=False)
     assert not entered and entry.bundle is None and entry.delivered
-    assert core.log.entries == {} and core.seen.mark(("p", "ordered")) == (1, 1)
+    assert core.log.entries == {} and core.seen.mark(("p", "ordered", 1)) == 1
 
 
 def test_what_was_to_cross_the_dead_link_and_had_not_yet_is_in_the_inventory() -> None:

@@ -389,7 +389,7 @@ class Client:
             self._ask(TakeRequest(count))
 
     def _turned(self, news: ReceiptTurned) -> None:
-        self._streams[news.stream].turned(news.receipt, news.last)
+        self._streams[news.stream].turned(news.receipt, news.first, news.last)
 
     def _waits(self, news: ReceiptWaits) -> None:
         stream = self._streams[news.stream]

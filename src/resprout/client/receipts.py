@@ -1,7 +1,8 @@
-"""Receipts: places in watermarks.
+"""Receipts: places in ranges of numbers.
 
 A receipt is a reference and a number; nothing else exists per publication until somebody waits. The network reports
-"everything up to 4711 is safe", so one number per stream and kind tells the state of every receipt.
+"everything up to 4711 is safe", so one number per stream and kind tells the state of every receipt; only `delivered`
+may go on behind publications that somebody has not read.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import msgspec
 
 from resprout.client.errors import PublishError
 from resprout.core.guarantee import Receipt as Kind
+from resprout.order.ranges import Ranges
 
 _log = logging.getLogger("resprout")
 
@@ -71,7 +73,7 @@ class Stream:
         "_closed",
         "_count",
         "_loop",
-        "_marks",
+        "_reached",
         "_refused",
         "_waiting",
         "_waits",
@@ -85,7 +87,7 @@ class Stream:
         self.name = name
         self.origin = (publisher, incarnation, name)
         self._loop = loop
-        self._marks = [0] * len(Kind)
+        self._reached = [Ranges() for _ in Kind]
         self._waiting: list[Waiting] = [[] for _ in Kind]
         self._cancelled = [0] * len(Kind)
         self._count = itertools.count()
@@ -101,7 +103,7 @@ class Stream:
         if seq in self._refused:
             return "refused"
         for kind in reversed(Kind):
-            if seq <= self._marks[kind]:
+            if seq in self._reached[kind]:
                 return kind.label
         return "published"
 
@@ -118,7 +120,7 @@ class Stream:
         self.awaited = True  # also where it has come already: else the next one would be told late
         if seq in self._refused:
             raise PublishError(self._refused[seq], definite=True)
-        if seq <= self._marks[kind]:
+        if seq in self._reached[kind]:
             return
         if self._closed is not None:
             raise PublishError(self._closed, definite=False)
@@ -138,15 +140,19 @@ class Stream:
         awaited, self.awaited = self.awaited, False
         return awaited or any(self._waiting)
 
-    def turned(self, kind: Kind, last: int) -> None:
-        self._marks[kind] = last
-        if last >= self._waits_from:
+    def turned(self, kind: Kind, first: int, last: int) -> None:
+        reached = self._reached[kind]
+        reached.add(first, last)
+        if first <= self._waits_from <= last:
             self._waits = ""
         waiting = self._waiting[kind]
-        while waiting and waiting[0][0] <= last:
-            future = heapq.heappop(waiting)[2]
-            if not future.done():
-                future.set_result(None)
+        while waiting and waiting[0][0] <= reached.upto:
+            _succeed(heapq.heappop(waiting)[2])
+        if last > reached.upto and waiting and waiting[0][0] <= last:
+            for seq, _, future in waiting:
+                if first <= seq <= last:
+                    _succeed(future)
+            self._drop_done(kind)
 
     def refused(self, first: int, last: int, reason: str) -> None:
         for seq in range(first, last + 1):
@@ -171,3 +177,8 @@ class Stream:
         self._cancelled[kind] = 0
         waiting = self._waiting[kind] = [item for item in self._waiting[kind] if not item[2].done()]
         heapq.heapify(waiting)
+
+
+def _succeed(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -16,8 +16,9 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.keys import topics_of
 from resprout.core.names import Attributes, AttributeValue
 
-Origin = tuple[str, str]
-"""(publisher, stream): one sequence of publications."""
+Origin = tuple[str, str, int]
+"""(publisher, stream, incarnation): one sequence of publications. Each life of a client counts for itself, so that
+what an earlier one has published is no repeat where a later one was faster."""
 
 KEY_FRAME_BYTES: Final = limits.KEY_BYTES + 3
 
@@ -61,7 +62,7 @@ class Bundle:
         self.payloads = payloads
         self.last = first + count - 1
         self.stream = _STREAMS[guarantee]
-        self.origin: Origin = (publisher, self.stream)
+        self.origin: Origin = (publisher, self.stream, incarnation)
         self.cost = len(payloads) + len(attributes) + 64
         """Bytes that count against windows and logs: the columns and an allowance for everything around them."""
 
@@ -92,7 +93,7 @@ class Bundle:
         return isinstance(other, Bundle) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
-        return hash((self.origin, self.incarnation, self.first))
+        return hash((self.origin, self.first))
 
     def __repr__(self) -> str:
         return (

@@ -7,10 +7,10 @@ import msgspec
 
 from resprout.core.bundle import Bundle, Origin
 
-Reached = tuple[int, int]
-"""(incarnation, last sequence number) of one origin; they compare as they follow each other."""
+Reached = int
+"""The last number of one origin."""
 
-NOTHING: Final[Reached] = (0, 0)
+NOTHING: Final[Reached] = 0
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -20,6 +20,10 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stream: str
     incarnation: int
     seq: int
+
+    @property
+    def origin(self) -> Origin:
+        return (self.publisher, self.stream, self.incarnation)
 
 
 Marks = tuple[Mark, ...]
@@ -39,7 +43,7 @@ def in_parts(marks: Marks) -> list[tuple[Marks, bool]]:
 
 
 def to_marks(reached: Mapping[Origin, Reached]) -> Marks:
-    return tuple(Mark(*origin, *at) for origin, at in reached.items())
+    return tuple(Mark(*origin, at) for origin, at in reached.items())
 
 
 def from_marks(marks: Iterable[Mark]) -> dict[Origin, Reached]:
@@ -49,13 +53,13 @@ def from_marks(marks: Iterable[Mark]) -> dict[Origin, Reached]:
 def raise_to(reached: dict[Origin, Reached], marks: Iterable[Mark]) -> dict[Origin, Reached]:
     """The further of both, in place."""
     for mark in marks:
-        origin, at = (mark.publisher, mark.stream), (mark.incarnation, mark.seq)
-        if at > reached.get(origin, NOTHING):
-            reached[origin] = at
+        origin = mark.origin
+        if mark.seq > reached.get(origin, NOTHING):
+            reached[origin] = mark.seq
     return reached
 
 
 def is_beyond(bundle: Bundle, reached: Mapping[Origin, Reached]) -> bool:
     """Whether the bundle lies after what was reached of its origin. Bundles are atomic, so one that was begun was
     reached, though a content filter may have left out its end."""
-    return (bundle.incarnation, bundle.first) > reached.get(bundle.origin, NOTHING)
+    return bundle.first > reached.get(bundle.origin, NOTHING)

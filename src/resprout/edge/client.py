@@ -68,6 +68,7 @@ from resprout.edge.requests import (
     UnsubscribeRequest,
 )  # fmt: skip
 from resprout.edge.wanted import Asked, Wanted, bytes_of
+from resprout.links.handshake import life_is_over
 
 RECEIVED_BYTES_MAX: Final = 1 << 20
 """What may be told of how far origins have come: the latest ones."""
@@ -242,10 +243,11 @@ class ClientMachine:
         return marks
 
     def _link_down(self, event: LinkDown, now_us: int, out: list[Effect]) -> None:
-        if event.reason in (f"{self.name} restarted", f"{self.name} began anew"):
+        over = (f"{self.name} restarted", f"{self.name} began anew", life_is_over(self.name, self.incarnation))
+        if event.reason.startswith(over):
             # Another client has the name now; to go on here would be to fight over it.
             self._end(event.reason, out)
-            out.append(Answer(SessionLost(event.reason, over=True)))
+            out.append(Answer(SessionLost(event.reason, over=True, superseded=True)))
             return
         self._search.down(event.peer, now_us, out)
         if not self._search.was_served:

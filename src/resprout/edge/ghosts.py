@@ -1,15 +1,15 @@
 """Stand-ins for the clients of dead brokers, so that those who return are given what they missed.
 
 A ghost wants what the clients of the dead wanted, and is shown what they would have been shown. It takes nothing, so
-all of it waits, and the log keeps it, until the ghost expires. Whoever returns takes its own share; a ghost does not
-know how many will.
+all of it waits, and the log keeps it, until the ghost expires. Whoever returns takes its own share. When all have
+returned that it was told to wait for, the ghost has nothing more to do.
 """
 
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 from resprout.core.bundle import Bundle, unpack_attributes
-from resprout.core.contract import Effect
+from resprout.core.contract import Effect, Timer
 from resprout.core.errors import WireError
 from resprout.edge.guest import Guest
 from resprout.edge.lobby import Lobby
@@ -22,6 +22,12 @@ from resprout.spread.interest import Interest
 from resprout.spread.says import Says
 
 
+class GhostOver(Timer, frozen=True):
+    """When to stop keeping everything for the clients of a dead broker."""
+
+    ghost: str
+
+
 class Ghosts:
     """All ghosts of a broker. Their names are also those of directions, so no node may be called like one: they begin
     with `~`."""
@@ -31,6 +37,8 @@ class Ghosts:
         self._log = log
         self._interest = interest
         self._brokers: dict[str, frozenset[str]] = {}
+        self._awaited: dict[str, set[str]] = {}
+        """By ghost: the clients that have not returned."""
         self._upto: dict[str, int] = {}
         """By ghost: the last place of what its repair brought it that was not shown yet."""
 
@@ -38,12 +46,20 @@ class Ghosts:
         return name in self._brokers
 
     def add(
-        self, name: str, brokers: frozenset[str], predicates: Iterable[Predicate], says: Says, out: list[Effect]
+        self,
+        name: str,
+        brokers: frozenset[str],
+        predicates: Iterable[Predicate],
+        says: Says,
+        out: list[Effect],
+        awaited: Collection[str] | None = None,
     ) -> None:
-        """A ghost for these dead brokers. What it wants already, because the interest of a neighbour was handed to it,
-        is not asked again. What is accepted from now on will be shown to it."""
+        """A ghost for these dead brokers, and these clients of theirs; None when nobody knows who they were: then it
+        waits for one of its own name, that is, until it expires. What it wants already, because the interest of a
+        neighbour was handed to it, is not asked again. What is accepted from now on will be shown to it."""
         assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
         self._brokers[name] = brokers
+        self._awaited[name] = set(awaited) if awaited is not None else {name}
         self._lobby.arrive(name, 0, 0)
         wanted = dict.fromkeys(self._interest.index.predicates_of(name))
         for predicate in predicates:
@@ -102,11 +118,24 @@ class Ghosts:
                 claimed.append(entry)
         return claimed
 
-    def expire(self, name: str, says: Says, out: list[Effect]) -> None:
-        """Nobody is waited for any more."""
+    def awaits(self, client: str) -> bool:
+        return any(client in awaited for awaited in self._awaited.values())
+
+    def unawait(self, client: str) -> None:
+        """It has returned, or never will."""
+        for awaited in self._awaited.values():
+            awaited.discard(client)
+
+    def idle(self) -> list[str]:
+        """Those that wait for nobody."""
+        return [name for name, awaited in self._awaited.items() if not awaited]
+
+    def expire(self, name: str, says: Says, out: list[Effect]) -> set[str]:
+        """Nobody is waited for any more. Tells who has not returned."""
         del self._brokers[name]
         self._upto.pop(name, None)
         self._lobby.leave(name, says, out)
+        return self._awaited.pop(name)
 
     def _wants(self, name: str, bundle: Bundle) -> bool:
         """The whole bundle, if any message of it."""

@@ -10,20 +10,10 @@ from resprout.core.marks import Marks, Reached, is_beyond
 from resprout.edge.messages import Attend, Publish, Turned
 from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
+from resprout.order.ranges import Range, Ranges, as_ranges
 
 SUBSCRIPTIONS_MAX = 100_000
 TOPICS_ADVERTISED_MAX = 100_000
-
-
-class Settled:
-    """Publications that are delivered and have no entry any more."""
-
-    __slots__ = ("first", "last")
-    shown = True
-    undone = 0
-
-    def __init__(self, last: int) -> None:
-        self.first = self.last = last
 
 
 class Guest:
@@ -31,9 +21,9 @@ class Guest:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "asked", "attending", "backlog", "confirmed", "endings", "gave", "given", "gone", "incarnation",
-        "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
-        "unconfirmed", "unturned", "users", "waiting",
+        "asked", "attending", "backlog", "confirmed", "delivered", "delivered_now", "endings", "gave", "given", "gone",
+        "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned", "unconfirmed",
+        "unturned", "users", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int) -> None:
@@ -64,10 +54,15 @@ class Guest:
         self.backlog: deque[Entry] = deque()
         """Shown, waiting for room."""
         self.last: dict[str, int] = {}
-        self.unturned: dict[str, deque[Entry | Settled]] = {}
-        """Its publications by stream whose `delivered` receipt is to come."""
+        self.unturned: dict[str, dict[int, Entry]] = {}
+        """Its publications by stream and first number whose `delivered` receipt is to come."""
         self.turned: dict[tuple[str, Receipt], int] = {}
-        """Receipts to tell at the end of the step: only the furthest of each kind."""
+        """Receipts to tell at the end of the step, those that come in the order of a stream: only the furthest."""
+        self.delivered: dict[str, Ranges] = {}
+        """What it was told, or is about to be, that is delivered. Publications do not wait for each other here: one may
+        be owed to somebody who does not read."""
+        self.delivered_now: dict[str, list[Range]] = {}
+        """Of that, what is to be told at the end of the step."""
         self.waiting: deque[Publish] = deque()
         """Publications that the broker cannot accept yet: they wait behind a total."""
 
@@ -93,7 +88,7 @@ class Guest:
         self.last[stream] = max(bundle.last, last or 0)
 
     def published(self, entry: Entry) -> None:
-        self.unturned.setdefault(entry.stream, deque()).append(entry)
+        self.unturned.setdefault(entry.stream, {})[entry.first] = entry
         self.turn(entry.stream, Receipt.ACCEPTED, entry.last)
 
     def adopt(self, entries: Iterable[Entry]) -> None:
@@ -103,45 +98,59 @@ class Guest:
             self.published(entry)
             if entry.shown:
                 self.turn(entry.stream, Receipt.SAFE, entry.last)
+            self.turn_delivered(entry)
 
     def known(self, bundle: Bundle) -> None:
         """It published this again, and it had been here. Receipts go as far as the entry has come; where there is none
         any more, it is delivered as far as this broker knows."""
-        for entry in self.unturned.get(bundle.stream, ()):
-            if entry.last == bundle.last:
-                self.turn(bundle.stream, Receipt.SAFE if entry.shown else Receipt.ACCEPTED, bundle.last)
-                break
+        entry = self.unturned.get(bundle.stream, {}).get(bundle.first)
+        if entry is not None:
+            self.turn(bundle.stream, Receipt.SAFE if entry.shown else Receipt.ACCEPTED, bundle.last)
         else:
-            self.settle(bundle.stream, bundle.last)
+            self._deliver(bundle.stream, bundle.first, bundle.last)
 
     def settle(self, stream: str, last: int) -> None:
-        """What it published up to here and has no entry is delivered, once what has an entry is."""
-        waiting = self.unturned.setdefault(stream, deque())
-        place = next((place for place, entry in enumerate(waiting) if entry.last >= last), len(waiting))
-        if place == len(waiting) or waiting[place].last > last:
-            waiting.insert(place, Settled(last))
-        self.turn_delivered(stream)
+        """What it published up to here and has no entry is delivered."""
+        at = 1
+        for first, entry in sorted(self.unturned.get(stream, {}).items()):
+            if first > last:
+                break
+            self._deliver(stream, at, first - 1)
+            at = entry.last + 1
+        self._deliver(stream, at, last)
 
     def turn(self, stream: str, receipt: Receipt, seq: int) -> None:
         self.turned[stream, receipt] = max(seq, self.turned.get((stream, receipt), 0))
 
-    def turn_delivered(self, stream: str) -> None:
-        """Cumulative: a receipt waits for the publications before it."""
-        waiting = self.unturned[stream]
-        while waiting and waiting[0].shown and waiting[0].undone == 0:
-            self.turn(stream, Receipt.DELIVERED, waiting.popleft().last)
+    def turn_delivered(self, entry: Entry) -> None:
+        """If it is, whatever has become of the publications before it."""
+        waiting = self.unturned.get(entry.stream, {})
+        if entry.shown and entry.undone == 0 and waiting.get(entry.first) is entry:
+            del waiting[entry.first]
+            self._deliver(entry.stream, entry.first, entry.last)
+
+    def _deliver(self, stream: str, first: int, last: int) -> None:
+        if new := self.delivered.setdefault(stream, Ranges()).add(first, last):
+            self.delivered_now.setdefault(stream, []).extend(new)
 
     def take_turned(self) -> list[Turned]:
         """What to tell; a higher receipt includes the lower ones of the same publications."""
         told: list[Turned] = []
-        furthest: dict[str, int] = {}
-        for receipt in (Receipt.DELIVERED, Receipt.SAFE, Receipt.ACCEPTED):
+        furthest = {stream: self.delivered[stream].upto for stream in self.delivered_now}
+        for receipt in (Receipt.SAFE, Receipt.ACCEPTED):
             for (stream, kind), seq in self.turned.items():
                 if kind is receipt and seq > furthest.get(stream, 0):
                     furthest[stream] = seq
                     told.append(Turned(stream, receipt, seq))
-        self.turned.clear()
         told.reverse()
+        for stream, ranges in self.delivered_now.items():
+            upto = self.delivered[stream].upto
+            if any(first <= upto for first, _ in ranges):
+                told.append(Turned(stream, Receipt.DELIVERED, upto))
+            islands = as_ranges(number for first, last in ranges if first > upto for number in range(first, last + 1))
+            told.extend(Turned(stream, Receipt.DELIVERED, last, first) for first, last in islands)
+        self.turned.clear()
+        self.delivered_now.clear()
         return told
 
     # -- what it is given ----------------------------------------------------------------------------------------------

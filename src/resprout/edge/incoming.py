@@ -62,7 +62,7 @@ class Incoming:
             raise WireError(f"nothing is in {bundle!r}")
         share = -(-message.metadata_bytes // bundle.count)
         self.clock = max(self.clock, bundle.stamp)
-        self.received.raise_to(bundle.origin, (bundle.incarnation, seqs[-1]))
+        self.received.raise_to(bundle.origin, seqs[-1])
         position = self._position
         self._position += bundle.count
         if self._options.takes_at_once:

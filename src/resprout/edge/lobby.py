@@ -199,7 +199,7 @@ class Lobby:
         publisher: Guest | None = entry.client
         if publisher is not None and not publisher.gone:
             publisher.turn(entry.stream, Receipt.SAFE, entry.last)
-            publisher.turn_delivered(entry.stream)
+            publisher.turn_delivered(entry)
             self._tell_receipts(publisher, entry)
 
     def hand_over(self, guest: Guest, entry: Entry, offsets: Sequence[int], out: list[Effect]) -> None:
@@ -228,22 +228,18 @@ class Lobby:
 
     def adopt(self, guest: Guest, entries: Iterable[Entry], reached: Mapping[str, int] | None = None) -> None:
         """These publications of a client that returned are in the log, and this broker answers for them from now on; in
-        log order, after `welcome`. `reached`: how far each of its streams is known to have come. What lies before its
-        entries, or where there are none, was delivered."""
+        log order, after `welcome`. `reached`: how far each of its streams is known to have come; what has no entry was
+        delivered."""
         assert guest.attending, "receipts come after Serving"
         guest.adopt(entries)
         for stream, last in (reached or {}).items():
-            waiting = guest.unturned.get(stream)
-            guest.settle(stream, min(last, waiting[0].first - 1) if waiting else last)
             guest.settle(stream, last)
-        for stream in guest.unturned:
-            guest.turn_delivered(stream)
         self._turned[guest.name] = guest
 
     def known(self, guest: Guest, bundle: Bundle, everywhere: bool = True) -> None:
         """A client publishes again what has been here before: it is told how far that has come. `everywhere`: what has
         no entry here is delivered; otherwise only this broker is through with it."""
-        if everywhere or any(entry.last == bundle.last for entry in guest.unturned.get(bundle.stream, ())):
+        if everywhere or bundle.first in guest.unturned.get(bundle.stream, {}):
             guest.known(bundle)
         else:
             guest.turn(bundle.stream, Receipt.SAFE, bundle.last)
@@ -253,7 +249,7 @@ class Lobby:
         """Nobody is owed the entry any more: its publisher, if it is one of ours, may be told."""
         guest: Guest | None = entry.client
         if guest is not None and not guest.gone and entry.shown:
-            guest.turn_delivered(entry.stream)
+            guest.turn_delivered(entry)
             self._tell_receipts(guest, entry)
 
     @property

@@ -171,11 +171,13 @@ class Delivery(ProtocolMessage, frozen=True, tag=36):
 
 
 class Turned(ProtocolMessage, frozen=True, tag=37):
-    """Every publication of the stream up to this one has reached this receipt."""
+    """Every publication of the stream up to this one has reached this receipt; with `first`, those from there on, and
+    nothing is said of the ones before."""
 
     stream: str
     receipt: Receipt
     seq: int
+    first: int = 1
 
 
 class PublishRefused(ProtocolMessage, frozen=True, tag=38):

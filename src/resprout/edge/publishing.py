@@ -1,6 +1,7 @@
 """What a client publishes: its numbers, what still waits to leave, what has left and is not safe, and its receipts.
 
-Receipts are watermarks, one number per stream and kind, and never go back, whichever broker tells them.
+Receipts never go back, whichever broker tells them. `accepted` and `safe` come in the order of a stream, so they are
+watermarks. `delivered` may leave out a publication that somebody has not read, and go on behind it.
 """
 
 from resprout.core.contract import Answer, Effect
@@ -12,6 +13,7 @@ from resprout.edge.options import ClientOptions
 from resprout.edge.outgoing import Outgoing
 from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, ReceiptWaits, Refused, RoomAgain
 from resprout.edge.unconfirmed import Unconfirmed
+from resprout.order.ranges import Ranges
 
 
 class Publishing:
@@ -20,7 +22,7 @@ class Publishing:
         self.unconfirmed = Unconfirmed()
         self._options = options
         self._crowded = False
-        self._turned: dict[tuple[str, Receipt], int] = {}
+        self._turned: dict[tuple[str, Receipt], Ranges] = {}
 
     def publish(self, request: PublishRequest, serving: Serving) -> Published:
         """Raises UsageError, and no number is taken, for what cannot be published."""
@@ -58,21 +60,27 @@ class Publishing:
     def turn(self, message: Turned, out: list[Effect]) -> None:
         """A receipt includes the weaker ones, which may not have been told on their own."""
         self._check_published(message.stream, message.seq)
+        if message.first < 1:
+            raise WireError(f"publications are numbered from 1, not {message.first}")
         for receipt in Receipt:
             if receipt > message.receipt:
                 break
-            before = self._turned.get((message.stream, receipt), 0)
-            if message.seq > before:
-                self._turned[message.stream, receipt] = message.seq
-                out.append(Answer(ReceiptTurned(message.stream, receipt, before + 1, message.seq)))
+            for first, last in self._reached(message.stream, receipt).add(message.first, message.seq):
+                out.append(Answer(ReceiptTurned(message.stream, receipt, first, last)))
         if message.receipt >= Receipt.SAFE:
-            self.unconfirmed.confirm(message.stream, message.seq)
+            self.unconfirmed.confirm(message.stream, message.seq, message.first)
             self.relieve(out)
+
+    def _reached(self, stream: str, receipt: Receipt) -> Ranges:
+        reached = self._turned.get((stream, receipt))
+        if reached is None:
+            reached = self._turned[stream, receipt] = Ranges()
+        return reached
 
     def waits(self, message: PublicationWaits, out: list[Effect]) -> None:
         """No news of what has turned meanwhile."""
         self._check_published(message.stream, message.seq)
-        if message.seq > self._turned.get((message.stream, Receipt.ACCEPTED), 0):
+        if message.seq not in self._reached(message.stream, Receipt.ACCEPTED):
             out.append(Answer(ReceiptWaits(message.stream, message.seq, message.reason)))
 
     def refuse(self, message: PublishRefused, out: list[Effect]) -> None:
@@ -80,7 +88,7 @@ class Publishing:
         self._check_published(message.stream, last)
         if not 1 <= message.first <= last:
             raise WireError(f"{message.count} publications refused from {message.first} on")
-        self.unconfirmed.refuse(message.stream, message.first, last)
+        self.unconfirmed.drop(message.stream, message.first, last)
         out.append(Answer(Refused(None, message.reason, True, message.stream, message.first, last)))
         self.relieve(out)
 

@@ -141,6 +141,8 @@ class SessionLost(msgspec.Struct, frozen=True):
     over: bool
     """True: the client is done, and what it published without a receipt is uncertain. False: it goes on. Where it had
     subscriptions, they may have missed deliveries, and are asked for again as new ones."""
+    superseded: bool = False
+    """It is over because a later life of this client, or another client of its name, is served."""
 
 
 class RoomAgain(msgspec.Struct, frozen=True):

@@ -33,14 +33,17 @@ class Unconfirmed:
         waiting.append((bundle.last, self._count))
         self.bytes += bundle.cost
 
-    def confirm(self, stream: str, seq: int) -> None:
-        """Everything of the stream up to this number is safe."""
+    def confirm(self, stream: str, seq: int, first: int = 1) -> None:
+        """Everything of the stream up to this number is safe, or everything from `first` on."""
         waiting = self._streams.get(stream)
+        if first > 1 and waiting and waiting[0][0] <= seq:
+            self.drop(stream, first, seq)
+            return
         while waiting and waiting[0][0] <= seq:
             self._forget(waiting.popleft()[1])
 
-    def refuse(self, stream: str, first: int, last: int) -> None:
-        """These will never be delivered, so nobody else may be asked to."""
+    def drop(self, stream: str, first: int, last: int) -> None:
+        """Nobody is to be asked for these again: they are safe, or will never be delivered."""
         kept: deque[tuple[int, int]] = deque()
         for end, place in self._streams.get(stream, ()):
             if end <= last and self._sent[place].bundle.first >= first:

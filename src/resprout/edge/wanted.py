@@ -161,9 +161,7 @@ def bytes_of(marks: Marks) -> int:
 
 
 def _beyond(base: Marks, reached: Mapping[Origin, Reached]) -> Marks:
-    return tuple(
-        mark for mark in base if (mark.incarnation, mark.seq) > reached.get((mark.publisher, mark.stream), NOTHING)
-    )
+    return tuple(mark for mark in base if mark.seq > reached.get(mark.origin, NOTHING))
 
 
 def _describe(request: SubscribeRequest | UnsubscribeRequest) -> str:

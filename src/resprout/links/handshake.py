@@ -62,9 +62,8 @@ def judge_hello(
         return Ruling.REFUSE, fault
     latest_incarnation = max(met[0], link.incarnation if link else 0)
     if hello.incarnation < latest_incarnation:
-        return Ruling.REFUSE, (
-            f"incarnation {hello.incarnation} of {hello.name} is over: {latest_incarnation} has been here"
-        )
+        over = life_is_over(hello.name, hello.incarnation)
+        return Ruling.REFUSE, f"{over}: {latest_incarnation} has been here"
     if hello.peer_incarnation not in (None, me.incarnation):
         return Ruling.REFUSE, f"{me.name} restarted: this is incarnation {me.incarnation}"
     over = f"session {hello.epoch} of {hello.name} is over"
@@ -80,6 +79,11 @@ def judge_hello(
     if is_greeting and me.name < hello.name:  # both opened at once: one of the two attempts has to win
         return Ruling.REFUSE, f"{me.name} is opening a session with {hello.name} itself"
     return Ruling.BEGIN, ""
+
+
+def life_is_over(name: str, incarnation: int) -> str:
+    """How whoever is refused because a later life of it was met is told so."""
+    return f"incarnation {incarnation} of {name} is over"
 
 
 def check_welcome(welcome: Welcome, link: Link, latest_incarnation: int, is_up: bool) -> None:

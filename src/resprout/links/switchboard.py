@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 from resprout.core import limits
-from resprout.core.contract import Connected, Disconnect, Disconnected, Effect, Note, Silent, Transmit
+from resprout.core.contract import Connected, Disconnect, Disconnected, Effect, LinkDown, Note, Silent, Transmit
 from resprout.core.errors import PeerError
 from resprout.links.dialer import Dial, Dialer, Greeting
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
-from resprout.links.handshake import Identity, Ruling, cause_of, check_welcome, judge_hello, shorten
+from resprout.links.handshake import Identity, Ruling, cause_of, check_welcome, judge_hello, life_is_over, shorten
 from resprout.links.link import Link
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies
@@ -204,6 +204,9 @@ class Switchboard:
             self.end(link, reason, cause_of(frame, link), False, now_us, out)
             return
         dial.link = None
+        me = self._me
+        if up is None and me.role == "client" and reason.startswith(life_is_over(me.name, me.incarnation)):
+            self.sessions.news.append(LinkDown(link.peer, reason, "closed"))  # it will never be taken here
         if up is None or not up.connection:
             self._dialer.call_again(dial, now_us, out)
 

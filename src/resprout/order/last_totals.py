@@ -3,12 +3,16 @@
 from typing import Final
 
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import NOTHING, Mark, Marks, Reached
+from resprout.core.marks import Mark, Marks
 from resprout.order.total_messages import TotalId
 
 PUBLISHERS_KEPT: Final = 10_000
 """Publishers that are remembered for certain, the latest ones; up to twice as many are. A total that comes again after
 so many others is still found old by the watermark of its stream, unless its publisher has begun a new life since."""
+
+
+Place = tuple[int, int]
+"""(incarnation, first number); they compare as they follow each other."""
 
 
 class LastTotals:
@@ -17,8 +21,8 @@ class LastTotals:
     __slots__ = ("_old", "_reached")
 
     def __init__(self) -> None:
-        self._reached: dict[str, Reached] = {}
-        self._old: dict[str, Reached] = {}
+        self._reached: dict[str, Place] = {}
+        self._old: dict[str, Place] = {}
 
     def is_newer(self, id: TotalId) -> bool:
         return id[1:] > self._get(id[0])
@@ -33,5 +37,5 @@ class LastTotals:
         stream = Guarantee.TOTAL.stream
         return tuple(Mark(name, stream, *at) for name, at in {**self._old, **self._reached}.items())
 
-    def _get(self, publisher: str) -> Reached:
-        return self._reached.get(publisher) or self._old.get(publisher, NOTHING)
+    def _get(self, publisher: str) -> Place:
+        return self._reached.get(publisher) or self._old.get(publisher, (0, 0))

@@ -1,38 +1,69 @@
 """A neighbour as the log sees it: a cursor, and how far each direction has come.
 
-Bundles that cross a link are numbered from 1 in each direction by both ends, so every acknowledgement is a count: "the
-first 17 that you sent me have reached level 1 here". Counts are cumulative, so a lost or late one is made good by the
-next, and a link costs a few numbers however much is in flight. What a repair hands over is numbered like what was sent:
-both ends of a new link begin with the same lists.
+Bundles that cross a link are numbered from 1 in each direction by both ends, so an acknowledgement is a count: "the
+first 17 that you sent me have reached level 1 here". A link costs a few numbers however much is in flight. What a
+repair hands over is numbered like what was sent: both ends of a new link begin with the same lists.
+
+That readers have taken something, here or behind here, is also said of bundles behind one that somebody does not take
+(`Levels.ahead`): whoever does not read holds up nothing but what it was given.
 """
 
 from collections import deque
+from collections.abc import Iterable
+from typing import Final
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
 from resprout.order.messages import Levels
+from resprout.order.ranges import Range, Ranges, as_ranges
+
+AHEAD_MAX: Final = 1_000
+"""Ranges in one report; further ones are in the next, which follows at once."""
 
 
 class Track:
     """The bundles that crossed a link in one direction, in order, while something is still to be said about them."""
 
-    __slots__ = ("count", "entries", "forgotten")
+    __slots__ = ("count", "entries", "forgotten", "moved", "numbers")
 
     def __init__(self) -> None:
         self.count = 0
         self.entries: dict[int, Entry] = {}
+        self.numbers: dict[Entry, int] = {}
+        self.moved: dict[int, None] = {}
+        """Those that have come further, or have just come, since they were last looked at."""
         self.forgotten = 0
         """Nothing is left to say about the first so many."""
 
     def add(self, entry: Entry) -> None:
         self.count += 1
         self.entries[self.count] = entry
+        self.numbers[entry] = self.count
+        self.moved[self.count] = None
 
     def forget(self, upto: int) -> None:
-        for number in range(self.forgotten + 1, upto + 1):
-            del self.entries[number]
+        """All of the first so many, of which some may have been forgotten before."""
+        if upto - self.forgotten > 2 * len(self.entries):
+            for number in [number for number in self.entries if number <= upto]:
+                self.forget_one(number)
+        else:
+            for number in range(self.forgotten + 1, upto + 1):
+                self.forget_one(number)
         self.forgotten = max(upto, self.forgotten)
+
+    def forget_one(self, number: int) -> None:
+        entry = self.entries.pop(number, None)
+        if entry is not None:
+            self.numbers.pop(entry, None)
+            self.moved.pop(number, None)
+
+    def at(self, number: int) -> Entry:
+        """One that something is still to be said about. Raises PeerError when a neighbour speaks of another."""
+        entry = self.entries.get(number)
+        if entry is None:
+            raise PeerError(f"bundle {number} is through, and reported once more")
+        return entry
 
 
 class Counts:
@@ -43,10 +74,17 @@ class Counts:
     def __init__(self, faults_tolerated: int) -> None:
         reaches = max(1, faults_tolerated)
         self.have = [0] * reaches
-        self.firm = [0] * faults_tolerated
+        self.firm = [Ranges() for _ in range(faults_tolerated)]
         self.back_have = [0] * (reaches - 1)
-        self.back_firm = [0] * faults_tolerated
-        self.done = 0
+        self.back_firm = [Ranges() for _ in range(faults_tolerated)]
+        self.done = Ranges()
+
+    def rung(self, number: int) -> Ranges | None:
+        """As `Levels.ahead` names it."""
+        if number == 0:
+            return self.done
+        rungs, place = (self.firm, number - 1) if number > 0 else (self.back_firm, -number - 1)
+        return rungs[place] if place < len(rungs) else None
 
 
 class News:
@@ -64,8 +102,8 @@ class Link:
     """One neighbour. `open` while bundles may cross; otherwise everything for it is retained."""
 
     __slots__ = (
-        "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "quiet", "room", "sent",
-        "told", "upto",
+        "_ahead", "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "quiet", "room",
+        "sent", "told", "upto",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, faults_tolerated: int, cursor: int | None) -> None:
@@ -88,6 +126,8 @@ class Link:
         """What the neighbour has reported."""
         self.told = Counts(faults_tolerated)
         """What it was told."""
+        self._ahead: deque[tuple[int, int, int]] = deque()
+        """What it is to be told in the terms of `Levels.ahead`."""
         self.upto = -1
         """The last place in the log that the neighbour is known to have, or of what came from it and was not safe: what
         comes from it now may depend on anything up to here."""
@@ -100,77 +140,151 @@ class Link:
         ) != (len(heard.back_have), len(heard.back_firm)):  # fmt: skip
             raise PeerError("it reports other levels than this side: both must tolerate the same number of faults")
         sent, arrived = self.sent, self.arrived
-        _hear(heard.have, report.have, 0, sent.count, sent, news.reached)
+        come_sent, come_arrived = _Come(), _Come()
+        _hear(heard.have, report.have, 0, sent.count, sent, come_sent, news.reached)
         for _, entry in news.reached:
             self.upto = max(self.upto, entry.no)
-        _hear(heard.firm, report.firm, 1, heard.have[0], sent, news.firmer)
-        _hear(heard.back_have, report.back_have, 1, arrived.count, arrived, news.reached)
-        _hear(heard.back_firm, report.back_firm, 1, arrived.count, arrived, news.firmer)
-        done = report.done
-        if not heard.done <= done <= heard.have[0]:
-            raise PeerError(f"{done} reported as delivered of {heard.have[0]} taken, {heard.done} before")
-        news.delivered = [sent.entries[number] for number in range(heard.done + 1, done + 1)]
-        heard.done = done
-        self._forget()
+        _hear_firm(heard.firm, report.firm, heard.have[0], sent, come_sent, news.firmer)
+        _hear(heard.back_have, report.back_have, 1, arrived.count, arrived, come_arrived, news.reached)
+        _hear_firm(heard.back_firm, report.back_firm, arrived.count, arrived, come_arrived, news.firmer)
+        if not heard.done.upto <= report.done <= heard.have[0]:
+            raise PeerError(f"{report.done} reported as delivered of {heard.have[0]} taken, {heard.done.upto} before")
+        news.delivered.extend([sent.at(number) for number in come_sent.add(heard.done.add(1, report.done))])
+        for rung, first, last in report.ahead:
+            self._hear_ahead(rung, first, last, come_arrived if rung < 0 else come_sent, news)
+        self._forget(come_sent, come_arrived)
         return news
 
-    def report(self) -> Levels | None:
-        """What may be told now, if it is more than was told before."""
-        told = self.told
-        arrived, sent = self.arrived.entries, self.sent.entries
-        news = _tell_reach(told.have, 0, arrived)
-        news |= _tell_level(told.firm, arrived)
-        news |= _tell_reach(told.back_have, 1, sent)
-        news |= _tell_level(told.back_firm, sent)
-        done = told.done
-        while (entry := arrived.get(done + 1)) is not None and entry.undone == 0:
-            done += 1
-        if done > told.done:
-            news = True
-            told.done = done
-        self._forget()
-        if not news:
-            return None
-        return Levels(tuple(told.have), tuple(told.firm), tuple(told.back_have), tuple(told.back_firm), done)
+    def _hear_ahead(self, rung: int, first: int, last: int, come: "_Come", news: News) -> None:
+        reported = self.heard.rung(rung)
+        most = self.arrived.count if rung < 0 else self.heard.have[0]
+        if reported is None or not 1 <= first <= last <= most:
+            raise PeerError(f"rung {rung} reported for {first} to {last} of {most}")
+        track = self.arrived if rung < 0 else self.sent
+        entries = [track.at(number) for number in come.add(reported.add(first, last))]
+        if rung == 0:
+            news.delivered += entries
+        else:
+            news.firmer += [(abs(rung), entry) for entry in entries]
 
-    def _forget(self) -> None:
-        """What both sides are through with."""
+    def moved(self, entry: Entry) -> None:
+        """It has come further: look at it for the next report."""
+        for track in (self.arrived, self.sent):
+            number = track.numbers.get(entry)
+            if number is not None:
+                track.moved[number] = None
+
+    def report(self) -> Levels | None:
+        """What may be told now, if it is more than was told before; to be asked until nothing is left."""
+        told = self.told
+        come_sent, come_arrived = _Come(), _Come()
+        news = _tell_reach(told.have, 0, self.arrived.entries, come_arrived)
+        news |= _tell_reach(told.back_have, 1, self.sent.entries, come_sent)
+        arrived, sent = list(self.arrived.moved), list(self.sent.moved)
+        self.arrived.moved.clear()
+        self.sent.moved.clear()
+        for index in range(len(told.firm)):
+            news |= self._tell(index + 1, told.firm[index], index, self.arrived, arrived, come_arrived)
+            news |= self._tell(-index - 1, told.back_firm[index], index, self.sent, sent, come_sent)
+        news |= self._tell(0, told.done, -1, self.arrived, arrived, come_arrived)
+        self._forget(come_sent, come_arrived)
+        if not news and not self._ahead:
+            return None
+        ahead = [self._ahead.popleft() for _ in range(min(AHEAD_MAX, len(self._ahead)))]
+        firm, back_firm = (tuple([rung.upto for rung in rungs]) for rungs in (told.firm, told.back_firm))
+        return Levels(tuple(told.have), firm, tuple(told.back_have), back_firm, told.done.upto, tuple(ahead))
+
+    def _tell(self, rung: int, told: Ranges, level: int, track: Track, moved: list[int], come: "_Come") -> bool:
+        """Look at the first that was not told, and at all that have moved. True when the count has risen."""
+        entries, before = track.entries, told.upto
+        upto = before
+        while (entry := entries.get(upto + 1)) is not None and _has_come(entry, level):
+            upto += 1
+        if upto > before:
+            come.ranges += told.add(before + 1, upto)
+        islands = [
+            number
+            for number in moved
+            if number not in told and (entry := entries.get(number)) is not None and _has_come(entry, level)
+        ]
+        if islands:
+            for first, last in as_ranges(islands):
+                come.ranges += told.add(first, last)
+                if last > told.upto:
+                    self._ahead.append((rung, first, last))
+        return told.upto > before
+
+    def _forget(self, sent: "_Come", arrived: "_Come") -> None:
+        """What both sides are through with. `sent` and `arrived`: of which something was just said or heard."""
         told, heard = self.told, self.heard
-        self.arrived.forget(
-            min(told.done, told.have[-1], *told.firm[-1:], *heard.back_have[-1:], *heard.back_firm[-1:])
-        )
-        self.sent.forget(min(heard.done, heard.have[-1], *heard.firm[-1:], *told.back_have[-1:], *told.back_firm[-1:]))
+        _forget(
+            self.arrived, arrived, min((told.have[-1], *heard.back_have[-1:])),
+            (told.done, *told.firm[-1:], *heard.back_firm[-1:]),
+        )  # fmt: skip
+        _forget(
+            self.sent, sent, min((heard.have[-1], *told.back_have[-1:])),
+            (heard.done, *heard.firm[-1:], *told.back_firm[-1:]),
+        )  # fmt: skip
+
+
+class _Come:
+    """Numbers that have come further on any rung."""
+
+    __slots__ = ("ranges",)
+
+    def __init__(self) -> None:
+        self.ranges: list[Range] = []
+
+    def add(self, ranges: list[Range]) -> Iterable[int]:
+        self.ranges += ranges
+        return [number for first, last in ranges for number in range(first, last + 1)]
+
+
+def _forget(track: Track, come: _Come, have: int, rungs: tuple[Ranges, ...]) -> None:
+    """While no rung has islands, counts say it all. Otherwise whatever has just come further may be through."""
+    track.forget(min(have, *[rung.upto for rung in rungs]))
+    if any(rung.has_islands for rung in rungs):
+        for first, last in come.ranges:
+            for number in range(max(first, track.forgotten + 1), min(last, have) + 1):
+                if all(number in rung for rung in rungs):
+                    track.forget_one(number)
+
+
+def _has_come(entry: Entry, level: int) -> bool:
+    return entry.undone == 0 if level < 0 else entry.level > level
 
 
 def _hear(
-    heard: list[int], counts: tuple[int, ...], level: int, most: int, track: Track, raised: list[tuple[int, Entry]]
-) -> None:
+    heard: list[int], counts: tuple[int, ...], level: int, most: int, track: Track, come: _Come,
+    raised: list[tuple[int, Entry]],
+) -> None:  # fmt: skip
     entries = track.entries
     for index, count in enumerate(counts):
         before = heard[index]
         if not before <= count <= most:
             raise PeerError(f"level {level + index} reported for {count} of {most}, {before} before")
+        come.ranges.append((before + 1, count))
         raised.extend([(level + index, entries[number]) for number in range(before + 1, count + 1)])
         heard[index] = most = count  # whatever has reached a level has reached the one below
 
 
-def _tell_reach(told: list[int], first: int, entries: dict[int, Entry]) -> bool:
+def _hear_firm(
+    heard: list[Ranges], counts: tuple[int, ...], most: int, track: Track, come: _Come, raised: list[tuple[int, Entry]]
+) -> None:
+    for index, (rung, count) in enumerate(zip(heard, counts, strict=True)):
+        if not rung.upto <= count <= most:
+            raise PeerError(f"level {index + 1} reported for {count} of {most}, {rung.upto} before")
+        raised.extend([(index + 1, track.at(number)) for number in come.add(rung.add(1, count))])
+        most = count
+
+
+def _tell_reach(told: list[int], first: int, entries: dict[int, Entry], come: _Come) -> bool:
     news = False
     for index, count in enumerate(told):
         while (entry := entries.get(count + 1)) is not None and entry.reach >= first + index:
             count += 1
         if count != told[index]:
-            told[index] = count
-            news = True
-    return news
-
-
-def _tell_level(told: list[int], entries: dict[int, Entry]) -> bool:
-    news = False
-    for index, count in enumerate(told):
-        while (entry := entries.get(count + 1)) is not None and entry.level > index:
-            count += 1
-        if count != told[index]:
+            come.ranges.append((told[index] + 1, count))
             told[index] = count
             news = True
     return news

@@ -145,9 +145,8 @@ class Log:
             for entry in self.entries.values():
                 bundle = entry.bundle
                 assert bundle is not None, "what is in the log has its bundle"
-                at = (bundle.incarnation, bundle.last)
-                if at > reached.get(bundle.origin, NOTHING):
-                    reached[bundle.origin] = at
+                if bundle.last > reached.get(bundle.origin, NOTHING):
+                    reached[bundle.origin] = bundle.last
             self._retained = (self.next_no, reached)
         return self._retained[1]
 
@@ -165,15 +164,15 @@ class Log:
             else:
                 entry.copies -= 1
             firm = heard.firm
-            if heard.done < number:
+            if number not in heard.done:
                 self.deliver_one(entry)
         else:
             firm = heard.back_firm
             for index, count in enumerate(heard.back_have):
                 if count < number:
                     entry.reach_lacking[index + 1] -= 1
-        for index, count in enumerate(firm):
-            if count < number:
+        for index, reported in enumerate(firm):
+            if number not in reported:
                 entry.lacking[index + 1] -= 1
 
     def enter_link(self, link: Link, entry: Entry, sent: bool) -> None:
@@ -235,7 +234,9 @@ class Log:
             self._rose(entry)  # each neighbour of a total is told when all the others have it
         if entry.undone:
             return False
-        if entry.source is None and entry.bundle is None:
+        if entry.source is not None:
+            entry.source.moved(entry)
+        elif entry.bundle is None:
             self.local_bytes -= entry.cost
         return True
 

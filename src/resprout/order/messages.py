@@ -38,6 +38,9 @@ class Levels(ProtocolMessage, frozen=True, tag=65):
     """back_firm[k - 1]: so many of mine, of those you were sent, have level k here."""
     done: int
     """So many of yours are delivered to everyone behind me."""
+    ahead: tuple[tuple[int, int, int], ...] = ()
+    """(rung, first, last): these, too, though one before them is not; each is said once. Rung 0 is `done`, k is
+    `firm[k - 1]`, and -k is `back_firm[k - 1]`."""
 
 
 BROKER_MESSAGES = (Forward, Levels)

@@ -63,7 +63,11 @@ class Reports:
         if not self._links:
             return
         self.taken_soon = self._spread_soon = True
-        self._totals_soon |= entry.tseq >= 0
+        if entry.tseq >= 0:
+            self._totals_soon = True
+        else:
+            for link in self._links.values():
+                link.moved(entry)
         if entry.hops < self._faults and self._faults > 1:
             self._urgent.update(self._links)  # deeper copies make it safe for those nearer to the publisher
 
@@ -102,7 +106,7 @@ class Reports:
     def fired(self, timer: Timer, out: list[Effect]) -> None:
         if isinstance(timer, ReportTaken):
             self._taken_set = self.taken_soon = False
-            concerned = [link for link in self._links.values() if link.told.done < link.arrived.count]
+            concerned = [link for link in self._links.values() if link.told.done.upto < link.arrived.count]
         elif isinstance(timer, ReportTotals):
             self._totals_set = self._totals_soon = False
             concerned = []
@@ -114,5 +118,6 @@ class Reports:
 
 
 def _report(link: Link, out: list[Effect], quiet_too: bool = False) -> None:
-    if link.open and (quiet_too or not link.quiet) and (news := link.report()) is not None:
-        out.append(Send(link.name, news))
+    if link.open and (quiet_too or not link.quiet):
+        while (news := link.report()) is not None:
+            out.append(Send(link.name, news))

@@ -2,7 +2,7 @@
 
 Links are FIFO and the tree has no cycles, so the bundles of one origin pass any broker in order and a single number per
 origin is an exact test, also where interest lets only some of them through. A restarted publisher counts from one again
-under a higher incarnation; whatever an older incarnation still sends is then old.
+under a higher incarnation, which is another origin.
 """
 
 from collections.abc import Iterator
@@ -35,16 +35,16 @@ class Seen:
     def is_new(self, bundle: Bundle) -> bool:
         """True, and remembered, when nothing of the bundle was seen before. A bundle is atomic: one that is partly new
         can only come from a peer that cut it in two, and is refused."""
-        incarnation, last = self.mark(bundle.origin)
-        mine = bundle.incarnation
-        if mine == incarnation and bundle.first <= last:
+        last = self.mark(bundle.origin)
+        if bundle.first <= last:
             if bundle.last > last:
                 raise PeerError(f"{bundle!r} overlaps what was seen up to {last}")
             return False
-        if mine < incarnation:
-            return False
-        self._remember(bundle.origin, (mine, bundle.last))
+        self._remember(bundle.origin, bundle.last)
         return True
+
+    def has(self, bundle: Bundle) -> bool:
+        return bundle.last <= self.mark(bundle.origin)
 
     def raise_to(self, origin: Origin, reached: Reached) -> None:
         """Others have come so far."""
@@ -55,9 +55,9 @@ class Seen:
         """Everything that is remembered."""
         for origin, reached in self._old.items():
             if origin not in self._marks:
-                yield Mark(*origin, *reached)
+                yield Mark(*origin, reached)
         for origin, reached in self._marks.items():
-            yield Mark(*origin, *reached)
+            yield Mark(*origin, reached)
 
     def _remember(self, origin: Origin, mark: Reached) -> None:
         self._marks[origin] = mark

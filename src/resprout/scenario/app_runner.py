@@ -10,7 +10,7 @@ from typing import Protocol
 
 from resprout.core.contract import Answer, Deliver, Effect
 from resprout.edge.client import ClientMachine
-from resprout.edge.requests import ClientRequest, Published, PublishRequest, Refused
+from resprout.edge.requests import ClientRequest, Published, PublishRequest, Refused, SessionLost
 from resprout.scenario.app import App, Applied, WakeAt, Wish
 from resprout.scenario.observe import ClientRows
 from resprout.trace.schema import Row
@@ -47,6 +47,8 @@ class AppRunner:
         self._rows = ClientRows(machine.name, machine.incarnation)
         self._tokens = 0
         self._unsent = False
+        self.over = False
+        """Another client has taken the name, and this one is done."""
         self._unnumbered: dict[int, PublishRequest] = {}
         """Publications that the machine has not answered yet, by token."""
 
@@ -61,6 +63,8 @@ class AppRunner:
 
     def given(self, effect: Deliver | Answer) -> None:
         now_us = self._driver.now_us
+        if self.over:
+            return
         if isinstance(effect, Deliver):
             record, to_row, to_app = self._driver.record, self._rows.delivered, self.app.delivered
             for message in effect.messages:
@@ -71,10 +75,15 @@ class AppRunner:
             self.numbered(effect)
             for row in self._rows.told(now_us, effect.body):
                 self._driver.record(row)
+            if isinstance(effect.body, SessionLost) and effect.body.superseded:
+                self.over = True
+                return
             self._grant(self.app.told(effect.body, now_us))
         self._flush()
 
     def woke(self) -> None:
+        if self.over:
+            return
         self._grant(self.app.woke(self._driver.now_us))
         self._flush()
 

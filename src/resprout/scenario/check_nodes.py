@@ -17,7 +17,11 @@ def check_nodes(
     else:
         _check_tree(file, brokers)
     known = dict.fromkeys([*(broker.name for broker in brokers), *joining])
+    owners = {client.name: client for client in clients if client.called is None}
+    called = [client.called for client in clients if client.called is not None]
     for client in clients:
+        if client.called is not None and (client.called not in owners or called.count(client.called) > 1):
+            blame(file, "client", client.name, "called", f"{client.called!r} is not the name of one other client")
         if client.broker not in known:
             reason = f"broker {client.broker!r} does not exist{suggestion(client.broker, known)}"
             blame(file, "client", client.name, "broker", reason)

@@ -53,6 +53,13 @@ class ClientSpec(msgspec.Struct, frozen=True):
     """May be a broker that joins later; the client then tries until it is there."""
     latency_us: int = CLIENT_LATENCY_US
     subscriptions: tuple[SubscriptionSpec, ...] = ()
+    called: str | None = None
+    """The name under which it connects: that of another client, by mistake. Its lives are later than those of the
+    other; in the trace it has its own name. Only in the simulator."""
+    reading_us: int = 0
+    """How long its program takes to read one delivery; the others wait meanwhile. Only in the simulator."""
+    idle_us: tuple[int, int] | None = None
+    """From when until when its program reads nothing at all. Only in the simulator."""
 
 
 class Mix(msgspec.Struct, frozen=True):

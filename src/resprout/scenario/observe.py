@@ -112,6 +112,8 @@ class ClientRows:
                 yield self._row(time_us, kinds.NOTE, detail=f"{news.name} serves this client now")
             case SessionLost():
                 yield self._row(time_us, kinds.NOTE, detail=f"session lost: {news.reason}")
+                if news.superseded:
+                    yield self._row(time_us, kinds.LEAVE)
 
     def _refused(self, time_us: int, news: Refused) -> Iterator[Row]:
         request = news.request

@@ -74,12 +74,16 @@ def _dealt(table: Table, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, .
 
 
 def _client(table: Table) -> ClientSpec:
-    table.only(("name", "broker", "latency", "subscribe"))
+    table.only(("name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until"))
+    idle_us = (table.duration("idle_from", 0), table.duration("idle_until", 0))
     return ClientSpec(
         name=table.checked("name", check_name),
         broker=table.text("broker"),
         latency_us=table.duration("latency", CLIENT_LATENCY_US),
         subscriptions=_subscriptions(table),
+        called=table.text("called") if "called" in table else None,
+        reading_us=table.duration("reading", 0),
+        idle_us=idle_us if idle_us[0] < idle_us[1] else None,
     )
 
 

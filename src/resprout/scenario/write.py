@@ -68,7 +68,17 @@ def _client(client: ClientSpec) -> Lines:
         _pair("broker", client.broker),
         *_unless(client.latency_us == CLIENT_LATENCY_US, "latency", format_duration(client.latency_us)),
         *_unless(not client.subscriptions, "subscribe", [_subscription(s) for s in client.subscriptions]),
+        *_unless(client.called is None, "called", client.called),
+        *_unless(not client.reading_us, "reading", format_duration(client.reading_us)),
+        *_idle(client),
     ]
+
+
+def _idle(client: ClientSpec) -> Lines:
+    if client.idle_us is None:
+        return []
+    begin_us, end_us = client.idle_us
+    return [_pair("idle_from", format_duration(begin_us)), _pair("idle_until", format_duration(end_us))]
 
 
 def _subscription(subscription: SubscriptionSpec) -> Any:

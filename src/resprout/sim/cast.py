@@ -15,9 +15,11 @@ from resprout.scenario.client_app import AppMaker
 from resprout.scenario.model import BrokerSpec, ClientSpec, Scenario
 from resprout.sim.client import ClientSide
 from resprout.sim.distances import Distances
+from resprout.sim.masks import Masks
 from resprout.sim.network import SizeOf
 from resprout.sim.nodes import Node, Process
 from resprout.sim.patience import link_options, settle_us
+from resprout.sim.reading import options_of
 from resprout.sim.world import OnNote, World
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import BrokerSeat
@@ -33,6 +35,7 @@ class Cast:
         self._links = link_options(scenario)
         self._record = record
         self._apps = AppMaker(scenario)
+        self._masks = Masks(scenario.clients)
         self._clients: list[ClientSide] = []
         self._distances = Distances()
         self._brokers: dict[str, BrokerSpec] = {}
@@ -72,7 +75,10 @@ class Cast:
 
     def _seat_client(self, client: ClientSpec) -> Node:
         self._distances.place(client.name, client.broker, client.latency_us)
-        above = ClientSide(self.world, self._record, lambda incarnation: self._apps.make(client.name, incarnation - 1))
+        record = self._masks.unmasking(client, self._record)
+        above = ClientSide(
+            client, self.world, record, lambda incarnation: self._apps.make(client.name, incarnation - 1)
+        )
         self._clients.append(above)
         return self.world.add(client.name, partial(self._make_client, client, above), above=above)
 
@@ -85,8 +91,9 @@ class Cast:
     def _make_client(self, client: ClientSpec, above: ClientSide, incarnation: int, rng: Random) -> Machine:
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
         others = tuple(self._brokers) if incarnation > 1 else ()
-        machine = above.machine = ClientMachine(client.name, incarnation, client.broker, others=others)
-        return self._link(machine, client.name, "client", incarnation, rng)
+        name, incarnation = self._masks.worn_by(client, incarnation)
+        machine = above.machine = ClientMachine(name, incarnation, client.broker, options_of(client), others)
+        return self._link(machine, name, "client", incarnation, rng)
 
     def _link(self, machine: Machine, name: str, role: str, incarnation: int, rng: Random) -> Machine:
         return Links(machine, name=name, role=role, incarnation=incarnation, rng=rng, options=self._links)

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 
 from resprout.core.contract import Answer, Deliver, Effect
 from resprout.edge.client import ClientMachine
-from resprout.edge.requests import FlushRequest
+from resprout.edge.requests import FlushRequest, TakeRequest
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppRunner
+from resprout.scenario.model import ClientSpec
 from resprout.sim.nodes import Process
+from resprout.sim.reading import Reading, reads_at_once
 from resprout.sim.world import World
 from resprout.trace.schema import Row
 
@@ -15,7 +17,10 @@ from resprout.trace.schema import Row
 class ClientSide:
     """Every life of one client."""
 
-    def __init__(self, world: World, record: Callable[[Row], None], make_app: Callable[[int], App]) -> None:
+    def __init__(
+        self, spec: ClientSpec, world: World, record: Callable[[Row], None], make_app: Callable[[int], App]
+    ) -> None:
+        self._spec = spec
         self.machine: ClientMachine
         """Of the life that began last; whoever makes it puts it here."""
         self._world = world
@@ -23,21 +28,27 @@ class ClientSide:
         self._make_app = make_app
         self._process: Process | None = None
         self._runner: AppRunner
+        self._reading: Reading | None = None
 
     @property
     def busy(self) -> bool:
         """Whether the application will act of its own accord; one that is dead or frozen will not."""
         process = self._process
-        return process is not None and process.step is not None and not self._runner.app.done
+        runs = process is not None and process.step is not None
+        return runs and not self._runner.over and not self._runner.app.done
 
     def began(self, process: Process) -> None:
         self._process = process
         driver = _Driver(self._world, process, self._record)
         driver.runner = self._runner = AppRunner(driver, self.machine, self._make_app(process.incarnation))
+        if not reads_at_once(self._spec):
+            driver.reading = self._reading = Reading(self._spec, lambda: driver.now_us, driver.wake, driver.read)
         self._runner.start()
 
     def given(self, process: Process, effect: Deliver | Answer) -> None:
         self._runner.given(effect)
+        if self._reading is not None and isinstance(effect, Deliver):
+            self._reading.given()
 
 
 class _Driver:
@@ -45,6 +56,7 @@ class _Driver:
 
     def __init__(self, world: World, process: Process, record: Callable[[Row], None]) -> None:
         self.runner: AppRunner
+        self.reading: Reading | None = None
         self.record = record
         self._world = world
         self._process = process
@@ -64,5 +76,10 @@ class _Driver:
     def flush(self) -> None:
         self._world.request(self._process, FlushRequest())
 
+    def read(self) -> None:
+        self._world.request(self._process, TakeRequest(1))
+
     def _wake(self, process: Process, _: int) -> None:
+        if self.reading is not None:
+            self.reading.woke()
         self.runner.woke()

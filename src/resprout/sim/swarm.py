@@ -54,7 +54,8 @@ def try_seed(seed: int, wanted: str = FAULTS) -> Outcome:
         trial = swarm_trial(seed, drawn)
         description = _describe(trial)
         result = trial.run()
-        return Outcome(seed, drawn, description, result.digest, complaint_about(trial.scenario, result))
+        complaints = [complaint_about(trial.scenario, result), *trial.complaints(result)]
+        return Outcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)))
     except Exception:  # a failure of any kind is what a swarm is looking for
         return Outcome(seed, drawn, description, "", traceback.format_exc().rstrip())
 

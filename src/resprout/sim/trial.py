@@ -46,6 +46,10 @@ class Trial(msgspec.Struct, frozen=True):
     def run(self) -> RunResult:
         return self.prepare().finish()
 
+    def complaints(self, result: RunResult) -> list[str]:
+        """What is wrong with the run besides what the judge finds; a class of trials may know more."""
+        return []
+
 
 class Rehearsal(msgspec.Struct, frozen=True):
     times_us: list[int]

@@ -86,12 +86,12 @@ class RealClient:
 
     @property
     def busy(self) -> bool:
-        return not self.over and not self._runner.app.done
+        return not self.over and not self._runner.over and not self._runner.app.done
 
     @property
     def pending(self) -> int:
         """Publications and requests without an outcome; of one that is over, nothing is awaited."""
-        return 0 if self.over else self.tally.pending + self._runner.unnumbered
+        return 0 if self.over or self._runner.over else self.tally.pending + self._runner.unnumbered
 
     def start(self, start_us: int) -> None:
         """`start_us`: time 0 of the run, on the clock of the machine."""

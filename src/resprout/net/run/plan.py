@@ -20,6 +20,9 @@ def check_runnable(scenario: Scenario) -> None:
     if hangs := [fault for fault in scenario.faults if fault.kind in (FaultKind.HANG, FaultKind.UNHANG)]:
         name = hangs[0].nodes[0]
         raise UsageError(f"{name} hangs: no signal does that to a process; `resprout sim` runs it, or take a freeze")
+    for client in scenario.clients:
+        if client.called is not None or client.reading_us or client.idle_us is not None:
+            raise UsageError(f"client {client.name}: `called`, `reading` and `idle_from` are only for `resprout sim`")
     joining = {name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes}
     brokers = len(joining | {broker.name for broker in scenario.brokers})
     for count, most, what in (

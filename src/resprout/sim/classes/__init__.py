@@ -10,9 +10,11 @@ from typing import Final
 
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.seeds import random_for
+from resprout.sim.classes.doubled_clients import doubled_clients
 from resprout.sim.classes.hung import hung
 from resprout.sim.classes.newcomers import newcomers
 from resprout.sim.classes.thin_links import thin_links
+from resprout.sim.classes.unread import unread
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.trial import Trial
 
@@ -28,9 +30,11 @@ def _faults(seed: int) -> Trial:
 CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
     {
         FAULTS: _faults,
+        "doubled-clients": doubled_clients,
         "hung": hung,
         "newcomers": newcomers,
         "thin-links": thin_links,
+        "unread": unread,
     }
 )
 """Name -> the trial of a seed. Equal seeds give equal trials as long as the stack is the same: faults are put where a

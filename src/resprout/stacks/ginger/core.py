@@ -65,7 +65,7 @@ class Core:
         return [link for name, link in self.links.items() if name not in self.broken]
 
     def is_old(self, bundle: Bundle) -> bool:
-        return (bundle.incarnation, bundle.last) <= self.seen.mark(bundle.origin)
+        return self.seen.has(bundle)
 
     def marks(self) -> Marks:
         return tuple(self.seen.marks())
@@ -102,7 +102,7 @@ class Core:
         """The next in this broker's order: on to the links and readers that want it."""
         bundle = entry.bundle
         self.clock = max(self.clock, bundle.stamp)
-        self.seen.raise_to(bundle.origin, (bundle.incarnation, bundle.last))
+        self.seen.raise_to(bundle.origin, bundle.last)
         self.taken_in += 1
         entry.no = self.taken_in
         entry.taken_in = True
@@ -129,7 +129,7 @@ class Core:
         """Down a link, or past it."""
         if not wanted and entry.hops > 0 and entry.place < 0:
             bundle = entry.bundle
-            link.skips[bundle.origin] = (bundle.incarnation, bundle.last)
+            link.skips[bundle.origin] = bundle.last
             return
         entry.waiting[link.name] = None
         link.sent.add(entry)

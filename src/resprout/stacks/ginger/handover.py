@@ -138,7 +138,7 @@ class Handover:
         """What another broker has seen is decided here too, and what it has locked is locked."""
         core = self._core
         for mark in seen:
-            core.seen.raise_to((mark.publisher, mark.stream), (mark.incarnation, mark.seq))
+            core.seen.raise_to(mark.origin, mark.seq)
         for p in pending:
             if not core.is_old(p.bundle):
                 self._totals.lock(Total(p.no, p.bundle, p.hops, p.prompt))

@@ -57,7 +57,7 @@ class Intake:
             self._core.take_in_new(entry)
         elif isinstance(message, Passed):
             for mark in message.marks:
-                origin, reached = (mark.publisher, mark.stream), (mark.incarnation, mark.seq)
+                origin, reached = mark.origin, mark.seq
                 if reached > self._core.seen.mark(origin):
                     self._core.seen.raise_to(origin, reached)
                     for other in self._core.open_links():

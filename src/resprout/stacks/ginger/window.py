@@ -8,7 +8,7 @@ all sides. So whenever a broker dies, its neighbours together still have all tha
 
 from collections import deque
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.marks import Reached
@@ -114,7 +114,7 @@ class Link:
         self.received = Lane()
         self.acknowledged = 0
         """So many of those sent are there."""
-        self.skips: dict[tuple[str, str], Reached] = {}
+        self.skips: dict[Origin, Reached] = {}
         """What passed and was not sent, to be told before the next that is."""
         self.pool: deque[tuple[ProtocolMessage, Entry | None]] = deque()
         """Arrived behind something that a lock holds."""

@@ -13,6 +13,7 @@ from resprout.order.total_messages import Closed, GrantedLock
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
 from resprout.overlay.waves import Waves
+from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.inventory import Inventory
 from resprout.stacks.resprout.joining import learn
@@ -41,11 +42,13 @@ class Members:
         self,
         core: Core,
         waves: Waves,
+        book: ClientBook,
         shut: Callable[[Life], None],
         repaired: Callable[[tuple[str, ...], str], None],
     ) -> None:
         self._core = core
         self._waves = waves
+        self._book = book
         self._shut = shut
         """Bury a broker, and shut the link to it."""
         self._repaired = repaired
@@ -107,6 +110,7 @@ class Members:
         for part in (
             *pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks), *pack_served(served),
             *core.handover.report((link.name,)), *pack_last_totals(core.handover.last()),
+            *self._book.pack(link.name),
         ):  # fmt: skip
             send(part)
         for item in inventory.items():
@@ -146,7 +150,9 @@ class Members:
             standing.parent = coordinator
         core.interest.replace_neighbour(old.name, coordinator)
         core.remove_link(old)
+        self._book.listeners.lost(old.name)
         link = core.add_link(coordinator, incarnation)
+        self._book.meet(coordinator, parcel)
         learn(core, parcel)
         link.cursor = repair.inventory.snapshot
         core.handover.take_locks(parcel.granted_locks, parcel.last_totals, (old.name,), (coordinator,))

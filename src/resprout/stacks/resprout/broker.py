@@ -27,7 +27,7 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.core.errors import PeerError, UsageError
-from resprout.edge.ghosts import Ghosts
+from resprout.edge.ghosts import GhostOver, Ghosts
 from resprout.edge.guest import Guest
 from resprout.edge.messages import (
     Advertise,
@@ -54,10 +54,11 @@ from resprout.spread.messages import Advertised, InterestConfirmed, Interested, 
 from resprout.stacks.resprout.attach import Members
 from resprout.stacks.resprout.balance import Balance
 from resprout.stacks.resprout.choosing import ChooseParent
+from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
-from resprout.stacks.resprout.flush import Flushes, GhostOver
+from resprout.stacks.resprout.flush import Flushes
 from resprout.stacks.resprout.forgetting import Forgetting
 from resprout.stacks.resprout.joining import JoinAgain, Joining
 from resprout.stacks.resprout.messages import (
@@ -66,11 +67,13 @@ from resprout.stacks.resprout.messages import (
     PARTS,
     Attach,
     AttachRequest,
+    ClientBegan,
     Grant,
     JoinElsewhere,
     JoinRequest,
     JoinWithdrawn,
     Leaving,
+    ListenersChanged,
     MoveAway,
     NotMember,
     ParcelEnd,
@@ -105,12 +108,13 @@ class ResproutBroker:
         )
         self.ghosts = Ghosts(core.lobby, core.log, core.interest)
         self.durable = Durable(core) if options.durable else None
-        self.clients = Clients(core, self.ghosts, self.durable, lambda: self.joining.attached, self._is_calm)
-        self.members = Members(core, self.waves, self._shut, self._repaired)
-        self.flushes = Flushes(core, self.council, self.waves, self.ghosts, self._shut, self._repaired)
+        self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
+        self.clients = Clients(core, self.ghosts, self.book, self.durable, lambda: self.joining.attached, self._is_calm)
+        self.members = Members(core, self.waves, self.book, self._shut, self._repaired)
+        self.flushes = Flushes(core, self.council, self.waves, self.ghosts, self.book, self._shut, self._repaired)
         offers = Offers(core)
         self.balance = Balance(core, offers)
-        self.joining = Joining(core, self.waves, offers, self.ghosts, self._is_calm, self._settled)
+        self.joining = Joining(core, self.waves, offers, self.ghosts, self.book, self._is_calm, self._settled)
         self.forgetting = Forgetting(core, self.council, lambda: self.joining.attached)
         self.waits = Waits(core, self.council)
         self._parcels = Parcels()
@@ -140,6 +144,8 @@ class ResproutBroker:
             ),
             Advertised: lambda link, message: core.adverts.advertise(link.name, message.topic, core.says),
             Unadvertised: lambda link, message: core.adverts.withdraw(link.name, message.topic, core.says),
+            ListenersChanged: self.book.listeners.changed,
+            ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
             MoveAway: lambda link, message: self.joining.move_away(link.name, message),
             Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
         }
@@ -278,6 +284,7 @@ class ResproutBroker:
 
     def _subscribe(self, guest: Guest, message: Subscribe) -> None:
         core = self.core
+        self.book.listeners.came(guest.name)
         core.lobby.subscribe(guest, message, core.says, core.out)
         core.routes.forget()
 
@@ -300,8 +307,7 @@ class ResproutBroker:
                 self.joining.choose()
             case GhostOver(ghost):
                 if ghost in self.ghosts:
-                    self.ghosts.expire(ghost, core.says, core.out)
-                    core.routes.forget()
+                    self.clients.end_ghost(ghost)
             case _:
                 if isinstance(timer, ReportTaken):
                     core.lobby.flush_all(core.out)
@@ -360,6 +366,7 @@ class ResproutBroker:
 
     def _repaired(self, dead: tuple[str, ...], heir: str) -> None:
         self.clients.inherit(dead, heir)
+        self.clients.end_ghosts()
         self._settled()
         self.core.drain()
 

@@ -12,17 +12,21 @@ there when that is known, and held while that is still being decided.
 from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Close, Send
+from resprout.core.contract import CancelTimer, Close, Send
 from resprout.core.guarantee import Guarantee
-from resprout.edge.ghosts import Ghosts
+from resprout.edge.ghosts import GhostOver, Ghosts
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
 from resprout.order.entry import Entry
+from resprout.overlay.places import Life
+from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
 from resprout.wire.columns import check_columns
 
 HEIRS_MAX = 4_096
+
+
 STREAMS = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
 
 
@@ -31,6 +35,7 @@ class Clients:
         self,
         core: Core,
         ghosts: Ghosts,
+        book: ClientBook,
         durable: Durable | None,
         is_placed: Callable[[], bool],
         is_calm: Callable[[], bool],
@@ -41,6 +46,7 @@ class Clients:
         self._is_calm = is_calm
         """No repair is going on here."""
         self._ghosts = ghosts
+        self._book = book
         self._durable = durable
         self._waiting: dict[str, Attend] = {}
         """Clients that came and cannot be served yet."""
@@ -74,6 +80,9 @@ class Clients:
 
     def attend(self, guest: Guest, message: Attend) -> None:
         self._core.clock.raise_to(message.clock)
+        if self._book.roll.latest(guest.name) > guest.incarnation:
+            self._end(guest.name)
+            return
         self._waiting[guest.name] = message
         self._since[guest.name] = self._core.now_us
         self._decide(guest)
@@ -91,6 +100,35 @@ class Clients:
         core.log.unshown.put_wall()  # it may go on elsewhere, and say there again what waits here
         core.lobby.leave(name, core.says, core.out)
         core.routes.forget()
+        self._book.listeners.check((name,))
+
+    def superseded(self, name: str) -> None:
+        """A later life of this client has begun somewhere: an earlier one is told, and not waited for."""
+        core = self._core
+        guest = core.guests.get(name)
+        if guest is not None and guest.incarnation < self._book.roll.latest(name):
+            self._end(name)
+        if self._ghosts.awaits(name):
+            self._ghosts.unawait(name)
+            self._book.listeners.check((name,))
+            self.end_ghosts()
+
+    def _end(self, name: str) -> None:
+        """As if the later one had come to this broker."""
+        self._core.out.append(Close(name, f"{name} restarted"))
+        self.leave(name)
+
+    def end_ghosts(self) -> None:
+        """Those that wait for nobody."""
+        for ghost in self._ghosts.idle():
+            self.end_ghost(ghost)
+
+    def end_ghost(self, ghost: str) -> None:
+        core = self._core
+        missing = self._ghosts.expire(ghost, core.says, core.out)
+        core.out.append(CancelTimer(GhostOver(ghost)))
+        core.routes.forget()
+        self._book.listeners.check(missing)
 
     def look_again(self) -> None:
         """At the end of a step: perhaps what a repair brought is shown by now."""
@@ -206,25 +244,35 @@ class Clients:
     def _welcome(self, guest: Guest, attend: Attend, resumed: bool) -> None:
         core = self._core
         del self._waiting[guest.name], self._since[guest.name]
+        if attend.subscriptions and resumed:
+            self._book.listeners.came(guest.name)
         core.lobby.welcome(guest, attend, core.refuges(), resumed, core.says, core.out)
         core.routes.forget()
-        if attend.tried:
+        if attend.tried and self._ghosts.knows(attend.tried[:1]):
+            core.lobby.adopt(guest, self._answered_for(guest), self._reached(guest))
+        elif attend.tried:
             core.lobby.adopt(guest, self._answered_for(guest))
             self._settling[guest.name] = core.now_us + core.options.ghost_us
         if attend.tried and resumed:
             self._ghosts.claim(guest, attend, core.out)
             self._read_unshown(guest)
+        self._ghosts.unawait(guest.name)
+        self._book.listeners.check((guest.name,))
+        self._book.roll.learn([Life(guest.name, guest.incarnation)])
+        self.end_ghosts()
 
     def _reached(self, guest: Guest) -> dict[str, int]:
         """How far the streams of a client have come here."""
-        marks = [(stream, self._core.seen.mark((guest.name, stream))) for stream in STREAMS]
-        return {stream: last for stream, (incarnation, last) in marks if incarnation == guest.incarnation}
+        marks = {stream: self._core.seen.mark((guest.name, stream, guest.incarnation)) for stream in STREAMS}
+        return {stream: last for stream, last in marks.items() if last}
 
     def _answered_for(self, guest: Guest) -> list[Entry]:
         """Publications of the client that this broker answers for, because the broker that took them is dead."""
-        me = (guest.name, guest.incarnation)
-        entries = self._core.log.entries.values()
-        return [entry for entry in entries if (entry.publisher, entry.incarnation) == me and entry.source is None]
+        core, me = self._core, (guest.name, guest.incarnation)
+        entries = [*core.log.entries.values(), *core.book.entries()]
+        entries += [entry for link in core.links.values() for entry in link.sent.entries.values()]
+        mine = {id(entry): entry for entry in entries if (entry.publisher, entry.incarnation) == me}
+        return [entry for entry in mine.values() if entry.source is None]
 
     def _read_unshown(self, guest: Guest) -> None:
         """What is in the log and not yet shown reaches a client that has just come, too."""
@@ -271,7 +319,7 @@ class Clients:
         while queue:
             message = queue[0]
             bundle = message.bundle
-            if self._is_known(bundle):
+            if core.seen.has(bundle):
                 core.lobby.known(guest, bundle, everywhere=guest.name not in self._settling)
             elif totals.own(guest.name) is not None and bundle.guarantee is not Guarantee.TOTAL:
                 break
@@ -299,6 +347,3 @@ class Clients:
         if self._durable is not None:
             self._durable.wrote(entry)
         self._core.lobby.published(guest, entry)
-
-    def _is_known(self, bundle: Bundle) -> bool:
-        return self._core.seen.mark(bundle.origin) >= (bundle.incarnation, bundle.last)

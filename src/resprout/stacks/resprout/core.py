@@ -31,6 +31,7 @@ from resprout.spread.interest import Interest
 from resprout.spread.messages import Interested, Uninterested
 from resprout.spread.needs import Wish
 from resprout.spread.says import Says
+from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.peers import Peers
 from resprout.stacks.routes import Picks, Routes
@@ -40,6 +41,8 @@ from resprout.wire.columns import check_columns
 GUARANTEES = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
 NAME = "resprout"
 REFUGES_MAX = 16
+TO_ANY_NEIGHBOUR = (Interested, Uninterested, ListenersChanged, ClientBegan)
+"""What a dead neighbour would have been told, and whoever takes its place must hear."""
 
 
 class Core:
@@ -143,7 +146,7 @@ class Core:
                 link = self.links.get(name)
                 if link is not None and link.open:
                     self.peers.send(name, message)
-                elif name in self.unsaid and isinstance(message, Interested | Uninterested):
+                elif name in self.unsaid and isinstance(message, TO_ANY_NEIGHBOUR):
                     self.unsaid[name].append(message)  # answers to the dead are for nobody else
 
     def note(self, kind: str, detail: str) -> None:
@@ -339,12 +342,11 @@ class Core:
             self.peers.send(name, message)
 
     def _is_delivered(self, bundle: Bundle) -> bool:
-        incarnation, last = self.seen.mark(bundle.origin)
-        return incarnation == bundle.incarnation and bundle.last <= last
+        return self.seen.has(bundle)
 
     def _deliver_total(self, bundle: Bundle, tseq: int) -> None:
         """Closed all around: it enters the log here as it does everywhere, and every neighbour will report it."""
-        self.seen.raise_to(bundle.origin, (bundle.incarnation, bundle.last))
+        self.seen.raise_to(bundle.origin, bundle.last)
         _, readers, picks = self.find_readers(bundle)
         client = self.guests.get(bundle.publisher)
         if client is not None and (client.incarnation != bundle.incarnation or not client.attending):

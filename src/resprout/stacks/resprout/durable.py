@@ -63,7 +63,11 @@ class Durable:
         if not found:
             return
         self._found = []
-        lost = [b for b in found if core.seen.mark(b.origin) < (b.incarnation, b.last)]
+        lives: dict[tuple[str, str], int] = {}
+        for mark in core.seen.marks():
+            of = (mark.publisher, mark.stream)
+            lives[of] = max(mark.incarnation, lives.get(of, 0))
+        lost = [b for b in found if not core.seen.has(b) and b.incarnation >= lives.get((b.publisher, b.stream), 0)]
         core.note("recovery", f"{len(lost)} of {len(found)} bundles on disk are published again")
         for bundle in lost:
             core.clock.raise_to(bundle.stamp)

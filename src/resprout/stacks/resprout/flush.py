@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from resprout.core.contract import ProtocolMessage, SetTimer, Timer
-from resprout.edge.ghosts import Ghosts
+from resprout.core.contract import ProtocolMessage, SetTimer
+from resprout.edge.ghosts import GhostOver, Ghosts
 from resprout.order.link import Link
 from resprout.order.messages import Forward
 from resprout.order.total_merge import MemberLocks, MergedLocks, Piece
@@ -19,6 +19,7 @@ from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life, Place
 from resprout.overlay.waves import Waves
 from resprout.spread.messages import Interested, Uninterested
+from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.inventory import Inventory
 from resprout.stacks.resprout.joining import learn
@@ -26,12 +27,6 @@ from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, Item
 from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
 from resprout.stacks.resprout.parcels import Parcel
 from resprout.stacks.resprout.pool import OWN_SIDE, Pool, Taking, in_order
-
-
-class GhostOver(Timer, frozen=True):
-    """When to stop keeping everything for the clients of a dead broker."""
-
-    ghost: str
 
 
 class Flush:
@@ -55,6 +50,7 @@ class Flushes:
         council: Council,
         waves: Waves,
         ghosts: Ghosts,
+        book: ClientBook,
         shut: Callable[[Life], None],
         repaired: Callable[[tuple[str, ...], str], None],
     ) -> None:
@@ -62,6 +58,7 @@ class Flushes:
         self._council = council
         self._waves = waves
         self._ghosts = ghosts
+        self._book = book
         self._shut = shut
         self._repaired = repaired
         self._tokens = 0
@@ -132,6 +129,7 @@ class Flushes:
             core.peers.post(peer, Fenced(core.standing.graves[peer]), core.now_us)
             return
         learn(core, parcel)
+        self._book.roll.learn(parcel.client_lives)
         if flush is None or head.token != flush.token:
             return
         for life in head.dead:
@@ -171,7 +169,7 @@ class Flushes:
         pool.add_own(inventory)
         merged = self._merge_locks(flush, parcels)
         owing = [core.interest.owing(link.name) for link in old]
-        ghost = self._raise_ghost(flush, old)
+        ghost = self._raise_ghost(flush, old, parcels)
         links = self._rewire(flush, old, parcels)
         spread = len(members) >= core.faults
         grants, later = self._merge_interest(links, parcels)
@@ -224,16 +222,30 @@ class Flushes:
         }
         return core.handover.merge(reports, pieces)
 
-    def _raise_ghost(self, flush: Flush, old: list[Link]) -> str:
+    def _raise_ghost(self, flush: Flush, old: list[Link], parcels: dict[str, Parcel]) -> str:
         """Whoever was behind the dead as a client will be looked after here."""
         core = self._core
         predicates = dict.fromkeys(p for link in old for p in core.interest.index.predicates_of(link.name))
         names = frozenset(flush.dead)
         ghost = f"~ghost {flush.token} of {min(names)}"
-        self._ghosts.add(ghost, names, predicates, core.says, core.out)
+        awaited = self._listeners(flush, old, parcels)
+        self._ghosts.add(ghost, names, predicates, core.says, core.out, awaited)
+        self._book.listeners.check(awaited if awaited is not None else (ghost,))
         core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.ghost_us))
         core.routes.forget()
         return ghost
+
+    def _listeners(self, flush: Flush, old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
+        """The clients of the dead, as far as they are owed anything and are not here already. None when nobody is left
+        who was next to one of the dead."""
+        told = {link.name: self._book.listeners.lost(link.name) for link in old}
+        for parcel in parcels.values():
+            for name in flush.dead.keys() & parcel.listeners.keys():
+                told.setdefault(name, set()).update(parcel.listeners[name])
+        if flush.dead.keys() - told.keys():
+            return None
+        guests = self._core.guests
+        return {name for names in told.values() for name in names if name not in guests or not guests[name].attending}
 
     def _rewire(self, flush: Flush, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
         core = self._core
@@ -250,6 +262,8 @@ class Flushes:
             standing.parent = None
             core.totals.become_root(standing.epoch + 1)
         links = {name: core.add_link(name, flush.got[name][0]) for name in parcels}
+        for name, parcel in parcels.items():
+            self._book.listeners.meet(name, parcel)
         here = standing.publish_place()
         for name, link in links.items():
             place = standing.places.get(name)
@@ -332,7 +346,7 @@ class Flushes:
         )  # fmt: skip
         for part in (
             *pack_surroundings(core), *pack_marks(core.seen.marks()), *asks, *merged.locks,
-            *pack_last_totals(merged.last), *items,
+            *pack_last_totals(merged.last), *self._book.pack(), *items,
         ):  # fmt: skip
             send(name, part)
         send(name, ParcelEnd())

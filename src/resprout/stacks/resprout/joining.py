@@ -17,6 +17,7 @@ from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
 from resprout.overlay.messages import Fenced, Probed
 from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.choosing import Search, locate
+from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
@@ -52,6 +53,7 @@ class Joining:
         waves: Waves,
         offers: Offers,
         ghosts: Ghosts,
+        book: ClientBook,
         is_calm: Callable[[], bool],
         settled: Callable[[], None],
     ) -> None:
@@ -59,6 +61,7 @@ class Joining:
         self._waves = waves
         self._offers = offers
         self._ghosts = ghosts
+        self._book = book
         self._is_calm = is_calm
         """No repair is going on here."""
         self._settled = settled
@@ -179,6 +182,7 @@ class Joining:
         standing.epoch = head.epoch
         standing.succession = head.succession
         link = core.add_link(parent, incarnation)
+        self._book.meet(parent, parcel)
         learn(core, parcel)
         core.clock.raise_to(head.clock)
         for origin, reached in parcel.seen.items():
@@ -279,7 +283,7 @@ class Joining:
         send(name, Welcome(core.clock.now, standing.epoch, standing.succession))
         for part in (*pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks, confirmed=True)):
             send(name, part)
-        for lock in (*newcomer_locks(core.totals), *pack_last_totals(core.handover.last())):
+        for lock in (*newcomer_locks(core.totals), *pack_last_totals(core.handover.last()), *self._book.pack()):
             send(name, lock)
         send(name, ParcelEnd())
         link = core.add_link(name, incarnation)

@@ -202,14 +202,54 @@ class Surroundings(ProtocolMessage, frozen=True, tag=113):
         return 512 + 128 * (len(self.graves) + sum(2 + len(place.neighbours) for place in self.places))
 
 
+class Listeners(ProtocolMessage, frozen=True, tag=124):
+    """Clients with subscriptions that this broker stands for: the sender itself, or the dead neighbour of an `Attach`,
+    as far as the sender has heard. Said even if there are none: then that is known."""
+
+    broker: str
+    names: tuple[str, ...]
+
+    @property
+    def cost(self) -> int:
+        return 64 + 72 * len(self.names)
+
+
+class ClientLives(ProtocolMessage, frozen=True, tag=125):
+    """The latest lives of clients that the sender has heard of."""
+
+    lives: tuple[Life, ...]
+
+    @property
+    def cost(self) -> int:
+        return 80 * len(self.lives)
+
+
 class ParcelEnd(ProtocolMessage, frozen=True, tag=115):
     pass
 
 
-PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings)
+# -- clients, from neighbour to neighbour ------------------------------------------------------------------------------
+
+
+class ListenersChanged(ProtocolMessage, frozen=True, tag=126):
+    """These clients with subscriptions the sender stands for from now on, and those no longer."""
+
+    came: tuple[str, ...]
+    went: tuple[str, ...]
+
+
+class ClientBegan(ProtocolMessage, frozen=True, tag=127):
+    """A life of a client is served somewhere: every earlier one under its name is over. Passed on through the tree."""
+
+    name: str
+    incarnation: int
+
+
+PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, Listeners, ClientLives)
 """Of this file; `LockReport`, `GrantedLock`, `WelcomeLock` and `LastTotals` are parts, too."""
 LOCK_PARTS = (LockReport, GrantedLock, WelcomeLock, LastTotals)
 PARCELS = (Attach, Grant, Welcome)
 REPAIR_MESSAGES = (
     JoinRequest, JoinElsewhere, JoinWithdrawn, Leaving, MoveAway, AttachRequest, NotMember, *PARCELS, *PARTS, ParcelEnd,
+    ListenersChanged, ClientBegan,
 )  # fmt: skip

@@ -9,7 +9,17 @@ from resprout.filters.predicate import Predicate
 from resprout.order.total_messages import LastTotals
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.messages import PART_ITEMS, Ask, Asks, SeenMarks, Served, ServedAsks, Surroundings
+from resprout.stacks.resprout.messages import (
+    PART_ITEMS,
+    Ask,
+    Asks,
+    ClientLives,
+    Listeners,
+    SeenMarks,
+    Served,
+    ServedAsks,
+    Surroundings,
+)
 
 T = TypeVar("T")
 
@@ -42,6 +52,18 @@ def pack_surroundings(core: Core) -> Iterator[Surroundings]:
         yield Surroundings(some, ())
     for dead in _in_parts(graves):
         yield Surroundings((), dead)
+
+
+def pack_listeners(broker: str, names: Iterable[str]) -> Iterator[Listeners]:
+    """At least one part: that there are none is worth knowing."""
+    parts = list(_in_parts(names)) or [()]
+    for some in parts:
+        yield Listeners(broker, some)
+
+
+def pack_client_lives(lives: Iterable[Life]) -> Iterator[ClientLives]:
+    for some in _in_parts(lives):
+        yield ClientLives(some)
 
 
 def _in_parts(things: Iterable[T]) -> Iterator[tuple[T, ...]]:

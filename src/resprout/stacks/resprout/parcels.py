@@ -11,7 +11,9 @@ from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, W
 from resprout.overlay.places import Life, Place
 from resprout.stacks.resprout.messages import (
     Asks,
+    ClientLives,
     Item,
+    Listeners,
     SeenMarks,
     ServedAsks,
     Stub,
@@ -37,6 +39,9 @@ class Parcel:
         self.granted_locks: list[GrantedLock] = []
         self.welcome_locks: list[WelcomeLock] = []
         self.last_totals: list[Mark] = []
+        self.listeners: dict[str, set[str]] = {}
+        """By broker."""
+        self.client_lives: list[Life] = []
         self._parts = 0
 
     def add(self, part: ProtocolMessage) -> None:
@@ -48,9 +53,8 @@ class Parcel:
                 self.items.append(part)
             case SeenMarks(marks):
                 for mark in marks:
-                    origin, reached = (mark.publisher, mark.stream), (mark.incarnation, mark.seq)
-                    if reached > self.seen.get(origin, NOTHING):
-                        self.seen[origin] = reached
+                    if mark.seq > self.seen.get(mark.origin, NOTHING):
+                        self.seen[mark.origin] = mark.seq
             case Asks(asks):
                 self.asks += [(ask.id, _predicate(ask.filter, ask.where), ask.confirmed) for ask in asks]
             case ServedAsks(served):
@@ -58,6 +62,10 @@ class Parcel:
             case Surroundings(places, graves):
                 self.places += places
                 self.graves += graves
+            case Listeners(broker, names):
+                self.listeners.setdefault(broker, set()).update(names)
+            case ClientLives(lives):
+                self.client_lives += lives
             case LockReport():
                 check_locks((part,))
                 self.lock_reports.append(part)

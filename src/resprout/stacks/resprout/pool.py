@@ -116,11 +116,11 @@ class Taking:
     def _take_new(self, item: Item | Stub, source: Link | None, hops: int) -> tuple[Entry, bool]:
         core = self._core
         if isinstance(item, Stub):
-            core.seen.raise_to((item.publisher, item.stream), (item.incarnation, item.last))
+            core.seen.raise_to((item.publisher, item.stream, item.incarnation), item.last)
             return nothing_more_to_do(_shadow(item), source, hops, core.faults), False
         bundle = item.bundle
-        is_new = core.seen.mark(bundle.origin) < (bundle.incarnation, bundle.last)
-        core.seen.raise_to(bundle.origin, (bundle.incarnation, bundle.last))
+        is_new = not core.seen.has(bundle)
+        core.seen.raise_to(bundle.origin, bundle.last)
         core.clock.raise_to(bundle.stamp)
         if is_new and self._owed(bundle):
             return core.append(bundle, source, None, hops, item.prompt), source is not None

@@ -1,0 +1,74 @@
+"""Sets of numbers from 1 on that are nearly without gaps: all of the first so many, and some islands beyond.
+
+What is said about the bundles of a link, or about the publications of a client, mostly comes in order. Where one of
+them waits for somebody who does not read, those behind it do not wait with it; they are islands then. There are no more
+islands than there are gaps, so however much has passed by one that waits, this stays small.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+Range = tuple[int, int]
+"""(first, last), both included."""
+
+
+class Ranges:
+    __slots__ = ("_firsts", "_lasts", "upto")
+
+    def __init__(self) -> None:
+        self.upto = 0
+        """All of the first so many."""
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def __contains__(self, number: int) -> bool:
+        if number <= self.upto:
+            return True
+        if not self._firsts:
+            return False
+        place = bisect_right(self._firsts, number) - 1
+        return place >= 0 and number <= self._lasts[place]
+
+    @property
+    def has_islands(self) -> bool:
+        return bool(self._firsts)
+
+    def islands(self) -> Iterator[Range]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def add(self, first: int, last: int) -> list[Range]:
+        """The parts of it that are new, in order."""
+        first = max(first, self.upto + 1)
+        if first > last:
+            return []
+        firsts, lasts = self._firsts, self._lasts
+        if not firsts and first == self.upto + 1:
+            self.upto = last
+            return [(first, last)]
+        begin, end = bisect_left(lasts, first - 1), bisect_right(firsts, last + 1)
+        new: list[Range] = []
+        at = first
+        for place in range(begin, end):
+            if firsts[place] > at:
+                new.append((at, firsts[place] - 1))
+            at = max(at, lasts[place] + 1)
+        if at <= last:
+            new.append((at, last))
+        if begin < end:
+            first, last = min(first, firsts[begin]), max(last, lasts[end - 1])
+        firsts[begin:end], lasts[begin:end] = [first], [last]
+        if firsts[0] == self.upto + 1:
+            self.upto = lasts.pop(0)
+            del firsts[0]
+        return new
+
+
+def as_ranges(numbers: Iterable[int]) -> list[Range]:
+    """The same numbers, in order, neighbours joined."""
+    ranges: list[Range] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] >= number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges

@@ -1,0 +1,84 @@
+"""Subscribers that read slowly, or not at all for a while, and their brokers may die.
+
+Besides what the judge finds, this is wrong: while a program does not read, a publication that it is not owed waits for
+its `delivered`.
+"""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from resprout.audit.history import History
+from resprout.audit.naming import seconds
+from resprout.filters.topics import topic_matches
+from resprout.scenario.draw import draw_scenario
+from resprout.scenario.model import ClientSpec, Scenario
+from resprout.scenario.seeds import random_for
+from resprout.sim.blows import with_blows
+from resprout.sim.reading import reads_at_once
+from resprout.sim.run import RunResult
+from resprout.sim.trial import Trial, formed_us
+
+IDLE_US: Final = 30_000_000
+"""Longer than anything else that a publication may wait for without a fault: links of 200 ms and a slow report."""
+PATIENCE_US: Final = 10_000_000
+"""Ample, in a run without faults, for a publication that everybody reads at once."""
+LOG_BYTES: Final = 64 << 20
+READING_US: Final = (0, 500, 20_000, 200_000)
+
+
+class UnreadTrial(Trial, frozen=True):
+    def complaints(self, result: RunResult) -> list[str]:
+        """Publications that waited for somebody whom they do not concern."""
+        if self.at_events:  # then there are other reasons to wait
+            return []
+        return held_up(self.scenario, result)
+
+
+def unread(seed: int) -> Trial:
+    rng = random_for(seed, "unread")
+    scenario = draw_scenario(seed)
+    calm = rng.random() < 0.5 or len(scenario.brokers) == 1
+    begin_us = formed_us(scenario)
+    clients = tuple([_reader(rng, client, begin_us) for client in scenario.clients])
+    scenario = msgspec.structs.replace(scenario, clients=clients)
+    if not calm:
+        return with_blows(rng, scenario, begin_us)
+    work = tuple(msgspec.structs.replace(work, start_us=begin_us + work.start_us // 4) for work in scenario.workloads)
+    options = {**scenario.options, "log_bytes": LOG_BYTES}  # where one is full, publishers wait for good reason
+    return UnreadTrial(msgspec.structs.replace(scenario, workloads=work, options=options))
+
+
+def _reader(rng: Random, client: ClientSpec, from_us: int) -> ClientSpec:
+    chance = rng.random()
+    if chance < 0.4:
+        begin_us = from_us + rng.choice((0, rng.randint(0, 3_000_000)))
+        return msgspec.structs.replace(client, idle_us=(begin_us, begin_us + IDLE_US))
+    if chance < 0.6:
+        return msgspec.structs.replace(client, reading_us=rng.choice(READING_US))
+    return client
+
+
+def held_up(scenario: Scenario, result: RunResult) -> list[str]:
+    """What was told to be `delivered` late, though nobody who does not read at once asked for its topic. (Where one
+    asked for some of a topic, what it did not ask for may travel in one bundle with what it did.)"""
+    history = History(result.rows)
+    slow = {client.name for client in scenario.clients if not reads_at_once(client)}
+    filters = {s.predicate.filter for life in history.lives if life.node in slow for s in life.subscriptions}
+    told = {
+        (row.publisher or "", row.incarnation or 0, row.stream or "", row.seq or 0): row.time_us
+        for _, row in history.receipts
+        if row.receipt == "delivered"
+    }
+    complaints = []
+    for publication in history.publications:
+        if any(topic_matches(filter, topic) for filter in filters for topic in publication.topics):
+            continue
+        got = [life.first[publication.number].time_us for life in history.lives if publication.number in life.first]
+        has_us = max([publication.time_us, *got])
+        told_us = told.get(publication.id, result.stats.time_us)
+        if told_us > has_us + PATIENCE_US:
+            name, had, at = history.name(publication.number), seconds(has_us), seconds(told_us)
+            complaints.append(f"HELD UP: all had {name} at {had}, and its publisher was told so at {at}")
+    return complaints

@@ -1,0 +1,28 @@
+"""What brokers tell each other about clients: who listens where, and the latest life of each name. Both are said as it
+changes, and all of it at the beginning of a new link."""
+
+from collections.abc import Callable, Iterator
+
+from resprout.core.contract import ProtocolMessage
+from resprout.edge.ghosts import Ghosts
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.listeners import ListenerBook
+from resprout.stacks.resprout.pack import pack_client_lives
+from resprout.stacks.resprout.parcels import Parcel
+from resprout.stacks.resprout.roll import Roll
+
+
+class ClientBook:
+    def __init__(self, core: Core, ghosts: Ghosts, over: Callable[[str], None]) -> None:
+        self.listeners = ListenerBook(core, ghosts)
+        self.roll = Roll(core, over)
+
+    def pack(self, dead: str | None = None) -> Iterator[ProtocolMessage]:
+        """For a parcel; for an `Attach` also what was known of the dead neighbour."""
+        yield from self.listeners.handed_over(dead)
+        yield from pack_client_lives(self.roll.lives())
+
+    def meet(self, neighbour: str, parcel: Parcel) -> None:
+        """The first word of a new neighbour."""
+        self.listeners.meet(neighbour, parcel)
+        self.roll.learn(parcel.client_lives, neighbour)

@@ -1,0 +1,61 @@
+"""The roll: the latest life of every client that was heard of, so that a name belongs to one session in the whole tree.
+
+A life that is served for the first time is announced to everybody (`ClientBegan`). Where an earlier life of the same
+name is served, that one is told that it is over, as if the later one had come to the same broker. A client that goes to
+another broker is in the same life, and nothing is announced. New links begin with the rolls of both sides.
+
+Nothing else depends on it: what an earlier life published is delivered like anything else, and its receipts are true
+until the end of its session.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from resprout.overlay.places import Life
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.messages import ClientBegan
+
+NAMES_KEPT: Final = 100_000
+"""Names that are remembered for certain, the latest ones; up to twice as many are."""
+
+
+class Roll:
+    """Two generations: what is met again moves to the young one, and when that is full the old one is forgotten."""
+
+    def __init__(self, core: Core, over: Callable[[str], None]) -> None:
+        self._core = core
+        self._over = over
+        """Called with a name of which a later life has begun: any earlier one is over."""
+        self._young: dict[str, int] = {}
+        self._old: dict[str, int] = {}
+
+    def latest(self, name: str) -> int:
+        return self._young.get(name) or self._old.get(name, 0)
+
+    def lives(self) -> Iterator[Life]:
+        """Everything that is remembered."""
+        for name, incarnation in {**self._old, **self._young}.items():
+            yield Life(name, incarnation)
+
+    def heard(self, neighbour: str, message: ClientBegan) -> None:
+        known = self.latest(message.name)
+        if message.incarnation < known:  # whoever says so must not have heard, and may serve it
+            self._core.says.append((neighbour, ClientBegan(message.name, known)))
+        else:
+            self.learn([Life(message.name, message.incarnation)], neighbour)
+
+    def learn(self, lives: Iterable[Life], source: str | None = None) -> None:
+        """From a neighbour, or of a client that is served here. What is new is passed on to all others."""
+        core = self._core
+        for life in lives:
+            if life.incarnation <= self.latest(life.name):
+                continue
+            self._note(life)
+            news = ClientBegan(life.name, life.incarnation)
+            core.says.extend([(name, news) for name in core.links if name != source])
+            self._over(life.name)
+
+    def _note(self, life: Life) -> None:
+        self._young[life.name] = life.incarnation
+        if len(self._young) > NAMES_KEPT:
+            self._old, self._young = self._young, {}

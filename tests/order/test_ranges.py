@@ -1,0 +1,38 @@
+"""Sets of numbers that are nearly without gaps."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resprout.order.ranges import Ranges, as_ranges
+
+
+def numbers(ranges: Ranges, most: int = 60) -> set[int]:
+    return {number for number in range(1, most) if number in ranges}
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), max_size=25))
+def test_ranges_hold_what_was_added_and_tell_what_was_new(added: list[tuple[int, int]]) -> None:
+    ranges, reference = Ranges(), set[int]()
+    for first, more in added:
+        wanted = set(range(first, first + more + 1))
+        new = ranges.add(first, first + more)
+        assert [n for low, high in new for n in range(low, high + 1)] == sorted(wanted - reference)
+        reference |= wanted
+        assert numbers(ranges) == reference
+        assert ranges.upto == next(n for n in range(60) if n + 1 not in reference)
+        islands = list(ranges.islands())
+        assert islands == as_ranges(n for n in reference if n > ranges.upto), "as few as possible"
+        assert ranges.has_islands == bool(islands)
+
+
+def test_what_passes_by_one_that_waits_takes_no_memory() -> None:
+    ranges = Ranges()
+    for number in range(2, 100_000):
+        ranges.add(number, number)
+    assert list(ranges.islands()) == [(2, 99_999)] and ranges.upto == 0
+    assert ranges.add(1, 1) == [(1, 1)] and ranges.upto == 99_999
+
+
+def test_nothing_is_no_range() -> None:
+    assert Ranges().add(3, 2) == [] and as_ranges([]) == []
