@@ -16,15 +16,21 @@ ORIGINS_KEPT = 100_000
 names, and what has been quiet for so long has long been stable everywhere."""
 
 
+LIVES_KEPT = 10_000
+"""Origins that have begun anew, of which the life before is remembered: something of it may still be under way."""
+
+
 class Seen:
     """How far each origin has come at this broker. Two generations: what is met again moves to the young one, and when
     that is full the old one is forgotten."""
 
-    __slots__ = ("_marks", "_old")
+    __slots__ = ("_before", "_marks", "_old")
 
     def __init__(self) -> None:
         self._marks: dict[Origin, Reached] = {}
         self._old: dict[Origin, Reached] = {}
+        self._before: dict[Origin, Reached] = {}
+        """How far the life before the present one had come, of origins that have begun anew."""
 
     def mark(self, origin: Origin) -> Reached:
         return self._marks.get(origin) or self._old.get(origin, NOTHING)
@@ -35,7 +41,7 @@ class Seen:
     def is_new(self, bundle: Bundle) -> bool:
         """True, and remembered, when nothing of the bundle was seen before. A bundle is atomic: one that is partly new
         can only come from a peer that cut it in two, and is refused."""
-        incarnation, last = self.mark(bundle.origin)
+        incarnation, last = before = self.mark(bundle.origin)
         mine = bundle.incarnation
         if mine == incarnation and bundle.first <= last:
             if bundle.last > last:
@@ -43,13 +49,20 @@ class Seen:
             return False
         if mine < incarnation:
             return False
-        self._remember(bundle.origin, (mine, bundle.last))
+        self._remember(bundle.origin, (mine, bundle.last), before)
         return True
+
+    def has(self, bundle: Bundle) -> bool:
+        """Whether this very bundle came by, also when its publisher has begun a new life since."""
+        reached = self.mark(bundle.origin)
+        if reached[0] > bundle.incarnation:
+            reached = self._before.get(bundle.origin, NOTHING)
+        return reached[0] == bundle.incarnation and bundle.last <= reached[1]
 
     def raise_to(self, origin: Origin, reached: Reached) -> None:
         """Others have come so far."""
-        if reached > self.mark(origin):
-            self._remember(origin, reached)
+        if reached > (before := self.mark(origin)):
+            self._remember(origin, reached, before)
 
     def marks(self) -> Iterator[Mark]:
         """Everything that is remembered."""
@@ -59,7 +72,11 @@ class Seen:
         for origin, reached in self._marks.items():
             yield Mark(*origin, *reached)
 
-    def _remember(self, origin: Origin, mark: Reached) -> None:
+    def _remember(self, origin: Origin, mark: Reached, before: Reached) -> None:
+        if before[0] < mark[0] and before != NOTHING:
+            self._before[origin] = before
+            if len(self._before) > LIVES_KEPT:
+                del self._before[next(iter(self._before))]
         self._marks[origin] = mark
         if len(self._marks) > ORIGINS_KEPT:
             self._old, self._marks = self._marks, {}
