@@ -124,3 +124,23 @@ def test_a_list_that_somebody_agreed_to_must_consent_even_if_the_candidate_never
     assert not answer("s2", rival), "s1 and s2 are no majority of the list that was decided before"
     assert not answer("s3"), "but one of the rival list is not enough"
     assert answer("s4")
+
+
+def test_a_seat_agrees_to_a_list_that_it_had_heard_of_before_it_was_asked() -> None:
+    """A repair had brought it the list of a root that could not decide it without this seat."""
+    seats = Seats(1)
+    here, registry = seats.standings["s1"], seats.registries["s1"]
+    here.bury("s0", 1)
+    heard = Succession(3, (Seat("s2", 1, ""), Seat("s1", 1, "")))
+    here.follow(heard)
+
+    def answer(new: Succession, number: int) -> Enrolled:
+        candidate = new.seats[0].name
+        question = Enrol(number, 1, (Life("s0", 1),), new, heard, here.decided)
+        registry.handlers[Enrol](candidate, question, 0)
+        told = seats.queues["s1", candidate][-1]
+        assert isinstance(told, Enrolled)
+        return told
+
+    assert answer(heard, 1).yes
+    assert not answer(Succession(3, (Seat("s3", 1, ""), Seat("s1", 1, ""))), 1).yes, "one list per version"

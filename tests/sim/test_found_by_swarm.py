@@ -32,6 +32,8 @@ SEEDS = {
     "a broker that a repair leaves alone shows what waited behind a total": 393,
     "a client whose heir died as well finds the heir of the heir, and is not served as if new": 1482,
     "what was free to pass and lost its copies in a crash is shown once, in its turn": 5014,
+    "a root whose list was heard of before its seats were asked gets their consent": 42242,
+    "a client of a dead broker is given copies behind the totals that they follow": 30541,
 }
 
 
@@ -73,3 +75,24 @@ def test_two_coordinators_of_one_repair_agree_on_one_of_them(latency_us: int) ->
     """The root and a child of it died at once; its brother and its own child had each accepted the other's list."""
     faults = [FaultSpec(4_000_000, CRASH, ("b0",)), FaultSpec(4_000_000, CRASH, ("b1",))]
     assert complaint([None, "b0", "b0", "b1", "b1"], faults, latency_us) == ""
+
+
+@pytest.mark.parametrize("crash_us", [4_040_000, 4_070_000])
+def test_a_client_that_returns_is_not_given_copies_before_what_stands_in_line(crash_us: int) -> None:
+    """Too few had the pool to make it safe. What the coordinator's own clients read waited, what only the ghost of the
+    dead broker read did not, and a client that came at that moment was given effects before causes."""
+    brokers = (BrokerSpec("b0"), BrokerSpec("b1", "b0", 20_000), BrokerSpec("b2", "b0", 5_000))
+    clients = (
+        ClientSpec("c0", "b1"),
+        ClientSpec("c1", "b0", subscriptions=(SubscriptionSpec("#"),)),
+        ClientSpec("c2", "b2", subscriptions=(SubscriptionSpec("b"),)),
+    )
+    work = Work(
+        "random", ("c0",), ("a", "b"), keys=2, operations=20, mix=Mix(causal=1.0), start_us=4_000_000,
+        interval_us=5_000, options=RandomOptions(),
+    )  # fmt: skip
+    scenario = Scenario(
+        "found by a swarm", brokers, options={"faults_tolerated": 2}, clients=clients, workloads=(work,),
+        faults=(FaultSpec(crash_us, CRASH, ("b0",)),), time_limit_us=200_000_000,
+    )  # fmt: skip
+    assert complaint_about(scenario, run_scenario(scenario)) == ""

@@ -31,6 +31,8 @@ class Ghosts:
         self._log = log
         self._interest = interest
         self._brokers: dict[str, frozenset[str]] = {}
+        self._upto: dict[str, int] = {}
+        """By ghost: the last place of what its repair brought it that was not shown yet."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._brokers
@@ -53,7 +55,12 @@ class Ghosts:
         """Let a ghost have what was accepted before it was there, or is a copy that nobody else here reads, if that is
         something for it."""
         ghost = self._lobby.guests[name]
-        if entry.bundle is None or ghost in entry.readers or not self._wants(name, entry.bundle):
+        is_reader = ghost in entry.readers
+        if entry.bundle is None or not (is_reader or self._wants(name, entry.bundle)):
+            return
+        if not entry.shown:
+            self._upto[name] = max(entry.no, self._upto.get(name, -1))
+        if is_reader:
             return
         self._log.add_reader(entry, ghost)
         if entry.shown:
@@ -63,6 +70,12 @@ class Ghosts:
     def knows(self, tried: Collection[str]) -> bool:
         """Whether somebody who lost these brokers is stood in for."""
         return any(not brokers.isdisjoint(tried) for brokers in self._brokers.values())
+
+    def brought_upto(self, tried: Collection[str]) -> int:
+        """The last place of what repairs brought those who stand in for these brokers. Before everything up to there is
+        shown, a share of it could be without a cause of something in it, which is not safe yet."""
+        names = [name for name, brokers in self._brokers.items() if not brokers.isdisjoint(tried)]
+        return max((self._upto.get(name, -1) for name in names), default=-1)
 
     def wanted(self, broker: str) -> tuple[Predicate, ...]:
         """What was wanted behind this broker before it died, as far as somebody is still waited for."""
@@ -92,6 +105,7 @@ class Ghosts:
     def expire(self, name: str, says: Says, out: list[Effect]) -> None:
         """Nobody is waited for any more."""
         del self._brokers[name]
+        self._upto.pop(name, None)
         self._lobby.leave(name, says, out)
 
     def _wants(self, name: str, bundle: Bundle) -> bool:

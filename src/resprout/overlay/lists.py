@@ -49,7 +49,9 @@ class Lists:
         here.follow_decided(message.decided)
         if message.new.label in self._agreed:
             return self._agreed[message.new.label] == message.new
-        latest = self.latest()
+        # The very list may have been heard of before it is asked about, from those who follow it: that is no rival.
+        others = [x for x in (here.decided, *self.undecided()) if x != message.new]
+        latest = max(others, key=lambda x: x.version, default=Succession())
         if len(self._agreed) >= UNDECIDED_MAX or not message.new.is_sound() or message.new.root != peer:
             return False
         if message.new.version <= latest.version or self._is_deserted(latest, peer, message):

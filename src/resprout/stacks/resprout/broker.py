@@ -188,6 +188,7 @@ class ResproutBroker:
         if handler is not None:
             handler(event)
         if not core.retired:
+            self.clients.look_again()
             core.end()
             if self.durable is not None:
                 self.durable.forget()

@@ -58,6 +58,8 @@ class Clients:
         """Clients that came from a dead broker, and when what they published there counts as delivered."""
         self._refuges: tuple[Refuge, ...] = ()
         self._turn = 0
+        self._awaited: list[int] = []
+        """Places in the log up to which everything must be shown before somebody who waits is served."""
         self.began_us = 0
         """When this life of the broker did."""
         core.drain = self.drain_all
@@ -97,8 +99,14 @@ class Clients:
         core.lobby.leave(name, core.says, core.out)
         core.routes.forget()
 
+    def look_again(self) -> None:
+        """At the end of a step: perhaps what a repair brought is shown by now."""
+        if self._awaited and self._is_shown(min(self._awaited)):
+            self.decide_all()
+
     def decide_all(self) -> None:
         """Something has changed: look again at those that wait."""
+        self._awaited.clear()
         for name in list(self._waiting):
             guest = self._core.guests.get(name)
             if guest is not None:
@@ -140,7 +148,11 @@ class Clients:
         if not tried:
             self._welcome(guest, attend, not attend.subscriptions)
         elif self._ghosts.knows(tried):
-            self._welcome(guest, attend, True)
+            upto = self._ghosts.brought_upto(tried)
+            if self._is_shown(upto):
+                self._welcome(guest, attend, True)
+            else:
+                self._awaited.append(upto)
         else:
             found = (self._refuge_for(guest.name, lost) for lost in reversed(tried))  # the last one kept for the others
             refuge = next((name for name in found if name is not None), None)
@@ -152,6 +164,10 @@ class Clients:
                 self._welcome(guest, attend, not attend.subscriptions)
             else:
                 self._send_to(guest, refuge or core.seat.name)
+
+    def _is_shown(self, upto: int) -> bool:
+        first = self._core.log.unshown.first
+        return first is None or first.no > upto
 
     def _refuge_for(self, client: str, lost: str) -> str | None:
         """Who looks after the clients of a broker that one of them has lost; this broker itself while that is not

@@ -188,6 +188,7 @@ class Core:
         self.clock.raise_to(bundle.stamp)
         if backup:
             entry = self.keep(bundle, source, hops)
+            self.log.unshown.pop()
             self.lobby.show(entry, self.out)
             return entry
         entry = self.append(bundle, source, client, hops, prompt)
@@ -220,10 +221,9 @@ class Core:
         return entry
 
     def keep(self, bundle: Bundle, source: Link | None, hops: int) -> Entry:
-        """A copy for others: nobody on this side is owed it. It is still to be shown, to nobody or a ghost."""
+        """A copy for others: nobody on this side is owed it. It stands in line to be shown, to nobody or a ghost."""
         entry = self.log.append(bundle, source, None, hops, 0, 0, ())
         entry.is_backup = True
-        self.log.unshown.pop()
         return entry
 
     def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:

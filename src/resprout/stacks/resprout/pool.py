@@ -143,8 +143,6 @@ class Taking:
         """When all links are as they will be."""
         core = self._core
         for entry in (*self._touched.values(), *core.book.entries()):
-            if entry.is_backup and not entry.shown:
-                core.lobby.show(entry, core.out)
             core.log.settle(entry)
             if entry.delivered:
                 core.finished(entry)
