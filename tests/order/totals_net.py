@@ -175,7 +175,8 @@ class Node:
                 return
             else:
                 under_way = {id_of(b) for b in self.totals.backlog.of(name)}
-                self.net.known.setdefault(id_of(bundle), {id_of(b) for b in self.log} | under_way)
+                known = {id_of(b) for b in self.log} | under_way
+                self.net.known[id_of(bundle)] = known & self.net.known.get(id_of(bundle), known)
                 if bundle.guarantee is Guarantee.TOTAL or under_way or self.totals.is_gated(bundle):
                     self.totals.submit(bundle.stamped(self.clock.tick()))
                 else:
@@ -315,7 +316,8 @@ class Net:
         self.now = 0
         self.events = 0
         self.known: dict[TotalId, set[TotalId]] = {}
-        """What was in the log of its broker when a publication was accepted there, or submitted."""
+        """What was in the log of its broker when a publication was accepted there, or submitted; of every broker that
+        its client said it to, because only what more than one has can have been shown to the client."""
         self.joining: set[str] = set()
         self.published: dict[str, list[Bundle]] = {}
         """All that a client has published, by its name."""

@@ -70,6 +70,12 @@ def _leaders_fall(rng: Random, scenario: Scenario, standing_us: int) -> Trial:
     strikes: list[FaultAtEvent] = []
     later: list[FaultSpec] = []
     for number, name in enumerate(victims):
+        is_home = name in _homes(scenario)
+        if number and is_home:  # it has to come back after its crash, so that must have a time
+            at_us += rng.randint(1, 400_000)
+            later.append(FaultSpec(at_us, FaultKind.CRASH, (name,)))
+            later.append(_return(rng, at_us, name))
+            continue
         if number:
             event += rng.choice((0, rng.randint(1, 60), rng.randint(1, 600), rng.randint(1, 3_000)))
         is_frozen = number == 0 and rng.random() < 0.2
@@ -78,10 +84,14 @@ def _leaders_fall(rng: Random, scenario: Scenario, standing_us: int) -> Trial:
         strikes.append(FaultAtEvent(event, fault))
         if is_frozen:
             later.append(FaultSpec(at_us + rng.randint(1_000_000, 15_000_000), FaultKind.UNFREEZE, (name,)))
-        elif name in _homes(scenario) or (number == 0 and rng.random() < 0.5):
-            back_us = at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
-            later.append(FaultSpec(back_us, FaultKind.RECOVER, (name,), disk=rng.random() < 0.5))
+        elif is_home or (number == 0 and rng.random() < 0.5):
+            later.append(_return(rng, at_us, name))
     return Trial(_with_faults(scenario, later), tuple(strikes))
+
+
+def _return(rng: Random, at_us: int, name: str) -> FaultSpec:
+    back_us = at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
+    return FaultSpec(back_us, FaultKind.RECOVER, (name,), disk=rng.random() < 0.5)
 
 
 def _draw_leaders(rng: Random, model: FaultModel) -> list[str]:
