@@ -3,7 +3,8 @@
 What would have to wait for a total is *carried*: submitted like one, and delivered at its place in that order. That is
 what comes behind something of its client that is itself under way, or behind a total that its client has delivered
 elsewhere and this broker has not; and what names a key that an active total holds. So a client's queue stops only for
-a bound (`order.backlog`), and for what it says again and has overtaken itself.
+a bound (`order.backlog`), for what it says again and has overtaken itself, and once for what is heavy: every broker is
+given what is carried, so a heavy bundle first waits for what is under way when it comes, and is perhaps free then.
 
 `eventual` has no order with anything: it is accepted when it comes.
 
@@ -20,12 +21,14 @@ from resprout.edge.ghosts import Ghosts
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
 from resprout.order.entry import Entry
-from resprout.order.total_messages import TotalId
+from resprout.order.total_messages import TotalId, id_of
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
 from resprout.wire.columns import check_columns
 
 HEIRS_MAX = 4_096
+HEAVY_BYTES = 32 << 10
+"""From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
 STREAMS = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
 
 
@@ -58,6 +61,8 @@ class Clients:
         """Clients that came from a dead broker, and when what they published there counts as delivered."""
         self._refuges: tuple[Refuge, ...] = ()
         self._turn = 0
+        self._patience: dict[str, tuple[int, TotalId]] = {}
+        """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
         self._awaited: list[int] = []
         """Places in the log up to which everything must be shown before somebody who waits is served."""
         self.began_us = 0
@@ -90,6 +95,7 @@ class Clients:
         self._since.pop(name, None)
         self._settling.pop(name, None)
         self._ahead.pop(name, None)
+        self._patience.pop(name, None)
         guest = core.guests[name]
         for publish in guest.waiting:
             core.log.local_bytes -= publish.cost
@@ -301,7 +307,7 @@ class Clients:
             elif totals.is_overtaken(bundle):
                 break  # said again: it is on its way, or will be known when what overtook it here is delivered
             elif bundle.guarantee is Guarantee.TOTAL or self._must_follow(guest, bundle):
-                if not totals.has_room_for(guest.name):
+                if not totals.has_room_for(guest.name) or self._is_patient(guest, bundle):
                     break
                 totals.submit(self._stamped(bundle))
             else:
@@ -322,6 +328,19 @@ class Clients:
             return True
         del self._ahead[guest.name]
         return False
+
+    def _is_patient(self, guest: Guest, bundle: Bundle) -> bool:
+        """Whether something heavy waits for what was under way when its turn came; for nothing that came later."""
+        if bundle.cost < HEAVY_BYTES or bundle.guarantee is Guarantee.TOTAL:
+            return False
+        totals = self._core.totals
+        number, awaited = self._patience.get(guest.name, (0, None))
+        if number != bundle.first:
+            own = totals.backlog.of(guest.name)
+            awaited = id_of(own[-1]) if own else totals.locks.in_line()[-1].id
+            self._patience[guest.name] = (bundle.first, awaited)
+        assert awaited is not None
+        return totals.backlog.has(awaited)
 
     def _stamped(self, bundle: Bundle) -> Bundle:
         self._core.clock.raise_to(bundle.stamp)
