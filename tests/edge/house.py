@@ -59,13 +59,14 @@ class House:
         topic: str = "t",
         rows: Sequence[Mapping[str, Any]] | None = None,
         stamp: int = 1,
+        guarantee: Guarantee = Guarantee.CAUSAL,
     ) -> Bundle:
         """The next one of its publisher."""
         first = self._published.get(by, 0) + 1
         self._published[by] = first + len(payloads) - 1
         numbered: list[Any] = [{"n": n} for n in range(len(payloads))]
         return Bundle(
-            by, 1, first, len(payloads), stamp, topic, (), Guarantee.CAUSAL, pack_attributes(rows or numbered),
+            by, 1, first, len(payloads), stamp, topic, (), guarantee, pack_attributes(rows or numbered),
             pack_payloads(payloads),
         )  # fmt: skip
 

@@ -391,10 +391,11 @@ def test_an_old_publication_is_answered_at_once() -> None:
     assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
 
 
-def test_a_total_is_given_with_its_place() -> None:
+@pytest.mark.parametrize(("guarantee", "tseq"), [(Guarantee.TOTAL, 12), (Guarantee.CAUSAL, -1)])
+def test_a_total_is_given_with_its_place_and_what_was_only_carried_is_not(guarantee: Guarantee, tseq: int) -> None:
     house = House("a")
     house.told("a")
-    entry = house.append("a")
+    entry = house.append("a", guarantee=guarantee)
     entry.tseq = 12
     house.show()
-    assert [message.tseq for message in house.messages("a")] == [12]
+    assert [message.tseq for message in house.messages("a")] == [tseq]

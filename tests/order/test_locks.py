@@ -36,43 +36,38 @@ def total(name: str, keys: tuple[str, ...]) -> Bundle:
     return publication(name, 1, keys, Guarantee.TOTAL)
 
 
-@given(st.lists(KEYS, min_size=1, max_size=12), st.randoms(use_true_random=False), st.booleans())
+@given(st.lists(st.tuples(KEYS, st.booleans()), min_size=1, max_size=12), st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=150, derandomize=True)
-def test_a_total_is_active_exactly_from_when_no_earlier_undelivered_one_shares_a_key(
-    sets: list[tuple[str, ...]], rng: random.Random, in_order: bool
+def test_totals_are_active_as_soon_as_they_are_known_and_stand_in_one_line(
+    drawn: list[tuple[tuple[str, ...], bool]], rng: random.Random
 ) -> None:
     table = LockTable()
-    coming = [LockRecord((0, place), total(f"c{place}", keys)) for place, keys in enumerate(sets)]
-    if not in_order:
-        rng.shuffle(coming)  # a repair may bring an earlier one late
+    coming = [LockRecord((0, place), bundle_of(place, *one)) for place, one in enumerate(drawn)]
     known: list[LockRecord] = []
-    active: list[LockRecord] = []
     while coming or known:
-        if coming and (rng.random() < 0.5 or not active):
-            table.add(coming[0])
-            known.append(coming.pop(0))
+        if coming and (rng.random() < 0.6 or not known):
+            several = [coming.pop(0) for _ in range(rng.randint(1, len(coming)))]
+            known += several
+            for record in rng.sample(several, len(several)):
+                table.add(record)
+            assert table.take_idle() == several, "in the order of their places"
+            for record in several:
+                table.activate(record, 0)
         else:
-            done = active.pop(rng.randrange(len(active)))
-            known.remove(done)
+            done = known.pop(0)
+            assert table.first is done
             table.deliver(done, 1)
             assert done.bundle.stamp == done.stamp == 1
-        expected = [
-            record
-            for record in sorted(known, key=lambda r: r.place)
-            if record not in active
-            and not any(r.place < record.place and not set(r.pairs).isdisjoint(record.pairs) for r in known)
-        ]
-        ready = table.take_ready()
-        assert ready == expected
-        for record in ready:
-            table.activate(record, 0)
-        active += ready
+        assert table.in_line() == known and set(table.undelivered) == {record.id for record in known}
         for key in "xyzw":
             plain = publication("p", 1, (key,), Guarantee.CAUSAL)
-            assert table.is_closed(plain) == any(("t", key) in record.pairs for record in active)
-        assert list(table.undelivered.values()) == known
-    assert not table.is_closed(publication("p", 1, tuple("xyzw"), Guarantee.CAUSAL))
-    assert table._queues == {}, "nothing is left behind"
+            holders = [r for r in known if r.bundle.guarantee is Guarantee.TOTAL and key in r.bundle.keys]
+            assert table.is_closed(plain) == bool(holders), "what is only carried closes nothing"
+    assert table.first is None and table.take_idle() == []
+
+
+def bundle_of(place: int, keys: tuple[str, ...], is_total: bool) -> Bundle:
+    return publication(f"c{place}", 1, keys, Guarantee.TOTAL if is_total else Guarantee.CAUSAL)
 
 
 def test_a_total_must_be_delivered_before_it_is_forgotten() -> None:
@@ -110,7 +105,9 @@ def test_everything_about_totals_has_a_form_on_the_wire() -> None:
     assert {type(message) for message in messages} == set(TOTAL_MESSAGES)
     frame = Data(1, 0, 0, messages)
     assert codec.decoder().decode(codec.encoder().encode(frame)) == frame
-    assert all(message.cost == 0 for message in messages), "control passes when data may not"
+    for message in messages:
+        carried = getattr(message, "bundle", None)
+        assert message.cost == (carried.cost if carried is not None else 0), "bundles count, whatever carries them"
 
 
 def test_a_place_is_one_number_that_grows_with_it_and_fits_into_63_bits() -> None:

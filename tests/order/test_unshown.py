@@ -4,10 +4,13 @@ import random
 
 import pytest
 
+from resprout.core.guarantee import Guarantee
+from resprout.order import unshown
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.messages import Levels
+from resprout.order.unshown import Unshown
 from tests.order.examples import bundle
 
 
@@ -27,9 +30,9 @@ class Desk:
             link.sent.add(entry)
         return entry
 
-    def comes_from(self, name: str, hops: int | None = None) -> Entry:
+    def comes_from(self, name: str, hops: int | None = None, guarantee: Guarantee = Guarantee.CAUSAL) -> Entry:
         source = self.links[name]
-        made = bundle(self.log.next_no + 1, publisher=name)
+        made = bundle(self.log.next_no + 1, publisher=name, guarantee=guarantee)
         entry = self.log.append(made, source, None, self.faults if hops is None else hops, 1, 0, ())
         next(link for link in self.links.values() if link is not source).sent.add(entry)
         self.log.let_pass(entry, source)
@@ -178,3 +181,39 @@ def test_exactly_those_are_shown_whose_reasons_to_wait_are_gone(seed: int, fault
     for name in desk.links:
         theirs = [no for no in desk.shown if desk.log.entries[no].source is desk.links[name]]
         assert theirs == sorted(theirs)
+
+
+def test_eventual_waits_for_nothing_but_what_its_publisher_sent_before_in_that_stream() -> None:
+    desk = Desk()
+    own = desk.publish()
+    desk.log.unshown.put_wall()
+    desk.says_it_has("n", 0)
+    first = desk.comes_from("n", guarantee=Guarantee.EVENTUAL)
+    assert desk.show() == [first.no], "past a wall, and past what is not safe"
+    unsafe = desk.comes_from("n", hops=0, guarantee=Guarantee.EVENTUAL)
+    second = desk.comes_from("n", guarantee=Guarantee.EVENTUAL)
+    other = desk.comes_from("m", guarantee=Guarantee.EVENTUAL)
+    assert desk.show() == [other.no], "only of its own publisher"
+    desk.says_it_has("m", 3)
+    assert desk.show() == [own.no, unsafe.no, second.no]
+
+
+def test_in_a_repair_eventual_lines_up_with_everything_else() -> None:
+    desk = Desk()
+    own = desk.publish()
+    before = desk.comes_from("n", guarantee=Guarantee.EVENTUAL)
+    desk.log.unshown.line_up()
+    after = desk.comes_from("n", guarantee=Guarantee.EVENTUAL)
+    assert desk.show() == [], "too few may have what was safe"
+    desk.says_it_has("n", 1)
+    assert desk.show() == [own.no, before.no, after.no]
+
+
+def test_origins_of_which_nothing_waits_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unshown, "ORIGINS_KEPT", 4)
+    line = Unshown()
+    for number in range(100):
+        line.append(Entry(number, bundle(1, publisher=f"c{number}", guarantee=Guarantee.EVENTUAL), None, None, 0))
+        if number >= 3:
+            line.take_first()
+        assert len(line._eventual) <= 5

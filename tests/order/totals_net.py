@@ -10,7 +10,6 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 from resprout.core.bundle import Bundle, pack_payloads
@@ -152,7 +151,8 @@ class Node:
 
     def deliver(self, bundle: Bundle, tseq: int) -> None:
         self.tseqs[id_of(bundle)] = tseq
-        self._append(bundle)
+        if bundle.guarantee is Guarantee.TOTAL or not self.is_seen(bundle):
+            self._append(bundle)
         self.drain()
 
     def drain(self) -> None:
@@ -169,28 +169,19 @@ class Node:
     def _drain_one(self, name: str, queue: list[Bundle]) -> None:
         while queue:
             bundle = queue[0]
-            if self.is_seen(bundle):
-                queue.pop(0)
-            elif bundle.guarantee is Guarantee.TOTAL:
-                self._submit([*takewhile(lambda b: b.guarantee is Guarantee.TOTAL, queue)])
-                if not self.is_seen(bundle):
-                    return
-            elif self.totals.own(name) is not None or self.totals.is_gated(bundle):
+            if self.is_seen(bundle) or self.totals.is_under_way(bundle):
+                pass
+            elif self.totals.is_overtaken(bundle):
                 return
             else:
-                self.net.known[id_of(bundle)] = {id_of(b) for b in self.log}
-                self.accept(bundle.stamped(self.clock.tick()), but=set())
-                queue.pop(0)
-
-    def _submit(self, totals: list[Bundle]) -> None:
-        """Those of one client that follow each other need not wait for each other."""
-        known = {id_of(b) for b in self.log}
-        for bundle in totals:
-            under_way = [id_of(b) for b in self.totals.backlog.of(bundle.publisher)]
-            if id_of(bundle) not in under_way and not self.is_seen(bundle):
-                self.net.known[id_of(bundle)] = set(known)
-                self.totals.submit(bundle)
-            known.add(id_of(bundle))
+                under_way = {id_of(b) for b in self.totals.backlog.of(name)}
+                known = {id_of(b) for b in self.log} | under_way
+                self.net.known[id_of(bundle)] = known & self.net.known.get(id_of(bundle), known)
+                if bundle.guarantee is Guarantee.TOTAL or under_way or self.totals.is_gated(bundle):
+                    self.totals.submit(bundle.stamped(self.clock.tick()))
+                else:
+                    self.accept(bundle.stamped(self.clock.tick()), but=set())
+            queue.pop(0)
 
     # -- repair, as far as totals and a log of everything need it ------------------------------------------------------
 
@@ -257,10 +248,11 @@ class Node:
     ) -> None:
         self.busy = True
         self.handover.take_locks(locks, last, dead, new)
+        delivered = {id_of(lock.bundle) for lock in locks if lock.stamp >= 0}
         for bundle in pool:
-            if bundle.guarantee is Guarantee.TOTAL:
+            if id_of(bundle) in delivered:
                 self.handover.deliver_at(bundle)
-            else:
+            elif bundle.guarantee is not Guarantee.TOTAL:
                 self.accept(bundle, but=set(new))
 
     def granted(self, coordinator: str, grant: Grant) -> None:
@@ -276,7 +268,7 @@ class Node:
         for bundle in since:
             if id_of(bundle) in pooled:
                 continue
-            if bundle.guarantee is Guarantee.TOTAL:
+            if id_of(bundle) in self.tseqs:
                 self.handover.close_behind(bundle, coordinator)
             else:
                 self.say(coordinator, Plain(bundle))
@@ -324,7 +316,8 @@ class Net:
         self.now = 0
         self.events = 0
         self.known: dict[TotalId, set[TotalId]] = {}
-        """What was in the log of its broker when a publication was accepted there, or submitted."""
+        """What was in the log of its broker when a publication was accepted there, or submitted; of every broker that
+        its client said it to, because only what more than one has can have been shown to the client."""
         self.joining: set[str] = set()
         self.published: dict[str, list[Bundle]] = {}
         """All that a client has published, by its name."""

@@ -101,7 +101,7 @@ def identity(message: Message) -> Id:
 
 
 def causal_pasts(tree: Tree) -> dict[Id, set[Id]]:
-    """From the definition: what its publisher had published (in the ordered stream) or delivered, transitively."""
+    """From the definition: what its publisher had published or delivered, transitively; `eventual` is in no chain."""
     known: dict[str, set[Id]] = {name: set() for name in tree.delivered}
     pasts: dict[Id, set[Id]] = {}
     for client, kind, what in tree.history:
@@ -109,7 +109,7 @@ def causal_pasts(tree: Tree) -> dict[Id, set[Id]]:
             pasts[client, what.stream, what.seq] = set(known[client])
             if what.stream == "ordered":
                 known[client].add((client, what.stream, what.seq))
-        elif kind == "delivered":
+        elif kind == "delivered" and what.stream == "ordered":
             known[client] |= {identity(what)} | pasts[identity(what)]
     return pasts
 
@@ -134,7 +134,12 @@ def check_orders(tree: Tree) -> None:
 def check_totals(tree: Tree) -> None:
     """Every total stands between the same publications on its keys for all, and all totals have one order."""
     places = {client: {identity(m): m for m in messages} for client, messages in tree.delivered.items()}
-    everything = {id: message for messages in places.values() for id, message in messages.items()}
+    everything = {
+        id: message
+        for messages in places.values()
+        for id, message in messages.items()
+        if message.guarantee is not Guarantee.EVENTUAL
+    }
     totals = [id for id, message in everything.items() if message.guarantee is Guarantee.TOTAL]
     for total in totals:
         named = set(pairs_of(everything[total].topic, everything[total].keys))

@@ -130,7 +130,7 @@ def test_of_two_marks_of_one_origin_the_further_counts() -> None:
         (Asks((Ask(1, "a/#/b", None, True),)), "'#' may only be the last level"),
         (Asks((Ask(1, "a", "x >", True),)), "column"),
         (ServedAsks((Served("", None),)), "filter"),
-        (LockReport(0, 1, total(guarantee=Guarantee.FIFO)), "is not a total"),
+        (LockReport(0, 1, total(guarantee=Guarantee.EVENTUAL)), "no place in any order"),
         (LockReport(0, 1, total(), stamp=9), "is said to be delivered at 9"),
         (LockReport(0, 1 << 50, total()), "at the impossible place"),
     ],

@@ -11,7 +11,7 @@ import msgspec
 from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
-from resprout.core.guarantee import Receipt
+from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
 from resprout.edge.guest import SUBSCRIPTIONS_MAX, TOPICS_ADVERTISED_MAX, Guest
 from resprout.edge.messages import (
@@ -303,4 +303,5 @@ def _delivery(entry: Entry, guest: Guest | None) -> Delivery:
     offsets = entry.picks.get(guest.name) if guest is not None and entry.picks is not None else None
     if offsets is not None:
         bundle = pick(bundle, offsets)
-    return Delivery(bundle, entry.hops, ordering_bytes(bundle, entry.hops), offsets, entry.prompt, entry.tseq)
+    tseq = entry.tseq if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
+    return Delivery(bundle, entry.hops, ordering_bytes(bundle, entry.hops), offsets, entry.prompt, tseq)

@@ -1,7 +1,12 @@
-"""Totals that are known and not yet delivered: whose they are, and how many and how heavy all together.
+"""Totals that are under way, and what is carried as one: whose they are, and how many and how heavy all together.
 
-A client has few undelivered totals at a time, so honest brokers exceed the soft bounds only by what was under way when
-they were reached. The hard bounds are far beyond that.
+Every broker knows nearly all of them, so every broker can tell a fair share: a client has no more under way than the
+bound for all, divided by the clients that have any, and always one. Whoever has the most is held back first, wherever
+it is; what it publishes then waits in its queue, and a long queue holds the client back in turn. Keys play no part: a
+hot one makes nobody wait who does not publish on it.
+
+Honest brokers exceed the bounds for all only by what was under way when they were reached. The hard bounds are far
+beyond that.
 """
 
 from typing import Final
@@ -12,19 +17,23 @@ from resprout.order.total_messages import TotalId
 
 FULL_TOTALS: Final = 4_096
 FULL_BYTES: Final = 64 << 20
-"""From here on local clients wait with their totals."""
+"""All together; what clients share."""
 OWN_TOTALS: Final = 64
-"""Bundles of totals that one client has under way before it waits with more: many rounds of closing at once."""
+OWN_BYTES: Final = 4 << 20
+"""Of one client, bundles and bytes: many rounds of closing at once."""
+UNORDERED_TOTALS: Final = 16
+"""Of one client, those that have no place yet: others cannot know of them and keep to their share."""
 
 HARD_FACTOR: Final = 16
-"""So many times that, and the peer that brings still more is cut off."""
+"""So many times what is for all, and the peer that brings still more is cut off."""
 
 
 class Backlog:
-    __slots__ = ("_bytes", "_of", "count")
+    __slots__ = ("_bytes", "_bytes_of", "_of", "count")
 
     def __init__(self) -> None:
         self._of: dict[str, dict[TotalId, Bundle]] = {}
+        self._bytes_of: dict[str, int] = {}
         self._bytes = 0
         self.count = 0
 
@@ -35,6 +44,7 @@ class Backlog:
             mine[id] = bundle
             self.count += 1
             self._bytes += bundle.cost
+            self._bytes_of[bundle.publisher] = self._bytes_of.get(bundle.publisher, 0) + bundle.cost
 
     def remove(self, id: TotalId) -> None:
         mine = self._of.get(id[0], {})
@@ -42,20 +52,26 @@ class Backlog:
         if bundle is not None:
             self.count -= 1
             self._bytes -= bundle.cost
+            self._bytes_of[id[0]] -= bundle.cost
             if not mine:
-                del self._of[id[0]]
+                del self._of[id[0]], self._bytes_of[id[0]]
+
+    def has(self, id: TotalId) -> bool:
+        return id in self._of.get(id[0], ())
 
     def of(self, publisher: str) -> tuple[Bundle, ...]:
         """Oldest first."""
         return tuple(self._of.get(publisher, {}).values())
 
     def has_room_for(self, publisher: str) -> bool:
-        """Whether a local client should go on with its totals."""
-        return not self.full and len(self._of.get(publisher, ())) < OWN_TOTALS
-
-    @property
-    def full(self) -> bool:
-        return self.count >= FULL_TOTALS or self._bytes >= FULL_BYTES
+        """Whether a local client may have one more under way."""
+        mine = self._of.get(publisher)
+        if mine is None:
+            return True
+        sharing = len(self._of)
+        return len(mine) < min(OWN_TOTALS, FULL_TOTALS // sharing) and self._bytes_of[publisher] < min(
+            OWN_BYTES, FULL_BYTES // sharing
+        )
 
     def check_room(self, count: int = 1, cost: int = 0) -> None:
         """Raises PeerError when so many more are more than can be kept."""

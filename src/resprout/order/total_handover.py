@@ -72,7 +72,7 @@ class Handover:
         check_locks(locks)
         unknown = [lock.bundle.cost for lock in locks if not totals.is_ordered(lock.bundle)]
         totals.backlog.check_room(len(unknown), sum(unknown))
-        totals.held = True
+        totals.held = totals.unsubmitted = True
         self._new = new
         others = self._others()
         for lock in locks:
@@ -116,18 +116,20 @@ class Handover:
         """At the coordinator: what the members had told the dead is heard from them, and totals close above what the
         dead had said, or above everything that is known. The clock must have been raised to the clocks of all members
         and to all stamps of the pool."""
-        clock = self._totals.clock.now
-        for id, record in self._totals.locks.undelivered.items():
-            record.heard.update(merged.told.get(id, {}))
-            if (said := merged.said.get(id)) is not None:
-                record.floor = max(record.floor, said.highest, clock if said.silent else 0)
+        clock = self._totals.clock
+        for record in self._totals.locks.in_line():
+            record.heard.update(merged.told.get(record.id, {}))
+            if (said := merged.said.get(record.id)) is not None:
+                record.floor = max(record.floor, said.highest, clock.tick() if said.silent else 0)
 
     def resume(self) -> None:
-        """Last step: closing goes on, and then totals that have no place are submitted again: those of one publisher
-        are told of in order."""
-        self._totals.held = False
-        self._totals.progress()
-        self._totals.resubmit()
+        """Last step: closing goes on, and then totals that have no place are submitted again. Local clients may publish
+        more only after that (`Totals.unsubmitted`): what is ordered behind later ones of its publisher is dropped."""
+        totals = self._totals
+        totals.held = False
+        totals.progress()
+        totals.resubmit()
+        totals.unsubmitted = False
 
 
 def _if_all(said: Mapping[str, int], names: Sequence[str]) -> int:

@@ -14,8 +14,7 @@ from resprout.order.totals import Totals
 
 def newcomer_locks(totals: Totals) -> tuple[WelcomeLock, ...]:
     """At the parent: what a Welcome carries, besides `Handover.last`. In the same step as `joined`."""
-    undelivered = totals.locks.undelivered.values()
-    return tuple(WelcomeLock(*record.place, record.bundle, record.active) for record in undelivered)
+    return tuple(WelcomeLock(*record.place, record.bundle, record.active) for record in totals.locks.in_line())
 
 
 def joined(totals: Totals, name: str) -> None:

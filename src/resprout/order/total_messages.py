@@ -1,5 +1,7 @@
 """What brokers say to each other about totals. Tags 68..74 of the wire belong to this file.
 
+What is said of totals is said of every publication that is carried as one, whatever its own guarantee.
+
 A total is named by its bundle's publisher, incarnation and first number: bundles are atomic, so that is enough. Numbers
 that may be missing are -1 then.
 """
@@ -44,8 +46,12 @@ class Submit(ProtocolMessage, frozen=True, tag=68):
     bundle: Bundle
 
     @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+    @property
     def bulk(self) -> int:
-        return self.bundle.cost + self.bundle.key_bytes
+        return self.bundle.key_bytes
 
 
 class Lock(ProtocolMessage, frozen=True, tag=69):
@@ -56,8 +62,12 @@ class Lock(ProtocolMessage, frozen=True, tag=69):
     bundle: Bundle
 
     @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+    @property
     def bulk(self) -> int:
-        return self.bundle.cost + self.bundle.key_bytes
+        return self.bundle.key_bytes
 
 
 class Closed(ProtocolMessage, frozen=True, tag=70):
@@ -85,8 +95,12 @@ class LockReport(ProtocolMessage, frozen=True, tag=71):
     """What the dead broker had said `Closed` with to the member."""
 
     @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+    @property
     def bulk(self) -> int:
-        return self.bundle.cost + self.bundle.key_bytes
+        return self.bundle.key_bytes
 
 
 class GrantedLock(ProtocolMessage, frozen=True, tag=72):
@@ -99,8 +113,12 @@ class GrantedLock(ProtocolMessage, frozen=True, tag=72):
     """Its final stamp when anybody has delivered it; then its bundle carries it too."""
 
     @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+    @property
     def bulk(self) -> int:
-        return self.bundle.cost + self.bundle.key_bytes
+        return self.bundle.key_bytes
 
 
 class WelcomeLock(ProtocolMessage, frozen=True, tag=73):
@@ -113,8 +131,12 @@ class WelcomeLock(ProtocolMessage, frozen=True, tag=73):
     """Its keys are closed at the parent, so they are at the newcomer."""
 
     @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+    @property
     def bulk(self) -> int:
-        return self.bundle.cost + self.bundle.key_bytes
+        return self.bundle.key_bytes
 
 
 class LastTotals(ProtocolMessage, frozen=True, tag=74):
@@ -147,6 +169,6 @@ def check_locks(locks: Iterable[AnyLock]) -> None:
 
 
 def check_total(bundle: Bundle) -> None:
-    if bundle.guarantee is not Guarantee.TOTAL:
-        raise PeerError(f"{bundle!r} is not a total")
+    if bundle.guarantee is Guarantee.EVENTUAL:
+        raise PeerError(f"{bundle!r} has no place in any order")
     check_stamp(bundle.stamp)

@@ -1,24 +1,27 @@
 """Total order: close, then deliver.
 
-The root gives every total its place and a `Lock` carries it to all brokers. A broker makes it *active* once no earlier
-undelivered total shares a key, and all earlier ones of its publisher are active: from then on local publications on
-its keys wait, while bundles that arrive on links never do. Each broker then tells each neighbour that its side of their
-link is *closed*, once all its other neighbours have said so of theirs. Links are FIFO, so a neighbour that has heard it
-has everything that was published before the total on that side. Closed all around, the total is stamped one above
-everything it closed behind, and delivered once the earlier ones of its publisher are: the same stamp, between the same
-publications, at every broker.
+The root gives every total its place and a `Lock` carries it to all brokers. A broker makes it *active* as soon as it is
+known: from then on local publications on its keys are *carried*, that is, submitted like totals and delivered at their
+own places behind it, while bundles that arrive on links are never touched. Each broker then tells each neighbour that
+its side of their link is *closed*, once all its other neighbours have said so of theirs. Links are FIFO, so a neighbour
+that has heard it has everything that was published before the total on that side. Closed all around, the total is
+stamped one above everything it closed behind, and delivered: the same stamp, between the same publications, everywhere.
 
-So totals of one publisher close side by side. Each broker activates them in order, hence says of the earlier one first
-that it is closed, on every link; and a broker that has heard so has a clock no lower than what it heard. Therefore the
-floors of the later one are nowhere lower, whatever a repair has to put in the place of those who died.
+Totals close side by side, however many there are and whatever they name. Each broker activates them in the order of
+their places, and each at a clock of its own, so its floor of the later one is higher. It says of the earlier one first
+that it is closed, on every link. So the later one is nowhere closed before the earlier one, and has the higher stamp,
+whatever a repair has to put in the place of those who died: stamps, places and deliveries have one order.
+
+What is carried may have been published plainly, too, by another broker to which its client went. Each broker delivers
+whichever comes first (`deliver` is told of both), but all brokers close it: those who have it may not be all.
 
 What a dead broker said before it died is a fact, and a broker goes on closing and delivering on it. A dead link that
 was silent is never counted as closed: all links count, those in repair included, until a repair replaces them
 (`order.total_handover`).
 
-Latency without contention, from origin o to broker s: d(o, root) + max over all brokers p of (d(root, p) + d(p, s)).
+Latency from origin o to broker s: d(o, root) + max over all brokers p of (d(root, p) + d(p, s)).
 
-Not done here: the log, showing, acknowledging, and holding the local clients back; `deliver`, `is_gated`, `own` and
+Not done here: the log, showing, acknowledging, and deciding what is carried; `deliver`, `is_gated`, `own` and
 `has_room_for` say when.
 """
 
@@ -28,7 +31,8 @@ from typing import Any, NamedTuple, Protocol
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
-from resprout.order.backlog import Backlog
+from resprout.core.guarantee import Guarantee
+from resprout.order.backlog import UNORDERED_TOTALS, Backlog
 from resprout.order.clock import Clock, check_stamp
 from resprout.order.locks import LockRecord, LockTable
 from resprout.order.submissions import Submissions
@@ -66,8 +70,6 @@ class Waiting(NamedTuple):
     bundle: Bundle
     place: Place | None
     """None: it waits for the root to order it."""
-    behind: tuple[Bundle, ...]
-    """Earlier totals on its keys."""
     neighbours: tuple[str, ...]
     """Those that have not said that their side is closed."""
 
@@ -79,8 +81,8 @@ class Totals:
 
     `deliver(bundle, tseq)` is called once per total, in the order of delivery; the bundle carries its final stamp, to
     which the clock is already raised. `is_seen(bundle)` says whether this very bundle was delivered here before. One
-    that a newer life of its publisher has overtaken was not: this broker must still help to close it, or it would be
-    waited for everywhere.
+    that a newer life of its publisher has overtaken was not, and what is carried may be here in another way: this
+    broker must still help to close it, or it would be waited for everywhere.
     """
 
     def __init__(
@@ -99,6 +101,8 @@ class Totals:
         self.submissions = Submissions(self.backlog)
         self.held = False
         """A repair is being installed: nothing is activated, told or delivered by itself until it is complete."""
+        self.unsubmitted = False
+        """What waits for its place has not been submitted to the new parent again: nothing newer may go before it."""
         self.handlers: dict[type, Callable[[str, Any], None]] = {
             Submit: self._take_submit,
             Lock: self._take_lock,
@@ -119,25 +123,36 @@ class Totals:
         return self.backlog.count
 
     def has_room_for(self, publisher: str) -> bool:
-        """Not so many that a local client should wait with its own."""
-        return self.backlog.has_room_for(publisher)
+        """Not so many that a local client should wait with more."""
+        if not self.backlog.has_room_for(publisher):
+            return False
+        waiting = self.submissions.waiting
+        return not waiting or sum(id_of(own) in waiting for own in self.backlog.of(publisher)) < UNORDERED_TOTALS
 
     def is_gated(self, bundle: Bundle) -> bool:
-        """Whether a local publication, of either stream, has to wait for an active total on one of its keys."""
+        """Whether an active total names one of its keys: published plainly, it might be divided differently."""
         return self.locks.is_closed(bundle)
 
     def own(self, publisher: str) -> Bundle | None:
-        """The first undelivered total of this publisher, behind which its other publications wait, if any is known."""
+        """The first of this publisher that is under way: what it publishes now goes behind it, if any is known."""
         mine = self.backlog.of(publisher)
         return mine[0] if mine else None
 
+    def is_under_way(self, bundle: Bundle) -> bool:
+        """It was submitted, and is not delivered here yet."""
+        return self.backlog.has(id_of(bundle))
+
+    def is_overtaken(self, bundle: Bundle) -> bool:
+        """Something that its publisher made later is under way."""
+        at = (bundle.incarnation, bundle.first)
+        return any((own.incarnation, own.first) > at for own in self.backlog.of(bundle.publisher))
+
     def waiting(self) -> tuple[Waiting, ...]:
         """All undelivered totals, and what each waits for."""
-        found = [Waiting(bundle, None, (), ()) for bundle in self.submissions.waiting.values()]
+        found = [Waiting(bundle, None, ()) for bundle in self.submissions.waiting.values()]
         for record in self.locks.undelivered.values():
-            behind = tuple(earlier.bundle for earlier in self.locks.blockers(record))
             silent = tuple(name for name in self.seat.neighbours if name not in record.heard)
-            found.append(Waiting(record.bundle, record.place, behind, silent))
+            found.append(Waiting(record.bundle, record.place, silent))
         return tuple(found)
 
     # -- submit and lock -----------------------------------------------------------------------------------------------
@@ -169,9 +184,12 @@ class Totals:
             self.submit(bundle)
 
     def is_ordered(self, bundle: Bundle) -> bool:
-        """It has its place, and perhaps its delivery, behind it."""
+        """It has its place, and perhaps its delivery, behind it; or it was published plainly, and something later of
+        its publisher has a place."""
         id = id_of(bundle)
-        return id in self.locks.records or not self.submissions.last.is_newer(id) or self._is_seen(bundle)
+        if id in self.locks.records or not self.submissions.last.is_newer(id):
+            return True
+        return bundle.guarantee is Guarantee.TOTAL and self._is_seen(bundle)
 
     def add_lock(self, place: Place, bundle: Bundle, others: list[str]) -> LockRecord | None:
         """Take a lock and pass it on to these neighbours; None when it is old news."""
@@ -216,7 +234,7 @@ class Totals:
 
     def progress(self) -> None:
         """Look at every total again, after the set of links has changed. In order: see above."""
-        for record in sorted(self.locks.undelivered.values(), key=lambda record: record.place):
+        for record in self.locks.in_line():
             self._to_advance.pop(record.id, None)
             self._to_advance[record.id] = record
         self._work()
@@ -244,8 +262,8 @@ class Totals:
         self._working = True
         try:
             while not self.held:
-                for record in self.locks.take_ready():
-                    self.locks.activate(record, max(record.floor, self.clock.now))
+                for record in self.locks.take_idle():
+                    self.locks.activate(record, max(record.floor, self.clock.tick()))
                     self._to_advance[record.id] = record
                 if not self._to_advance:
                     break
@@ -265,7 +283,7 @@ class Totals:
         for name in silent or links:
             if links[name] and name not in record.told:
                 self.tell_closed(record, name, second if heard.get(name) == highest else highest)
-        if not silent and self.locks.is_next(record):
+        if not silent and self.locks.first is record:
             self.settle(record, highest + 1)
 
     def tell_closed(self, record: LockRecord, name: str, stamp: int) -> None:
@@ -275,8 +293,8 @@ class Totals:
     def settle(self, record: LockRecord, stamp: int) -> None:
         """Deliver a total with its final stamp."""
         self.clock.now = max(self.clock.now, stamp)
-        following = self.locks.deliver(record, stamp)
-        if following is not None:
+        self.locks.deliver(record, stamp)
+        if (following := self.locks.first) is not None:
             self._to_advance[following.id] = following
         self.backlog.remove(record.id)
         self._deliver(record.bundle, tseq_of(record.place))

@@ -9,18 +9,27 @@ entry. A safe entry that comes from a neighbour therefore waits only for what li
 neighbour is known to have (`Link.upto`), and up to the *wall*: wherever that argument does not hold, a wall is put
 behind everything in line, and nothing that is logged later passes anything before it.
 
-What local clients publish passes nothing. Totals pass nothing, and nothing passes them.
+What local clients publish passes nothing. Totals pass nothing, and only `eventual` passes them: it has no order with
+anything, so it waits only for what its own publisher sent in that stream before. That much order it keeps because
+clients count what they were given from each publisher.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from resprout.core.bundle import Origin
+from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
+
+ORIGINS_KEPT = 1_024
+"""Before those are forgotten of which nothing waits any more."""
+
+_EVENTUAL = Guarantee.EVENTUAL.stream
 
 
 class Unshown:
-    __slots__ = ("_free", "_line", "_wall")
+    __slots__ = ("_before", "_eventual", "_eventual_wall", "_free", "_line", "_wall")
 
     def __init__(self) -> None:
         self._line: deque[Entry] = deque()
@@ -29,6 +38,11 @@ class Unshown:
         """Those that may pass, as a heap: (the place up to which everything must be shown before, its own, it)."""
         self._wall = -1
         """Nothing that is logged from now on passes anything up to this place."""
+        self._eventual: dict[Origin, int] = {}
+        """By origin, the place of the last `eventual` that may not pass."""
+        self._before = -1
+        """The same for the origin of the last entry, if that is `eventual`, without that entry."""
+        self._eventual_wall = -1
 
     def __bool__(self) -> bool:
         return bool(self._line)
@@ -44,6 +58,13 @@ class Unshown:
 
     def append(self, entry: Entry) -> None:
         self._line.append(entry)
+        if entry.stream == _EVENTUAL:
+            origin = (entry.publisher, entry.stream, entry.incarnation)
+            self._before = self._eventual.get(origin, -1)
+            self._eventual[origin] = entry.no
+            if len(self._eventual) > ORIGINS_KEPT:
+                first = self._line[0].no
+                self._eventual = {origin: no for origin, no in self._eventual.items() if no >= first}
 
     def pop(self) -> Entry:
         """The last does not wait after all."""
@@ -52,8 +73,12 @@ class Unshown:
     def let_pass(self, entry: Entry, upto: int) -> None:
         """The last, which is safe, depends on nothing beyond this place but what came the same way. That has no higher
         place to wait for, so it goes first."""
+        bound = max(upto, self._wall)
+        if entry.stream == _EVENTUAL:
+            self._eventual[entry.publisher, entry.stream, entry.incarnation] = self._before
+            bound = max(self._before, self._eventual_wall)
         if self._line[0] is not entry:
-            heappush(self._free, (max(upto, self._wall), entry.no, entry))
+            heappush(self._free, (bound, entry.no, entry))
 
     def put_wall(self) -> None:
         """Nothing that is logged later passes what is in line now."""
@@ -64,6 +89,7 @@ class Unshown:
         """Nor does anybody in line pass anybody: too few others may have what was safe here, after a crash."""
         self._free.clear()
         self.put_wall()
+        self._eventual_wall = self._wall
 
     # -- being shown ---------------------------------------------------------------------------------------------------
 
@@ -75,6 +101,7 @@ class Unshown:
             line.popleft()
         if not line:
             self._free.clear()
+            self._eventual.clear()
         return first
 
     def take_passing(self) -> Entry | None:

@@ -14,6 +14,7 @@ from resprout.sim.classes.doubled_clients import doubled_clients
 from resprout.sim.classes.hung import hung
 from resprout.sim.classes.newcomers import newcomers
 from resprout.sim.classes.thin_links import thin_links
+from resprout.sim.classes.totals import totals
 from resprout.sim.classes.unread import unread
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.trial import Trial
@@ -34,6 +35,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "hung": hung,
         "newcomers": newcomers,
         "thin-links": thin_links,
+        "totals": totals,
         "unread": unread,
     }
 )

@@ -1,9 +1,12 @@
-"""Clients of one broker: who is served, what of theirs waits behind a total, who is sent elsewhere.
+"""Clients of one broker: who is served, what of theirs is carried as a total, who is sent elsewhere.
 
-A publication waits behind its client's own undelivered total and behind an active total on one of its keys, and what
-its client published later waits behind it. That holds for `eventual`, too: whoever delivered one that had overtaken,
-and then published something causal, would make it depend on what is still waiting here. Only totals follow totals at
-once: they are ordered as they were made.
+What would have to wait for a total is *carried*: submitted like one, and delivered at its place in that order. That is
+what comes behind something of its client that is itself under way, or behind a total that its client has delivered
+elsewhere and this broker has not; and what names a key that an active total holds. So a client's queue stops only for
+a bound (`order.backlog`), for what it says again and has overtaken itself, and once for what is heavy: every broker is
+given what is carried, so a heavy bundle first waits for what is under way when it comes, and is perhaps free then.
+
+`eventual` has no order with anything: it is accepted when it comes.
 
 A client that lost its broker comes with the names of the brokers it tried. It is served where their ghosts are, sent
 there when that is known, and held while that is still being decided.
@@ -18,6 +21,7 @@ from resprout.edge.ghosts import GhostOver, Ghosts
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
 from resprout.order.entry import Entry
+from resprout.order.total_messages import TotalId, id_of
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
@@ -25,8 +29,8 @@ from resprout.stacks.resprout.durable import Durable
 from resprout.wire.columns import check_columns
 
 HEIRS_MAX = 4_096
-
-
+HEAVY_BYTES = 32 << 10
+"""From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
 STREAMS = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
 
 
@@ -55,9 +59,14 @@ class Clients:
         self._heirs: dict[str, tuple[str, int]] = {}
         """Dead broker -> who has its ghost, as far as it was heard, and since when."""
         self._draining: set[str] = set()
+        self._ahead: dict[str, dict[TotalId, None]] = {}
+        """Clients that came with totals which are not delivered here yet."""
         self._settling: dict[str, int] = {}
         """Clients that came from a dead broker, and when what they published there counts as delivered."""
         self._refuges: tuple[Refuge, ...] = ()
+        self._turn = 0
+        self._patience: dict[str, tuple[int, TotalId]] = {}
+        """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
         self._awaited: list[int] = []
         """Places in the log up to which everything must be shown before somebody who waits is served."""
         self.began_us = 0
@@ -92,6 +101,8 @@ class Clients:
         self._waiting.pop(name, None)
         self._since.pop(name, None)
         self._settling.pop(name, None)
+        self._ahead.pop(name, None)
+        self._patience.pop(name, None)
         guest = core.guests[name]
         for publish in guest.waiting:
             core.log.local_bytes -= publish.cost
@@ -248,6 +259,9 @@ class Clients:
             self._book.listeners.came(guest.name)
         core.lobby.welcome(guest, attend, core.refuges(), resumed, core.says, core.out)
         core.routes.forget()
+        ahead = {id: None for id, record in core.totals.locks.undelivered.items() if guest.has(record.bundle)}
+        if ahead:
+            self._ahead[guest.name] = ahead
         if attend.tried and self._ghosts.knows(attend.tried[:1]):
             core.lobby.adopt(guest, self._answered_for(guest), self._reached(guest))
         elif attend.tried:
@@ -296,23 +310,36 @@ class Clients:
         guest.check_next(bundle)
         check_columns(bundle)
         core.lobby.advertise_implied(guest, bundle.topic, core.says)
-        guest.waiting.append(message)
-        core.log.local_bytes += message.cost
-        self.drain(guest)
+        if bundle.guarantee is Guarantee.EVENTUAL:
+            self._take_eventual(guest, message)
+        else:
+            guest.waiting.append(message)
+            core.log.local_bytes += message.cost
+            self.drain(guest)
         core.show()
         core.pressure.check_guest(guest, core.out)
 
+    def _take_eventual(self, guest: Guest, message: Publish) -> None:
+        if self._core.seen.has(message.bundle):
+            self._core.lobby.known(guest, message.bundle, everywhere=guest.name not in self._settling)
+        else:
+            self._accept(guest, self._stamped(message.bundle), message.prompt)
+
     def drain_all(self) -> None:
-        for guest in list(self._core.guests.values()):
-            if guest.waiting:
+        """Beginning with another one each time: there may be room for one only."""
+        guests = [guest for guest in self._core.guests.values() if guest.waiting]
+        if guests:
+            self._turn += 1
+            first = self._turn % len(guests)
+            for guest in (*guests[first:], *guests[:first]):
                 self.drain(guest)
         self._core.show()  # a broker that is alone has at once as many copies as there can be
 
     def drain(self, guest: Guest) -> None:
-        """Accept what need not wait any longer."""
+        """Take what need not wait any longer."""
         core = self._core
         totals = core.totals
-        if totals.held or guest.name in self._draining:
+        if totals.held or totals.unsubmitted or guest.name in self._draining:
             return
         self._draining.add(guest.name)
         queue = guest.waiting
@@ -321,21 +348,49 @@ class Clients:
             bundle = message.bundle
             if core.seen.has(bundle):
                 core.lobby.known(guest, bundle, everywhere=guest.name not in self._settling)
-            elif totals.own(guest.name) is not None and bundle.guarantee is not Guarantee.TOTAL:
-                break
-            elif bundle.guarantee is Guarantee.TOTAL:
-                if not totals.has_room_for(guest.name):
+            elif totals.is_under_way(bundle):
+                pass  # said again: it is delivered at its place
+            elif totals.is_overtaken(bundle):
+                break  # said again: it is on its way, or will be known when what overtook it here is delivered
+            elif bundle.guarantee is Guarantee.TOTAL or self._must_follow(guest, bundle):
+                if not totals.has_room_for(guest.name) or self._is_patient(guest, bundle):
                     break
-                core.clock.raise_to(bundle.stamp)
-                totals.submit(bundle.stamped(core.clock.tick()))
-            elif totals.is_gated(bundle):
-                break
+                totals.submit(self._stamped(bundle))
             else:
-                core.clock.raise_to(bundle.stamp)
-                self._accept(guest, bundle.stamped(core.clock.tick()), message.prompt)
+                self._accept(guest, self._stamped(bundle), message.prompt)
             queue.popleft()
             core.log.local_bytes -= message.cost
         self._draining.discard(guest.name)
+
+    def _must_follow(self, guest: Guest, bundle: Bundle) -> bool:
+        """Whether it has to come behind a total that is not delivered here."""
+        totals = self._core.totals
+        if totals.own(guest.name) is not None or totals.is_gated(bundle):
+            return True
+        ahead = self._ahead.get(guest.name)
+        if ahead is None:
+            return False
+        if any(id in totals.locks.undelivered for id in ahead):
+            return True
+        del self._ahead[guest.name]
+        return False
+
+    def _is_patient(self, guest: Guest, bundle: Bundle) -> bool:
+        """Whether something heavy waits for what was under way when its turn came; for nothing that came later."""
+        if bundle.cost < HEAVY_BYTES or bundle.guarantee is Guarantee.TOTAL:
+            return False
+        totals = self._core.totals
+        number, awaited = self._patience.get(guest.name, (0, None))
+        if number != bundle.first:
+            own = totals.backlog.of(guest.name)
+            awaited = id_of(own[-1]) if own else totals.locks.in_line()[-1].id
+            self._patience[guest.name] = (bundle.first, awaited)
+        assert awaited is not None
+        return totals.backlog.has(awaited)
+
+    def _stamped(self, bundle: Bundle) -> Bundle:
+        self._core.clock.raise_to(bundle.stamp)
+        return bundle.stamped(self._core.clock.tick())
 
     def _accept(self, guest: Guest, bundle: Bundle, prompt: bool) -> None:
         if self._durable is not None:

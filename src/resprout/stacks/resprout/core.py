@@ -23,7 +23,6 @@ from resprout.order.reports import Reports
 from resprout.order.seen import Seen
 from resprout.order.total_handover import Handover
 from resprout.order.total_levels import TotalBook, TotalLevels
-from resprout.order.total_messages import Closed
 from resprout.order.totals import Totals
 from resprout.overlay.standing import Standing
 from resprout.spread.adverts import Adverts
@@ -71,9 +70,11 @@ class Core:
         self.says: Says = []
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
-        self.totals = Totals(self.standing, self.clock, self._say_of_totals, self._deliver_total, self._is_delivered)
+        self.totals = Totals(self.standing, self.clock, self._say_of_totals, self._deliver_total, self.seen.has)
         self.handover = Handover(self.totals)
         self.book = TotalBook(self.log, self.faults, self.finished)
+        self._plain: dict[int, tuple[Entry, Entry]] = {}
+        """Entries on whose delivery another one waits that stands in for them: see `_stand_in`."""
         self.unsaid: dict[str, list[ProtocolMessage]] = {}
         """By dead neighbour: what was to be said on its link since this broker handed over what it had said before."""
         self.drain: Callable[[], None] = lambda: None
@@ -282,25 +283,33 @@ class Core:
                 log.release(entry)
                 if entry.delivered:
                     self.finished(entry)
+        if link.after and link.cursor is None:
+            self._say_after(link, log.next_no)
         if link.cursor is None and link.room <= 0:
             link.cursor = log.next_no
-        if link.after:
-            self._say_after(link, link.cursor if link.cursor is not None else log.next_no)
         self.show()
 
     def say_in_order(self, name: str, message: ProtocolMessage) -> None:
-        """To a neighbour, but not before everything that is in the log now."""
+        """To a neighbour, but not before everything that is in the log now; within its window."""
         link = self.links.get(name)
         if link is None or not link.open:
             return
         if link.cursor is None:
-            self.peers.send(name, message)
+            self._say(link, message)
+            if link.room <= 0:
+                link.cursor = self.log.next_no
         else:
             link.after.append((self.log.next_no, message))
 
+    def _say(self, link: Link, message: ProtocolMessage) -> None:
+        self.peers.send(link.name, message)
+        link.room -= message.cost
+
     def _say_after(self, link: Link, place: int) -> None:
-        while link.after and link.after[0][0] <= place:
-            self.peers.send(link.name, link.after.popleft()[1])
+        """What stands before this place, as far as there is room."""
+        after = link.after
+        while after and after[0][0] <= place and (link.room > 0 or not after[0][1].cost):
+            self._say(link, after.popleft()[1])
 
     # -- acknowledge and show ------------------------------------------------------------------------------------------
 
@@ -328,6 +337,8 @@ class Core:
             self.lobby.delivered(entry)
         else:
             self.reports.delivered(entry, entry.source)
+        if self._plain and (pair := self._plain.pop(id(entry), None)) is not None:
+            self.log.deliver_one(pair[1])
 
     def show(self) -> None:
         while (entry := self.log.next_to_show()) is not None:
@@ -335,32 +346,57 @@ class Core:
 
     # -- totals --------------------------------------------------------------------------------------------------------
 
-    def _say_of_totals(self, name: str, message: ProtocolMessage) -> None:
-        if isinstance(message, Closed):
-            self.say_in_order(name, message)
-        elif (link := self.links.get(name)) is not None and link.open:
-            self.peers.send(name, message)
-
-    def _is_delivered(self, bundle: Bundle) -> bool:
-        return self.seen.has(bundle)
-
     def _deliver_total(self, bundle: Bundle, tseq: int) -> None:
         """Closed all around: it enters the log here as it does everywhere, and every neighbour will report it."""
+        if bundle.guarantee is not Guarantee.TOTAL and self.seen.has(bundle):
+            entry = self._stand_in(bundle)
+        else:
+            entry = self._append_total(bundle)
+        entry.tseq = tseq
+        self.log.unshown.put_wall()  # everything stays on the side of the barrier where it is
+        self.book.add(entry, self.links)
+        if entry.client is not None:
+            self.lobby.published(entry.client, entry)
+        self.reports.all_soon()
+        self.show()
+        self.drain()
+
+    def _append_total(self, bundle: Bundle) -> Entry:
         self.seen.raise_to(bundle.origin, bundle.last)
         _, readers, picks = self.find_readers(bundle)
         client = self.guests.get(bundle.publisher)
         if client is not None and (client.incarnation != bundle.incarnation or not client.attending):
             client = None
         entry = self.log.append(bundle, None, client, self.faults, len(self.links), 0, readers)
-        entry.tseq = tseq
         entry.picks = picks
-        self.log.unshown.put_wall()  # everything stays on the side of the barrier where it is
-        self.book.add(entry, self.links)
-        if client is not None:
-            self.lobby.published(client, entry)
-        self.reports.all_soon()
-        self.show()
-        self.drain()
+        return entry
+
+    def _stand_in(self, bundle: Bundle) -> Entry:
+        """For something that was carried, and has come here plainly before: nobody reads it again. Others wait to hear
+        that it is delivered on this side, and it is when the plain one is."""
+        plain = self._find_plain(bundle)
+        entry = self.log.append(bundle, None, None, self.faults, len(self.links), 0, ())
+        entry.is_backup = True
+        self.log.unshown.pop()
+        self.lobby.show(entry, self.out)
+        if plain is not None and not plain.delivered:
+            entry.undone += 1
+            self._plain[id(plain)] = (plain, entry)
+        return entry
+
+    def _find_plain(self, bundle: Bundle) -> Entry | None:
+        wanted = (bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+        crossed = (link.arrived.entries for link in self.links.values())
+        for entries in (self.log.entries, *crossed):
+            for entry in entries.values():
+                if (entry.publisher, entry.stream, entry.incarnation, entry.first) == wanted:
+                    return entry
+        return None
+
+    def _say_of_totals(self, name: str, message: ProtocolMessage) -> None:
+        """In the order of the log: `Closed` comes behind all that it closes behind, and what is submitted behind what
+        its publisher had published before. Who has the one has the other, should everybody else die."""
+        self.say_in_order(name, message)
 
     def take_total_levels(self, name: str, message: TotalLevels) -> None:
         self.book.hear(name, message, self.totals.locks.undelivered.__contains__)
@@ -370,7 +406,7 @@ class Core:
         """With the other reports; and forget those that everybody is through with."""
         listening = [name for name, link in self.links.items() if link.open and not link.quiet]
         for name, news in self.book.reports(listening, only_done):
-            self.peers.send(name, news)
+            self.say_in_order(name, news)  # a total must be known before anything is said of it
         for id in self.book.forget(self.links):
             self.totals.forget(id)
 

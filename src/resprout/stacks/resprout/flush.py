@@ -313,6 +313,8 @@ class Flushes:
             if isinstance(thing, GrantedLock):
                 taking.deliver(thing, list(links))
                 entry = core.book.entry((thing.bundle.publisher, thing.bundle.incarnation, thing.bundle.first))
+                if entry is not None and entry.is_backup:
+                    continue  # it stands in for something that the ghost has read, if that was for it
             else:
                 source = links[members[thing.side - 1]] if thing.side > 0 else None
                 entry, entered = taking.take(thing, source, 0, keeps_source=thing.side == OWN_SIDE)

@@ -2,14 +2,13 @@
 
 A total needs every broker, so it waits while any is out of reach: for ever, if need be, because no timeout could tell a
 partition from a crash. Its publisher is told what it waits for, as far as that can be seen from here, when that has
-taken longer than a lease, and again when the reason changes. What waits behind a total is explained in the same way.
+taken longer than a lease, and again when the reason changes. What is carried as a total is explained in the same way.
 
 Not done here: to do anything about it. Only the repair, a heal or the operator (`forgetting`) can.
 """
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Send
-from resprout.core.guarantee import Guarantee
 from resprout.edge.guest import Guest
 from resprout.edge.messages import PublicationWaits
 from resprout.order.total_messages import TotalId, id_of
@@ -59,7 +58,7 @@ class Waits:
         if overdue:
             reasons = _Reasons(core, self._council.status(core.now_us))
             for guest, head, wait in overdue:
-                self._tell(guest, head, wait, reasons.of(guest, head), noted)
+                self._tell(guest, head, wait, reasons.of(head), noted)
 
     def _head(self, guest: Guest) -> Bundle | None:
         """A client's publications wait for one another, so only the first needs a reason."""
@@ -69,7 +68,7 @@ class Waits:
         return guest.waiting[0].bundle if guest.waiting else None
 
     def _tell(self, guest: Guest, head: Bundle, wait: _Wait, reason: str, noted: dict[str, None]) -> None:
-        if head.guarantee is Guarantee.TOTAL:
+        if self._core.totals.is_under_way(head):
             if reason not in noted and reason not in self._noted:
                 self._core.note("total_waits", f"{guest.name} {head.stream}:{head.first} {reason}")
             self._noted[reason] = None
@@ -86,22 +85,14 @@ class _Reasons:
         self._status = status
         self._totals: dict[TotalId, Waiting] = {id_of(one.bundle): one for one in core.totals.waiting()}
 
-    def of(self, guest: Guest, head: Bundle) -> str:
+    def of(self, head: Bundle) -> str:
         total = self._totals.get(id_of(head))
         if total is not None:
             return self._of_total(total)
-        if self._core.totals.own(guest.name) is not None:
-            return f"waits behind a total that {guest.name} published before it began anew"
-        if head.guarantee is Guarantee.TOTAL:
-            return f"waits until some of {self._core.totals.pending} other totals are delivered"
-        return "waits behind a total on the same keys"
+        return f"waits until some of {self._core.totals.pending} others that have to be ordered are delivered"
 
     def _of_total(self, total: Waiting) -> str:
-        first = total
-        while first.behind and (earlier := self._totals.get(id_of(first.behind[0]))) is not None:
-            first = earlier
-        reason = self._repair() or self._unordered(first) or self._unclosed(first)
-        return reason if first is total else f"waits behind an earlier total on the same keys, which {reason}"
+        return self._repair() or self._unordered(total) or self._unclosed(total)
 
     def _repair(self) -> str:
         dead = [name for name, is_open in self._core.standing.neighbours.items() if not is_open]
