@@ -186,7 +186,7 @@ class Flushes:
         for parcel in parcels.values():
             for origin, reached in parcel.seen.items():
                 core.seen.raise_to(origin, reached)
-        base = core.log.retained()
+        base = core.retained.marks()
         for name in links:
             core.interest.rebase(name, base)
             self._grant(flush, members, name, items, merged, grants[name], spread)
@@ -228,9 +228,14 @@ class Flushes:
         """Whoever was behind the dead as a client will be looked after here."""
         core = self._core
         predicates = dict.fromkeys(p for link in old for p in core.interest.index.predicates_of(link.name))
-        names = frozenset(flush.dead)
-        ghost = f"~ghost {flush.token} of {min(names)}"
-        self._ghosts.add(ghost, names, predicates, core.says, core.out)
+        lives = set(flush.dead.values())
+        for name, life in flush.dead.items():
+            place = core.standing.places.get(name)
+            if place is not None and place.life == life:  # and whoever it stood in for
+                lives.update(place.looks_after)
+        ghost = f"~ghost {flush.token} of {min(flush.dead)}"
+        self._ghosts.add(ghost, frozenset(lives), predicates, core.says, core.out)
+        core.standing.looks_after = self._ghosts.lives()
         core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.ghost_us))
         core.routes.forget()
         return ghost
@@ -266,7 +271,7 @@ class Flushes:
         core = self._core
         for name, parcel in parcels.items():
             core.confirmed(core.interest.reconcile(name, parcel.asks, core.says))
-        base = core.log.retained()
+        base = core.retained.marks()
         asks = {name: core.interest.standing(name)[0] for name in links}
         for name, parcel in parcels.items():
             core.confirmed(core.interest.presume(name, parcel.served, base, core.says))
