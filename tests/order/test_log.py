@@ -331,3 +331,24 @@ def test_copies_kept_for_others_do_not_count_against_their_source() -> None:
     assert source.held_bytes == slow.cost
     log.took(slow)
     assert source.held_bytes == 0
+
+
+def test_what_was_forgotten_can_be_kept_again_and_is_forgotten_again() -> None:
+    log, link = Log(1), Link("n", 1, 1, None)
+    entry = log.append(bundle(1), None, None, 0, 1, 0, ())
+    link.sent.add(entry)
+    log.show(log.unshown.take_first())
+    news = link.take_report(Levels((1,), (1,), (), (0,), 0))
+    for reach, each in news.reached:
+        log.reached(each, reach)
+    for level, each in news.firmer:
+        log.firmer(each, level)
+    assert entry.bundle is None and log.bytes_held == 0
+    assert not link.waits_with(bundle(1)), "the neighbour has said all that let it go"
+    log.revive(entry, bundle(1))
+    log.add_reader(entry, "ghost")
+    assert log.entries == {entry.no: entry} and log.bytes_held == entry.cost
+    log.settle(entry)
+    assert entry.bundle is not None, "somebody reads it"
+    log.took(entry)
+    assert entry.bundle is None and not log.entries and log.bytes_held == 0

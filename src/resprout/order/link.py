@@ -8,6 +8,7 @@ both ends of a new link begin with the same lists.
 
 from collections import deque
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
@@ -119,6 +120,16 @@ class Link:
         heard.done = done
         self._forget()
         return news
+
+    def waits_with(self, bundle: Bundle) -> bool:
+        """This very bundle crossed, and is not forgotten here before the neighbour says more about it."""
+        if not self.heard.firm:
+            return True  # with f = 0 nobody keeps anything for others
+        id = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+        firm, back_firm = self.heard.firm[-1], self.heard.back_firm[-1]
+        return any(number > firm and entry.id == id for number, entry in self.sent.entries.items()) or any(
+            number > back_firm and entry.id == id for number, entry in self.arrived.entries.items()
+        )
 
     def report(self) -> Levels | None:
         """What may be told now, if it is more than was told before."""

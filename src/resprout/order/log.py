@@ -136,6 +136,16 @@ class Log:
         faults = self._faults
         return entry.hops >= faults or entry.copies > faults or entry.reach >= faults
 
+    def revive(self, entry: Entry, bundle: Bundle) -> None:
+        """It was forgotten as stable, and is needed again."""
+        assert entry.bundle is None and entry.no >= 0
+        entry.bundle = bundle
+        entry.level = min(entry.level, self._faults)
+        self.entries[entry.no] = entry
+        self.bytes_held += entry.cost
+        if entry.source is None and entry.undone == 0:
+            self.local_bytes += entry.cost
+
     # -- a link is replaced by another ---------------------------------------------------------------------------------
 
     def leave_link(self, link: Link, entry: Entry, number: int, sent: bool) -> None:

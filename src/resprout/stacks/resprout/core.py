@@ -185,8 +185,11 @@ class Core:
     def accept(
         self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool, backup: bool = False
     ) -> Entry | None:
-        """Log a bundle and send it on; None when it was here before."""
-        if not self.seen.is_new(bundle):
+        """Log a bundle and send it on; None when it was here before. A copy that comes back is kept all the same unless
+        it is certainly here: its sender was through with it, and needs it again for a ghost."""
+        is_new = self.seen.is_new(bundle)
+        needed_again = backup and source is not None and not source.waits_with(bundle)
+        if not is_new and not needed_again:
             if source is not None:
                 repeat = nothing_more_to_do(bundle, source, hops, self.faults)
                 source.arrived.add(repeat)

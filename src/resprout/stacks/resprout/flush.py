@@ -10,6 +10,7 @@ import msgspec
 
 from resprout.core.contract import ProtocolMessage, SetTimer, Timer
 from resprout.edge.ghosts import Ghosts
+from resprout.edge.guest import Guest
 from resprout.order.link import Link
 from resprout.order.messages import Forward
 from resprout.order.total_merge import MemberLocks, MergedLocks, Piece
@@ -197,7 +198,7 @@ class Flushes:
             core.open_link(link)
         core.handover.lead(merged)
         if not spread:
-            self._push(taking, links)
+            self._push(taking, links, core.guests[ghost])
         taking.settle()
         standing = core.standing
         standing.mark_gone(flush.dead)
@@ -342,12 +343,13 @@ class Flushes:
             send(name, part)
         send(name, ParcelEnd())
 
-    def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
+    def _push(self, taking: Taking, fresh: dict[str, Link], ghost: Guest) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
         core = self._core
         for link in core.links.values():
             if link.name in fresh or not link.open or link.cursor is not None:
                 continue
-            for entry in taking.unspread():
-                if entry.source is not link and entry.bundle is not None and link.room > 0:
+            for entry in taking.unspread(ghost):
+                has_it = entry.source is link and not entry.shown  # what is shown, its source may have forgotten
+                if not has_it and entry.bundle is not None and link.room > 0:
                     core.send_copy(link, entry, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True))
