@@ -109,7 +109,9 @@ class ResproutBroker:
         self.ghosts = Ghosts(core.lobby, core.log, core.interest)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
-        self.clients = Clients(core, self.ghosts, self.book, self.durable, lambda: self.joining.attached, self._is_calm)
+        self.clients = Clients(
+            core, self.ghosts, self.book, self.durable, lambda: self.joining.attached, self._is_calm, self._let_go
+        )
         self.members = Members(core, self.waves, self.book, self._shut, self._repaired)
         self.flushes = Flushes(core, self.council, self.waves, self.ghosts, self.book, self._shut, self._repaired)
         offers = Offers(core)
@@ -306,8 +308,7 @@ class ResproutBroker:
             case ChooseParent():
                 self.joining.choose()
             case GhostOver(ghost):
-                if ghost in self.ghosts:
-                    self.clients.end_ghost(ghost)
+                self._let_go(ghost)
             case _:
                 if isinstance(timer, ReportTaken):
                     core.lobby.flush_all(core.out)
@@ -317,6 +318,7 @@ class ResproutBroker:
     def _tick(self) -> None:
         core = self.core
         self.sessions.tick()
+        core.tick()
         if self.joining.attached:
             self._bury_children()
             self.council.tick(core.now_us)
@@ -331,6 +333,23 @@ class ResproutBroker:
             self.clients.tell_refuges()
             self.waits.tick()
         self._set_tick()
+
+    def _let_go(self, ghost: str) -> None:
+        """Nobody is waited for any more. First those who would replace this broker hear so: they must not take over
+        what is not kept. A place that is being told for a newcomer must not be overtaken by one without it."""
+        core = self.core
+        if self.joining.admitting:
+            core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.heartbeat_us))
+            return
+        if not self.ghosts.let_go(ghost):
+            return
+
+        def expire() -> None:
+            if ghost in self.ghosts:
+                self.clients.end_ghost(ghost)
+
+        core.standing.looks_after = self.ghosts.lives()
+        self.waves.start(core.standing.publish_place(), core.standing.reach, expire)
 
     def _bury_children(self) -> None:
         """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
