@@ -115,7 +115,7 @@ class Sessions:
         """Whatever comes is a sign of life, be it only a part of something large."""
         core = self._core
         if core.peers.get(event.peer) is not None:
-            self._council.heard(event.peer, core.now_us)
+            self._council.stirred(event.peer, core.now_us)
 
     def writable(self, event: Writable) -> None:
         core = self._core
