@@ -95,7 +95,9 @@ class Council:
 
     def overdue(self, member: str, asked_us: int, now_us: int) -> bool:
         """May a member of the running repair that was asked then, and has not answered, be declared dead as well?"""
-        if not self._pulse.is_sure(member, now_us, asked_us + self._pulse.patience_us // 2):
+        pulse = self._pulse
+        since_us = max(asked_us + pulse.patience_us // 2, pulse.stirred_us(member))  # much to say takes long to say
+        if not pulse.is_sure(member, now_us, since_us):
             return False
         return self._pulse.refuses(member) or len(self._registry.wanted or ()) < self._standing.faults
 
@@ -176,7 +178,7 @@ class Council:
             self._ping(parent, now_us)
         hears = pulse.hears_parent(now_us)
         pulse.leased = pulse.leased and hears
-        if not hears or pulse.refuses(parent):
+        if (not hears and pulse.is_mute(parent, now_us)) or pulse.refuses(parent):
             self.suspect(parent, now_us)
         self._suspicions.seek_help(parent, now_us)
 
