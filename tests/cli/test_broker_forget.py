@@ -22,10 +22,10 @@ QUICK = (
 
 @pytest.fixture
 def pair() -> Iterator[tuple[str, Running]]:
-    """Two brokers with little patience: the address of the root, and the other one."""
-    with broker("b0", *QUICK) as (_, root), broker("b1", "--parent", root, *QUICK) as (child, _):
+    """Two brokers with little patience: the address of the child, and the root, which it cannot replace by itself."""
+    with broker("b0", *QUICK) as (root, above), broker("b1", "--parent", above, *QUICK) as (child, address):
         assert json.loads(child.line())["kind"] == "joined"
-        yield root, child
+        yield address, root
 
 
 def stop(process: Running) -> None:
@@ -60,37 +60,45 @@ class Terminal:
 def test_a_publisher_is_told_what_its_total_waits_for_and_goes_on_when_that_is_forgotten(
     pair: tuple[str, Running],
 ) -> None:
-    root, child = pair
-    stop(child)
-    publisher = Terminal("pub", "t", "x", "--guarantee", "total", "--wait", "delivered", "--server", root)
+    child, root = pair
+    stop(root)
+    publisher = Terminal("pub", "t", "x", "--guarantee", "total", "--wait", "delivered", "--server", child)
     try:
-        publisher.read_until("b1")  # whether its death could be declared by now is a matter of chance
-        assert publisher.text.startswith(("it waits for b1, which is not heard", "it waits while the tree is repaired"))
-        done = resprout("forget", "b1", "--server", root)
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"b1 is forgotten\n", b"")
+        publisher.read_until("it waits for b0, which is not heard")
+        done = resprout("forget", "b0", "--server", child)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"b0 is forgotten\n", b"")
         assert publisher.process.wait(PATIENCE_S) == 0
     finally:
         publisher.close()
-    done = resprout("forget", "b1", "--server", root, "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"names": ["b1"]})
+    done = resprout("forget", "b0", "--server", child, "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"names": ["b0"]})
 
 
 def test_off_the_terminal_the_reason_comes_with_the_failure_and_only_there(pair: tuple[str, Running]) -> None:
-    root, child = pair
-    stop(child)
+    child, root = pair
+    stop(root)
     words = ("--guarantee", "total", "--wait", "delivered", "--timeout", "4")
-    reason = complaint("pub", "t", "x", *words, "--server", root, status=1)
+    reason = complaint("pub", "t", "x", *words, "--server", child, status=1)
     assert reason.startswith("not delivered within 4 s, only published: it waits ")
 
 
 def test_a_broker_that_refuses_says_why_in_one_line(pair: tuple[str, Running]) -> None:
-    root, _ = pair
-    assert (
-        complaint("forget", "b1", "--server", root, status=1)
-        == "b1 is alive here: stop it first, or forget it by force"
-    )
-    assert complaint("forget", "b0", "--server", root, status=1).startswith("b0 cannot forget itself")
-    assert complaint("forget", "b1", "b9", "--server", root, status=1).startswith("b9: not known to b0")
+    child, _ = pair
+    alive = complaint("forget", "b0", "--server", child, status=1)
+    assert alive == "b0 is alive here: stop it first, or forget it by force"
+    assert complaint("forget", "b1", "--server", child, status=1).startswith("b1 cannot forget itself")
+    assert complaint("forget", "b0", "b9", "--server", child, status=1).startswith("b9: not known to b1")
+
+
+def test_by_force_even_a_root_that_is_alive_is_forgotten_and_joins_as_a_new_broker(pair: tuple[str, Running]) -> None:
+    child, root = pair
+    done = resprout("forget", "b0", "--force", "--server", child)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"b0 is forgotten\n", b"")
+    notes = [json.loads(root.line())]
+    while notes[-1].get("kind") != "joined":
+        notes.append(json.loads(root.line()))
+    assert "fenced" in [note.get("kind") for note in notes]
+    assert notes[-1]["columns"] == {"detail": "b1"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Neighbours that keep their connections and answer nothing: replaced when it lasts, waited for when it does not."""
 
+import msgspec
 import pytest
 
 from resprout.edge.requests import ForgetAnswered, ForgetRequest
@@ -123,6 +124,19 @@ def test_a_broker_that_is_alive_is_forgotten_by_force_and_joins_as_a_new_one(vic
     assert played.incarnation(victim) == 2
     check_sound(played)
     assert all_delivered(played)
+
+
+def test_a_founder_that_falls_silent_before_anybody_else_has_a_vote_is_forgotten_for_good() -> None:
+    """Its list is itself: when it is forgotten, nobody is left whose consent could be asked for."""
+    join = FaultSpec(HANG_US, FaultKind.JOIN, ("b1",), parent="b0", latency_us=3_000)
+    dies = FaultSpec(HANG_US + 20_000, FaultKind.CRASH, ("b0",), host=True)
+    scene = two_kinds({"b0": None}, ["b0"])
+    late = msgspec.structs.replace(scene.clients[0], name="t1", broker="b1")
+    scene = msgspec.structs.replace(scene, clients=(*scene.clients, late))
+    played = ask(scene, [join, dies], [Asked(HANG_US + 30 * SECOND, "t1", ForgetRequest(("b0",)))])
+    assert [news.body.reason for news in played.news(ForgetAnswered)] == [""]
+    assert [row.node for row in played.notes("repair_end")] == ["b1"]
+    assert played.parents() == {"b1": None}
 
 
 def test_a_broker_that_is_too_far_away_to_be_known_is_not_forgotten_there_by_force_either() -> None:

@@ -152,11 +152,11 @@ class Standing:
     def is_majority(
         self, succession: Succession, lives: Collection[Life], is_over: Callable[[Life], bool] = lambda life: False
     ) -> bool:
-        """More than half of the seats, those aside that the operator has forgotten; half of them with the root, if the
-        others were declared dead; or all that are not certainly gone (`is_over`). Whoever else could have decided would
-        be among the gone: all of a majority, and more than f."""
+        """More than half of the seats, those aside that the operator has forgotten (all of them, perhaps); half of them
+        with the root, if the others were declared dead; or all that are not certainly gone (`is_over`). Whoever else
+        could have decided would be among the gone: all of a majority, and more than f."""
         seats = [seat.life for seat in succession.seats if seat.life not in self.forgotten]
-        if 2 * sum(life in lives for life in seats) > len(seats):
+        if 2 * sum(life in lives for life in seats) > len(seats) or (succession.seats and not seats):
             return True
         others = [life for life in seats if life not in lives]
         if self.is_half_with_root(succession, lives) and all(self.is_buried(life) for life in others):
