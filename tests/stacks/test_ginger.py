@@ -187,14 +187,14 @@ def test_the_stack_is_registered_with_its_options_and_all_four_guarantees() -> N
             GINGER.parse_options(bad)
 
 
-def test_an_eventual_publication_that_overtakes_breaks_causal_order_and_the_judge_finds_it() -> None:
+def test_an_eventual_publication_breaks_no_order_whether_it_waits_or_overtakes() -> None:
     star = tree({"b0": None, "b1": "b0", "b2": "b0"}, latency_us=5_000)
     homes = {"c0": "b0", "c1": "b1", "c2": "b2"}
     busy = work(list(homes), "a", mix=Mix(eventual=0.4, causal=0.3, total=0.3), operations=40, interval_us=2_000)
     waiting = play(scenario(star, clients(homes, "a"), busy))
     waiting.check_clean()
     overtaking = play(scenario(star, clients(homes, "a"), busy, eventual_waits=False))
-    assert {anomaly.rule for anomaly in overtaking.anomalies} == {"causal"}
+    overtaking.check_clean()
 
 
 # -- the wire and hostile peers ----------------------------------------------------------------------------------------

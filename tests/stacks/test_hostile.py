@@ -176,7 +176,7 @@ HOSTILE_BROKER: list[tuple[Any, str]] = [
     (Subscribe(1, "t", None), "Subscribe is not for a broker to say"),
     (Taken(1), "Taken is not for a broker to say"),
     (Serving("x", (), 0), "Serving is not for a broker to say"),
-    (Submit(bundle()), "is not a total"),
+    (Submit(bundle(guarantee=Guarantee.EVENTUAL)), "has no place in any order"),
     (Lock(1 << 40, 1, TOTAL), "at the impossible place"),
     (Forward(bundle(stamp=1 << 62 | 1), 1), "the stamp"),
     (Item(bundle(), 0, 1, False), "Item outside of a parcel"),
