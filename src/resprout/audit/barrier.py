@@ -14,7 +14,7 @@ pair is left out here.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from resprout.audit.graph import shortest_way
@@ -31,14 +31,20 @@ Neighbour = tuple[int, int, int]
 
 
 def check_barrier(history: History, groups: Mapping[Pair, ByLife], order: TotalOrder) -> Iterator[Anomaly]:
-    for pair, group in groups.items():
+    for pair in keys_of(groups):
+        group = groups[pair]
         if (rank := order.rank(pair)) is not None:
             yield from _check_pair(history, pair, group, order.chains[pair], rank)
 
 
 def unjudged_pairs(groups: Mapping[Pair, ByLife], order: TotalOrder) -> int:
     """Keys whose totals have no common order."""
-    return 0 if order.witnessed else sum(order.rank(pair) is None for pair in groups)
+    return 0 if order.witnessed else sum(order.rank(pair) is None for pair in keys_of(groups))
+
+
+def keys_of(groups: Iterable[Pair]) -> list[Pair]:
+    """Those that publications can name: totals without keys are no barrier."""
+    return [pair for pair in groups if pair[1]]
 
 
 def _check_pair(

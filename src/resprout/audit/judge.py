@@ -12,13 +12,14 @@ from typing import Final
 from resprout.audit import bank, bank_replay
 from resprout.audit.bank_operations import Applied, operation_of, read_applied
 from resprout.audit.bank_replicas import Circles, complete_replicas, loose_circles
-from resprout.audit.barrier import check_barrier, unjudged_pairs
+from resprout.audit.barrier import check_barrier, keys_of, unjudged_pairs
 from resprout.audit.causal import check_causal
 from resprout.audit.fifo import check_fifo
 from resprout.audit.groups import ByLife, by_pair
 from resprout.audit.history import History
 from resprout.audit.loss import check_loss, not_judged
 from resprout.audit.owed import dues, owed
+from resprout.audit.places import check_places
 from resprout.audit.presence import check_identity, check_positions, check_presence
 from resprout.audit.receipts import check_receipts
 from resprout.audit.records import NEVER
@@ -79,6 +80,8 @@ class Case:
             more["causal"] = count - len(explained)
         if "total" in rules:
             found += check_totals(history, self._order)
+        if "tseq" in rules:
+            found += check_places(history, self._order)
         if "barrier" in rules:
             found += check_barrier(history, self._groups, self._order)
         if "receipt" in rules:
@@ -101,7 +104,8 @@ class Case:
         """By rule, what part of it was not judged."""
         notes = {}
         if unjudged := unjudged_pairs(self._groups, self._order):
-            notes["barrier"] = f"{unjudged} of {len(self._groups)} keys not judged: their totals contradict each other"
+            keys = len(keys_of(self._groups))
+            notes["barrier"] = f"{unjudged} of {keys} keys not judged: their totals contradict each other"
         if self._history.applied and (loose := len(loose_circles(self._history, self._operations, self._circles))):
             notes |= dict.fromkeys(bank.TOGETHER, bank.loose_note(loose))
         return notes
@@ -118,8 +122,13 @@ class Case:
             reasons["fifo"] = "no ordered publication was delivered"
         if max(delivered, default=Guarantee.EVENTUAL) < Guarantee.CAUSAL:
             reasons["causal"] = "no causal or total publication was delivered"
-        if not any(chain for chains in self._order.chains.values() for chain in chains.values()):
-            reasons |= dict.fromkeys(("barrier", "total"), "no total that names a key was delivered")
+        totals = {pair for pair, chains in self._order.chains.items() if any(chains.values())}
+        if not totals:
+            reasons["total"] = "no total was delivered"
+        if not keys_of(totals):
+            reasons["barrier"] = "no total that names a key was delivered"
+        if not history.claims:
+            reasons["tseq"] = "the run claims no order of totals"
         if not history.receipts and not history.refused:
             reasons["receipt"] = "nobody was given a receipt"
         return reasons | self._skipped_of_bank()

@@ -25,7 +25,7 @@ from resprout.trace.live_folder import ABORTED, ENDS
 from resprout.trace.schema import Row
 
 LIVE_RULES: Final = (
-    "identity", "invented", "unasked", "twice", "position", "lost", "fifo", "causal", "barrier", "total",
+    "identity", "invented", "unasked", "twice", "position", "lost", "fifo", "causal", "barrier", "total", "tseq",
 )  # fmt: skip
 
 
