@@ -307,12 +307,30 @@ def test_more_sessions_than_allowed_are_refused_but_replacing_one_is_not() -> No
     assert [type(frame) for frame in frames(desk.accept(7, "c1", epoch=2), 7)] == [Welcome]
 
 
-def test_more_strangers_than_allowed_are_disconnected() -> None:
+def test_of_more_strangers_than_allowed_the_one_who_was_silent_for_longest_goes_and_that_is_said_once() -> None:
     desk = Desk(options=LinkOptions(greetings_max=2))
     assert desk.step(Connected(5, None)) == desk.step(Connected(6, None)) == []
-    assert desk.step(Connected(7, None)) == [Disconnect(7, "too many connections")]
-    desk.lose(5)
-    assert desk.step(Connected(8, None)) == []
+    gone, said = desk.step(Connected(7, None))
+    assert gone == Disconnect(5, "it has not said who it is, and others want to")
+    assert isinstance(said, Note) and "(greetings_max)" in said.columns["detail"]
+    assert desk.step(Connected(8, None)) == [Disconnect(6, "it has not said who it is, and others want to")]
+    desk.lose(7)
+    assert desk.step(Connected(9, None)) == []
+
+
+def test_connections_of_ones_own_that_wait_for_an_answer_do_not_make_room_for_strangers() -> None:
+    desk = Desk(options=LinkOptions(greetings_max=1))
+    desk.ask(Open("b0"))
+    desk.step(Connected(5, "b0"))
+    assert desk.step(Connected(6, None)) == [Disconnect(6, "too many connections")]
+
+
+def test_whom_the_limit_of_sessions_turns_away_is_said_with_the_limit() -> None:
+    desk = Desk(options=LinkOptions(sessions_max=1))
+    desk.accept(5, "c1")
+    [said] = [effect for effect in desk.accept(6, "c2") if isinstance(effect, Note)]
+    assert said.columns["detail"] == "c2 was turned away: 1 sessions is the limit (sessions_max)"
+    assert not [effect for effect in desk.accept(7, "c3") if isinstance(effect, Note)], "not for each of thousands"
 
 
 def test_acquaintances_forget_whom_they_have_not_met_for_longest() -> None:

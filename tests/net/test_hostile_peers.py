@@ -215,7 +215,9 @@ def test_beyond_the_limit_connections_are_refused_with_a_reason() -> None:
     async def scene() -> None:
         async with broker() as running:
             running.host.connections_max = 3
-            async with connect(str(running), name="a"), bare(running.address), bare(running.address):
+            async with connect(str(running), name="a"), bare(running.address) as b, bare(running.address) as c:
+                await b.greet("b")
+                await c.greet("c")
                 await until(lambda: running.host.connections == 3)
                 with pytest.raises(ConnectError, match="b0 has 3 connections and takes no more"):
                     await connect(str(running), name="late")

@@ -15,6 +15,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.net.address import parse_address
 from resprout.net.broker import BrokerSpec, RunningBroker, serve
 from resprout.net.company import Company, find_company
+from resprout.net.descriptors import raise_limit
 from resprout.net.incarnation import new_incarnation
 from resprout.net.lifeline import leave_group, watch_stdin
 from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, read_order
@@ -85,6 +86,7 @@ def broker(
     }  # fmt: skip
     settings = read_settings(config, given, overrides, delays, contacts)
     voice = Voice(settings.name, announce, as_json)
+    raise_limit(settings.links.sessions_max + settings.links.greetings_max)
     return run_loop(_Life(settings, incarnation, voice, stop_with_stdin).live())
 
 

@@ -19,6 +19,7 @@ from resprout.links.handshake import Identity, Ruling, cause_of, check_welcome, 
 from resprout.links.link import Link
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies
+from resprout.links.refusals import Refusals
 from resprout.links.sessions import Sessions, refuse
 from resprout.links.timers import LingerOver, ReconnectDue
 
@@ -33,6 +34,7 @@ class Switchboard:
         self._options = options
         self._bodies = bodies
         self._epoch = first_epoch - 1
+        self._refusals = Refusals()
         self._dialer = Dialer(options, rng)
         self._dials = self._dialer.dials
         self._up = self.sessions.up
@@ -58,10 +60,10 @@ class Switchboard:
     def connected(self, event: Connected, now_us: int, out: Effects) -> None:
         connection, peer = event.connection, event.peer
         if peer is None:
-            if len(self.greetings) >= self._options.greetings_max:
-                out.append(Disconnect(connection, "too many connections"))
-            else:
+            if self._has_room_for_a_stranger(now_us, out):
                 self.greetings[connection] = Greeting(None, now_us)
+            else:
+                out.append(Disconnect(connection, "too many connections"))
             return
         dial = self._dials.get(peer)
         if dial is not None:
@@ -72,6 +74,20 @@ class Switchboard:
             return
         self._dialer.stop_waiting(dial, out)
         self._greet(dial, connection, up.incarnation if up is not None and up is dial.link else None, now_us, out)
+
+    def _has_room_for_a_stranger(self, now_us: int, out: Effects) -> bool:
+        """Whoever has said nothing for longest makes room: those who only connect do not keep out those who speak."""
+        most = self._options.greetings_max
+        if len(self.greetings) < most:
+            return True
+        oldest = next((number for number, greeting in self.greetings.items() if greeting.dial is None), None)
+        if oldest is None:
+            return False
+        del self.greetings[oldest]
+        out.append(Disconnect(oldest, "it has not said who it is, and others want to"))
+        why = f"{most} connections that have not said who they are is the limit (greetings_max)"
+        self._refusals.tell("the oldest of them", why, now_us, out)
+        return True
 
     def disconnected(self, event: Disconnected, now_us: int, out: Effects) -> None:
         link = self._live.get(event.connection)
@@ -224,6 +240,8 @@ class Switchboard:
             refuse(connection, reason, out, self._me.incarnation if hello.peer == self._me.name else 0)
         elif link is None and len(self._up) >= self._options.sessions_max:
             refuse(connection, "too many sessions", out)
+            why = f"{self._options.sessions_max} sessions is the limit (sessions_max)"
+            self._refusals.tell(hello.name, why, now_us, out)
         else:
             self._begin(link, connection, hello, now_us, out)
 

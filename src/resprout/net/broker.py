@@ -25,8 +25,9 @@ from resprout.net.advertise import address_to_tell
 from resprout.net.bodies import EncodedBodies
 from resprout.net.book import AddressBook
 from resprout.net.data_folder import DataFolder, open_folder
+from resprout.net.descriptors import room_for
 from resprout.net.frames import Here, make_codec
-from resprout.net.host import End, Host, Upward
+from resprout.net.host import CONNECTIONS_MAX, End, Host, Upward
 from resprout.net.listen import ListenError, Place, take_place
 from resprout.net.sessions import random_epoch, with_signs_of_life
 from resprout.stacks.stack import BrokerSeat, Stack
@@ -176,6 +177,8 @@ class RunningBroker:
             self._book.find,
             self._upward,
             delays_s=dict(spec.delays_s),
+            connections_max=self._room(),
+            greetings_max=self._links.greetings_max,
             latest_incarnation=node.latest_incarnation,
             book=self._book,
             records=self._folder.records if self._folder is not None else None,
@@ -186,6 +189,14 @@ class RunningBroker:
         host.start()
         await host.serve(place)
         self._began(self)
+
+    def _room(self) -> int:
+        """How many connections others may open, as far as the system allows it; says so when it does not."""
+        links = self._links
+        room, warning = room_for(min(CONNECTIONS_MAX, links.sessions_max + links.greetings_max))
+        if warning:
+            self._heard(Note("note", {"detail": warning}))
+        return room
 
     def _upward(self, effect: Upward) -> None:
         if isinstance(effect, Note):

@@ -58,6 +58,8 @@ class Connection(asyncio.Protocol):
         """Who is at the other end, as far as that is known: an opener says it in its `Hello`."""
         self.is_client = False
         """The opener has said that it is one."""
+        self.address = ""
+        """Of the other end, without the port."""
         self._reader = FrameReader(host.codec, GREETING_BYTES_MAX)
         self._writer = FrameWriter(host.codec)
         self._transport: asyncio.Transport | None = None
@@ -86,6 +88,8 @@ class Connection(asyncio.Protocol):
             # Event loops differ in whether they do this for sockets that were accepted. Without it a small frame waits
             # in the system until the peer has acknowledged the one before, which the peer puts off for up to 40 ms.
             plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        place = transport.get_extra_info("peername")
+        self.address = str(place[0]) if isinstance(place, tuple | list) and place else ""
         if self.peer is None:
             self._deadline = self._host.loop.call_later(self._host.greeting_s_max, self._too_late)
         self._host.connected(self)
@@ -204,6 +208,7 @@ class Connection(asyncio.Protocol):
     def _greeted(self, frame: Any) -> None:
         """Whatever it was: the machine refuses what is no greeting."""
         self._stop_deadline()
+        self._host.greeted(self)
         if type(frame) is Hello:
             self.name = frame.name
             self.is_client = frame.role == "client"

@@ -37,6 +37,8 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye
 from resprout.links.handshake import shorten
+from resprout.links.options import LinkOptions
+from resprout.links.refusals import Refusals
 from resprout.net.address import Address
 from resprout.net.alarms import Alarms
 from resprout.net.book import AddressBook
@@ -46,6 +48,7 @@ from resprout.net.disk import DiskError
 from resprout.net.durable import Durable
 from resprout.net.frames import Here, Who
 from resprout.net.listen import Place, take_place
+from resprout.net.lobby import Lobby
 from resprout.net.records import RecordFile
 from resprout.wire.codec import Codec
 
@@ -76,6 +79,7 @@ class Host:
         *,
         delays_s: dict[str, float] | None = None,
         connections_max: int = CONNECTIONS_MAX,
+        greetings_max: int = LinkOptions().greetings_max,
         greeting_s_max: float = GREETING_SECONDS_MAX,
         latest_incarnation: Callable[[str], int] = lambda name: 0,
         book: AddressBook | None = None,
@@ -94,6 +98,8 @@ class Host:
         self._latest_incarnation = latest_incarnation
         self._ended = ended
         self._connections: dict[int, Connection] = {}
+        self._lobby = Lobby(greetings_max)
+        self._refusals = Refusals()
         self._numbers = 0
         self._alarms = Alarms(self.loop, self._fire)
         self._dials = Dials(self._where, self._new, self.handle)
@@ -196,11 +202,35 @@ class Host:
         elif peer is not None and peer in self._barred:  # it was under way when the cut came
             connection.abort(CUT)
             self.handle(Disconnected(0, peer, CUT))
-        elif peer is None and len(self._connections) >= self.connections_max:
+        elif peer is None and not self._has_room():
             self.refuse(connection, f"{self.here.name} has {self.connections_max} connections and takes no more")
+            self._turned_away(connection, f"{self.connections_max} connections is the limit")
         else:
             self._connections[connection.number] = connection
+            if peer is None:
+                self._lobby.enter(connection)
             self.handle(Connected(connection.number, peer))
+
+    def greeted(self, connection: Connection) -> None:
+        """An opener has said something: it is no stranger any more, or will be refused for what it said."""
+        self._lobby.leave(connection)
+
+    def _has_room(self) -> bool:
+        """For one more that somebody opened. Those who have said nothing make room for it."""
+        lobby = self._lobby
+        while len(lobby) >= lobby.places or (len(lobby) and len(self._connections) >= self.connections_max):
+            stranger = lobby.one_too_many()
+            assert stranger is not None, "somebody waits there"
+            reason = "it has not said who it is, and others want to"
+            self._turned_away(stranger, f"{lobby.places} connections that have not said who they are is the limit")
+            self.lost(stranger, reason)
+            stranger.abort(reason)
+        return len(self._connections) < self.connections_max
+
+    def _turned_away(self, connection: Connection, why: str) -> None:
+        notes: list[Effect] = []
+        self._refusals.tell(connection.address or "somebody", why, now_us(), notes)
+        self._execute(notes)
 
     def arrived(self, number: int, frame: Any) -> None:
         if number in self._connections and not self._closing:
@@ -225,6 +255,7 @@ class Host:
         connection.close("answered")
 
     def lost(self, connection: Connection, reason: str) -> None:
+        self._lobby.leave(connection)
         if self._connections.pop(connection.number, None) is not None:
             self.handle(Disconnected(connection.number, connection.peer, reason))
 

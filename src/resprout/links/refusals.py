@@ -1,0 +1,25 @@
+"""Says whom a node has turned away, and because of which limit: once, and then how many more, so that whoever knocks a
+thousand times a second does not fill the log as well."""
+
+from typing import Final
+
+from resprout.core.contract import Effect, Note
+
+PERIOD_US: Final = 10_000_000
+"""For each reason there is at most one line in so long."""
+
+
+class Refusals:
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[int, int]] = {}
+        """By reason, of which there are a few: when it was told last, and how often it has come up since."""
+
+    def tell(self, who: str, why: str, now_us: int, out: list[Effect]) -> None:
+        """`why` names the limit; `who` is different each time."""
+        told = self._told.get(why)
+        if told is not None and now_us - told[0] < PERIOD_US:
+            self._told[why] = (told[0], told[1] + 1)
+            return
+        more = f"; {told[1]} more since that was said last" if told is not None and told[1] else ""
+        self._told[why] = (now_us, 0)
+        out.append(Note("note", {"detail": f"{who} was turned away: {why}{more}"}))
