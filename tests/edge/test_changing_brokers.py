@@ -233,6 +233,14 @@ def test_refuges_are_asked_one_after_the_other_and_the_lost_broker_last_then_aga
     assert client.told == [], "the same broker, another session"
 
 
+def test_a_broker_that_has_ended_the_session_itself_is_asked_first() -> None:
+    """It lives, and knows that nobody else has kept anything for this client."""
+    client = settled()
+    client.do(LinkDown("b", "c did not come back", "closed"))
+    assert client.opened == ["b"]
+    assert client.up("b").attend.tried == ("b",)
+
+
 def test_one_that_is_asked_may_think_for_a_while_and_is_then_left_for_the_next() -> None:
     client = settled()
     client.down()
@@ -496,11 +504,12 @@ def test_who_had_no_confirmed_subscription_has_missed_nothing() -> None:
 # -- the end -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reason", ["c restarted", "c began anew"])
+@pytest.mark.parametrize("reason", ["c restarted", "c began anew", "incarnation 1 of c is over: 7 has been here"])
 def test_a_client_whose_name_is_taken_does_not_fight_back(reason: str) -> None:
     client = settled()
     client.down(reason=reason)
-    assert client.told == [SessionLost(reason, over=True)] and client.opened == [] and client.left == ["b"]
+    assert client.told == [SessionLost(reason, over=True, superseded=True)]
+    assert client.opened == [] and client.left == ["b"]
     assert client.up("b").last == client.ring(AskOthers()).last == []
 
 

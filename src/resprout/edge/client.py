@@ -253,7 +253,7 @@ class ClientMachine:
             self._end(event.reason, out)
             out.append(Answer(SessionLost(event.reason, over=True, superseded=True)))
             return
-        self._search.down(event.peer, now_us, out)
+        self._search.down(event.peer, now_us, out, event.cause == "closed")
         if not self._search.was_served:
             out.append(Answer(SessionLost(event.reason, over=False)))
 

@@ -3,7 +3,8 @@
 The broker that serves a client also tells it whom to ask when it is gone: its *refuges*, the likeliest first. A broker
 whose session is over is *lost*; one that is only silent may be frozen, so its session stays, and whoever is first wins:
 if it is heard before another one serves, all goes on as if nothing had happened. Refuges are asked one after the other,
-round and round, the lost broker itself last: it may have returned, or never have died.
+round and round, the lost broker itself last: it may have returned, or never have died. One that has ended the session
+itself is asked first: it lives, and nobody else can know more.
 
 A broker that is asked may hold its answer back while it repairs what the client ran away from. Until the very first
 broker has served, there is only that one to wait for, unless the client was told of others beforehand.
@@ -152,15 +153,15 @@ class Search:
             self._drop_candidate(f"{peer} is heard again", out)
             self._end_search(out)
 
-    def down(self, peer: str, now_us: int, out: Effects) -> None:
-        """A session is over for good."""
+    def down(self, peer: str, now_us: int, out: Effects, by_peer: bool = False) -> None:
+        """A session is over for good. `by_peer`: it was the peer that said so, in the same life."""
         if peer == self.candidate:
             if self._searching:
                 self._fail(f"{peer} did not serve", True, now_us, out)
         elif peer == self.home and self.stands:
             self.stands = False
             out.append(Close(peer, "its session is over"))  # it is called again when its turn comes
-            self._lost_home(now_us, out)
+            self._lost_home(now_us, out, peer if by_peer else None)
 
     def go_to(self, peer: str, refuge: Refuge, now_us: int, out: Effects) -> None:
         """A broker says that another one serves this client."""
@@ -200,7 +201,8 @@ class Search:
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 
-    def _lost_home(self, now_us: int, out: Effects) -> None:
+    def _lost_home(self, now_us: int, out: Effects, first: str | None) -> None:
+        """`first`: who knows best what has become of the session."""
         if self._searching:
             self._round.append(self.home)
             if self.candidate is None and self._timer is None:
@@ -213,14 +215,14 @@ class Search:
             self._note_tried(self.home)
             self._wait_for_round(now_us, out)
         else:
-            self._begin_search(now_us, out)
+            self._begin_search(now_us, out, first)
 
     def _begin_search(self, now_us: int, out: Effects, first: str | None = None) -> None:
         self._searching = True
         self._stop_timer(out)
         self._note_tried(self.home)
         self._begin_round()
-        if first is not None and first != self.home:
+        if first is not None:
             self._put_first(first)
         self._ask_next(now_us, out)
 

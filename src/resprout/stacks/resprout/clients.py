@@ -199,6 +199,8 @@ class Clients:
                 self._welcome(guest, attend, True)
             else:
                 self._awaited.append(upto)
+        elif tried[0] == core.seat.name and not self._is_young:  # its session was here, and is over: nobody kept more
+            self._welcome(guest, attend, not attend.subscriptions)
         else:
             # Who served it comes first; of those it asked, the last one kept for the others.
             found = [self._refuge_for(guest.name, lost) for lost in (tried[0], *reversed(tried[1:]))]
@@ -234,13 +236,18 @@ class Clients:
         if heir is not None:
             return None
         if lost == core.seat.name:  # with an earlier life of this broker, or it was away for too long
-            is_young = core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
-            return standing.parent if is_young else None
+            return standing.parent if self._is_young else None
         place = standing.places.get(lost)
         if place is None:
             return None
         above = place.parent if place.parent is not None else standing.succession.root
         return above if above not in (core.seat.name, lost) else core.seat.name
+
+    @property
+    def _is_young(self) -> bool:
+        """Somebody may have a ghost of an earlier life of this broker."""
+        core = self._core
+        return core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
 
     def _heir_of(self, name: str) -> str | None:
         """Heirs die, too, and then have heirs. What they keep they do not keep for ever."""

@@ -1,0 +1,84 @@
+"""One client name in two programs, and programs that were away for too long; over TCP."""
+
+import asyncio
+
+import pytest
+
+import resprout
+from resprout.client import local as local_module
+from resprout.client.errors import ClosedError, PublishError
+from resprout.links.options import LinkOptions
+from tests.net.stage import run, until
+
+
+def test_the_older_of_two_clients_of_one_name_is_told_wherever_they_are() -> None:
+    async def scene() -> None:
+        async with resprout.local(brokers=3) as network, network.connect("w", broker=1) as witness:
+            inbox = await witness.subscribe("t")
+            older = await network.connect("x", broker=1)
+            await (await older.publish("t", b"1")).safe()
+            newer = await network.connect("x", broker=2)
+            await (await newer.publish("t", b"2")).safe()
+            assert [(await inbox.next()).payload for _ in range(2)] == [b"1", b"2"]
+            await until(lambda: older._closed is not None)
+            with pytest.raises(ClosedError, match="another client took the name 'x'"):
+                await older.publish("t", b"3")
+            receipt = await newer.publish("t", b"4")
+            assert (await inbox.next()).payload == b"4"
+            await receipt.delivered()
+            await newer.close()
+
+    run(scene())
+
+
+def test_what_the_older_one_published_is_delivered_or_uncertain() -> None:
+    """Twenty publications went nowhere once, and all twenty receipts said `delivered`."""
+
+    async def scene() -> None:
+        async with resprout.local(brokers=3) as network, network.connect("w", broker=0) as witness:
+            inbox = await witness.subscribe("t")
+            got: list[bytes] = []
+
+            async def read() -> None:
+                while not got or got[-1] != b"end":
+                    got.append((await inbox.next()).payload)
+
+            reading = asyncio.create_task(read())
+            older = await network.connect("x", broker=1)
+            newer = await network.connect("x", broker=2)
+            await (await newer.publish("t", b"new")).delivered()
+            told: list[bytes] = []
+            for n in range(20):
+                try:
+                    receipt = await older.publish("t", b"%d" % n)
+                    await receipt.delivered()
+                except (ClosedError, PublishError) as error:
+                    assert not getattr(error, "definite", False)
+                    break
+                told.append(b"%d" % n)
+            await (await newer.publish("t", b"end")).delivered()
+            await reading
+            assert set(told) <= set(got)
+            await newer.close()
+
+    run(scene())
+
+
+def test_a_client_that_was_away_for_too_long_is_told_and_served_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_module, "LinkOptions", lambda: LinkOptions(session_linger_us=300_000))
+
+    async def scene() -> None:
+        async with resprout.local(brokers=3) as network, network.connect("p", broker=2) as publisher:
+            starved = await network.connect("s", broker=0)
+            inbox = await starved.subscribe("t")
+            starved._host.bar({"b0", "b1", "b2"})
+            await asyncio.sleep(1)
+            starved._host.bar(())
+            with pytest.raises(ClosedError, match="deliveries may be missing"):
+                await inbox.next()
+            again = await starved.subscribe("t")
+            await publisher.publish("t", b"1")
+            assert (await again.next()).payload == b"1"
+            await starved.close()
+
+    run(scene())
