@@ -192,6 +192,16 @@ class World:
         split = [key.partition("#") for key in row.keys or ()]
         return {(topic, rest) if sign else (row.topic or "", topic) for topic, sign, rest in split}
 
+    def lines(self, id: Id) -> set[tuple[str, str]]:
+        """Pairs on which totals are in order; those without keys are so in their topic."""
+        keyless = {(self.rows[self.published[id]].topic or "", "")} if self.guarantee(id) == "total" else set()
+        return self.pairs(id) or keyless
+
+    def told(self, life: tuple[str, int], id: Id) -> int | None:
+        """The place of a total, as its first sound delivery there says."""
+        i = self.first(life, id)
+        return None if i is None else self.rows[i].tseq
+
     def guarantee(self, id: Id) -> str:
         return self.rows[self.published[id]].guarantee or ""
 
@@ -210,7 +220,7 @@ def findings(rows: list[Row]) -> set[Finding]:
     w = World(rows)
     return {
         *_identity(w), *_presence(w), *_positions(w), *_lost(w), *_fifo(w), *_causal(w), *_totals(w), *_barrier(w),
-        *_receipts(w),
+        *_places(w), *_receipts(w), *_never_told(w),
     }  # fmt: skip
 
 
@@ -305,7 +315,7 @@ def _reach(w: World, totals: list[Id], pairs: set[tuple[str, str]] | None) -> di
     """For each total, itself and the totals ordered after it: seen so by a subscriber, or by a chain."""
     reach = {t: {t} for t in totals}
     for life, a, b in product(w.lives, totals, totals):
-        common = w.pairs(a) & w.pairs(b) & (pairs or w.pairs(a))
+        common = w.lines(a) & w.lines(b) & (pairs or w.lines(a))
         if common and _before(w, life, a, b):
             reach[a].add(b)
     for k, a in product(totals, totals):
@@ -334,6 +344,55 @@ def _barrier(w: World) -> set[Finding]:
         for x, one, other, t in product(others, w.lives, w.lives, here):
             if _before(w, one, x, t) and any(_before(w, other, u, x) for u in reach[t]):
                 found.add(("barrier", x, pair))
+    return found
+
+
+def _places(w: World) -> set[Finding]:
+    found: set[Finding] = set()
+    totals = [id for id in w.published if w.guarantee(id) == "total"]
+    claims: dict[Id, list[int]] = {
+        t: [
+            i
+            for i, row in enumerate(w.rows)
+            if row.kind == "deliver" and ident(row) == t and i > w.published[t] and row.tseq is not None
+        ]
+        for t in totals
+    }
+    for t in totals:
+        others = [i for i in claims[t] if w.rows[i].tseq != w.rows[claims[t][0]].tseq]
+        if others:
+            found.add(("tseq", w.rows[others[0]].node, t, w.rows[others[0]].time_us))
+        for other in totals:
+            before = w.published[other] < w.published[t]
+            if before and claims[t] and claims[other] and w.rows[claims[t][0]].tseq == w.rows[claims[other][0]].tseq:
+                found.add(("tseq", w.rows[claims[t][0]].node, t, w.rows[claims[t][0]].time_us))
+    for life, a, b in product(w.lives, totals, totals):
+        one, two = w.told(life, a), w.told(life, b)
+        if w.lines(a) & w.lines(b) and _before(w, life, a, b) and one is not None and two is not None and one > two:
+            found.add(("tseq", life[0], b, w.rows[w.first(life, b) or 0].time_us))
+    return found
+
+
+def _never_told(w: World) -> set[Finding]:
+    """Last receipts that were due and never came."""
+    ends = [row.kind for row in w.rows if row.kind in ("quiescent", "timeout")]
+    if not ends or ends[-1] != "quiescent":
+        return set()
+    for node in {row.node for row in w.rows}:
+        shakes = [r.kind for r in w.rows if r.node == node and r.kind in ("freeze", "unfreeze", "crash", "leave")]
+        if shakes and shakes[-1] == "freeze":
+            return set()
+    found: set[Finding] = set()
+    refused = [ident(row) for row in w.rows if row.kind == "refused" and row.publisher is not None]
+    for id, p in w.published.items():
+        words = {r.receipt for i, r in enumerate(w.rows) if r.kind == "receipt" and ident(r) == id and i > p}
+        ever = {r.receipt for r in w.rows if r.kind == "receipt" and ident(r) == id}
+        if not words & {"accepted", "safe"} or "delivered" in words or "failed" in ever or id in refused:
+            continue
+        due = [life for life in w.lives if w.due_until(life, id) >= 0]
+        have = all(w.correct(life) and w.due_until(life, id) == float("inf") and w.ever(life, id) for life in due)
+        if w.correct(w.life_of[p]) and (have or "safe" not in words):
+            found.add(("receipt", id[0], id, w.rows[p].time_us))
     return found
 
 

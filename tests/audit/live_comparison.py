@@ -1,8 +1,8 @@
 """What the live judge and the judge of whole traces say, made comparable.
 
 They must agree on which rules are broken, where and when. They may differ in the cause of a causal violation (the live
-judge tells the first that shows), in which cycle of a knot of totals is told, and in the names of a client's first
-incarnation, which have no number as long as there is no second.
+judge tells the first that shows), in the other total of one at a wrong place, in which cycle of a knot of totals is
+told, and in the names of a client's first incarnation, which have no number as long as there is no second.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ def assert_agree(rows: Sequence[Row], live: Sequence[Anomaly], verdict: Verdict,
     names = _Names(rows)
     judged = [a for a in verdict.anomalies if a.rule in LIVE_RULES]
     assert _exact(names, live) == _exact(names, judged), what
-    assert _causal(names, live) == _causal(names, judged), what
+    assert _first_of(names, live, "causal") == _first_of(names, judged, "causal"), what
+    assert _first_of(names, live, "tseq") == _first_of(names, judged, "tseq"), what
     knots = [a for a in judged if a.rule == "total"]
     said = [a for a in live if a.rule == "total"]
     assert bool(said) == bool(knots), what
@@ -54,8 +55,8 @@ def _exact(names: "_Names", anomalies: Sequence[Anomaly]) -> list[Any]:
     )
 
 
-def _causal(names: "_Names", anomalies: Sequence[Anomaly]) -> list[Any]:
-    return sorted((a.time_us, a.subscriber, names.one(a.messages[0])) for a in anomalies if a.rule == "causal")
+def _first_of(names: "_Names", anomalies: Sequence[Anomaly], rule: str) -> list[Any]:
+    return sorted((a.time_us, a.subscriber, names.one(a.messages[0])) for a in anomalies if a.rule == rule)
 
 
 def _barriers(names: "_Names", anomalies: Sequence[Anomaly]) -> list[Any]:

@@ -51,9 +51,11 @@ class Sent:
 
     @property
     def pairs(self) -> set[tuple[str, str]]:
-        return {
+        """A total without keys is in order with others of its topic."""
+        named = {
             (k.split("#")[0], k.split("#")[1]) if "#" in k else (self.row.topic or "", k) for k in self.row.keys or ()
         }
+        return named or ({(self.row.topic or "", "")} if self.total else named)
 
 
 class Client:
@@ -172,8 +174,6 @@ class System:
         topic = rng.choice(TOPICS)
         guarantee = rng.choice(GUARANTEES)
         keys = {rng.choice(("a", "b", "bank/pt#a")) for _ in range(rng.choice((0, 1, 1, 2)))}
-        if guarantee == "total" and not keys:
-            keys = {"a"}
         attributes = texts({"amount": rng.randrange(100)}) if rng.random() < 0.5 else None
         return Row(
             time_us=0, node="", kind="", topic=topic, guarantee=guarantee, keys=tuple(sorted(keys)),

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from resprout.core.keys import pairs_of, topics_of
+from resprout.core.keys import Pair, pairs_of, topics_of
 from resprout.filters.topics import topic_matches
 from resprout.trace.schema import Row
 
@@ -43,6 +43,12 @@ def ident(row: Row) -> Id:
 
 def change(row: Row, **columns: Any) -> Row:
     return msgspec.structs.replace(row, **columns)
+
+
+def lines(row: Row) -> set[Pair]:
+    """What binds it to totals."""
+    named = set(pairs_of(row.topic or "", row.keys or ()))
+    return named or ({(row.topic or "", "")} if row.guarantee == "total" else named)
 
 
 def places(rows: Rows, kind: str) -> list[int]:
@@ -270,9 +276,7 @@ def _bound(rows: Rows, totals: int) -> Iterator[tuple[int, int]]:
         for n, i in enumerate(here):
             for j in here[n + 1 : n + 12]:
                 one, other = rows[i], rows[j]
-                common = set(pairs_of(one.topic or "", one.keys or ())) & set(
-                    pairs_of(other.topic or "", other.keys or ())
-                )
+                common = lines(one) & lines(other)
                 if one.stream != "ordered" or other.stream != "ordered":
                     continue
                 if common and (one.guarantee == "total") + (other.guarantee == "total") == totals:
@@ -293,6 +297,52 @@ def pass_a_barrier(rows: Rows, rng: random.Random) -> Rows | None:
 def disagree_on_totals(rows: Rows, rng: random.Random) -> Rows | None:
     pair = pick(rng, list(_bound(rows, 2)))
     return None if pair is None else exchanged(rows, *pair)
+
+
+@mutation("total")
+def disagree_on_totals_without_keys(rows: Rows, rng: random.Random) -> Rows | None:
+    pair = pick(rng, [(i, j) for i, j in _bound(rows, 2) if not rows[i].keys and not rows[j].keys])
+    return None if pair is None else exchanged(rows, *pair)
+
+
+# -- places of totals -------------------------------------------------------------------------------------------------
+
+
+def claimed(rows: Rows) -> dict[Id, int]:
+    return {ident(row): row.tseq for row in rows if row.kind == "deliver" and row.tseq is not None}
+
+
+def placed(rows: Rows, claims: dict[Id, int]) -> Rows:
+    """With these places instead of those that were told."""
+    return [
+        change(row, tseq=claims[ident(row)]) if row.kind == "deliver" and ident(row) in claims else row for row in rows
+    ]
+
+
+@mutation("tseq")
+def give_a_place_to_two(rows: Rows, rng: random.Random) -> Rows | None:
+    claims = claimed(rows)
+    if len(claims) < 2:
+        return None
+    one, other = rng.sample(sorted(claims), 2)
+    return placed(rows, {one: claims[other]})
+
+
+@mutation("tseq")
+def tell_one_subscriber_another_place(rows: Rows, rng: random.Random) -> Rows | None:
+    told = [i for i in places(rows, "deliver") if rows[i].tseq is not None]
+    ids = [ident(rows[i]) for i in told]
+    i = pick(rng, [i for i in told if ids.count(ident(rows[i])) > 1])
+    return None if i is None else [*rows[:i], change(rows[i], tseq=1_000_000), *rows[i + 1 :]]
+
+
+@mutation("tseq")
+def claim_places_against_the_order(rows: Rows, rng: random.Random) -> Rows | None:
+    pair = pick(rng, [(i, j) for i, j in _bound(rows, 2) if rows[i].tseq is not None])
+    if pair is None:
+        return None
+    claims, (one, other) = claimed(rows), (ident(rows[n]) for n in pair)
+    return placed(rows, {one: claims[other], other: claims[one]})
 
 
 # -- receipts ---------------------------------------------------------------------------------------------------------
@@ -322,6 +372,14 @@ def say_delivered_too_early(rows: Rows, rng: random.Random) -> Rows | None:
     told = {ident(rows[i]): i for i in places(rows, "receipt") if rows[i].receipt == "delivered"}
     i = pick(rng, [i for i in owed_deliveries(rows) if ident(rows[i]) in told])
     return None if i is None else moved(rows, told[ident(rows[i])], i)
+
+
+@mutation("receipt")
+def keep_the_last_receipt_back(rows: Rows, rng: random.Random) -> Rows | None:
+    if any(row.kind in ("crash", "leave", "freeze", "unsubscribe") for row in rows):
+        return None
+    i = pick(rng, [i for i in places(rows, "receipt") if rows[i].receipt == "delivered"])
+    return None if i is None else [*rows[:i], *rows[i + 1 :]]
 
 
 @mutation("receipt")

@@ -1,6 +1,13 @@
 """Causal order: chains through other topics and other clients, and none through eventual messages."""
 
+import pytest
+
 from resprout.audit.judge import judge
+from resprout.audit.live.judge import LiveJudge
+from resprout.audit.live.memory import LiveOptions
+from resprout.audit.report import lines
+from resprout.audit.verdict import EXPLAINED_MAX
+from resprout.audit.ways import Way, Ways
 from resprout.trace.schema import Row
 from tests.audit.trace_builder import TraceBuilder
 
@@ -181,3 +188,76 @@ def test_a_long_chain_is_shortened_in_the_middle() -> None:
         "s delivered c9:1 at 0 before c0:2 at 2, on which it depends through c1:1 on topic t1, c2:1 on topic t2, "
         "5 more and c8:1 on topic t8"
     )
+
+
+# -- many that depend on one ------------------------------------------------------------------------------------------
+
+
+def one_dropped(dependents: int) -> list[Row]:
+    """s never gets c0:1; c1 does, and all that c1 publishes after that depends on it."""
+    t = TraceBuilder()
+    t.subscribe("s", "a", "b")
+    t.subscribe("c1", "a")
+    t.publish("c0:1", "a")
+    t.deliver("c1", "c0:1")
+    for number in range(1, dependents + 1):
+        t.publish(f"c1:{number}", "b")
+        t.deliver("s", f"c1:{number}")
+    return t.quiescent()
+
+
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The causes that are searched from, from now on."""
+    causes: list[int] = []
+    search = Ways.search
+
+    def noted(ways: Ways, cause: int, end: int) -> Way | None:
+        causes.append(cause)
+        return search(ways, cause, end)
+
+    monkeypatch.setattr(Ways, "search", noted)
+    return causes
+
+
+def test_one_search_explains_all_that_depends_on_one_missing_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    causes = searches(monkeypatch)
+    texts = found(one_dropped(300))
+    assert len(texts) == 300
+    assert texts[-1] == "s delivered c1:300 at 299 but never c0:1, on which it depends directly"
+    assert causes == [0]
+
+
+def test_the_first_thousand_violations_are_explained_and_the_rest_is_counted() -> None:
+    verdict = judge(one_dropped(EXPLAINED_MAX + 77))
+    told = [a for a in verdict.anomalies if a.rule == "causal"]
+    assert [a.messages[0] for a in told] == [f"c1:{n}" for n in range(1, EXPLAINED_MAX + 1)]
+    assert verdict.check("causal").anomalies == EXPLAINED_MAX + 77
+    assert verdict.found == EXPLAINED_MAX + 78
+    text = lines(verdict)
+    assert f"    ... and {EXPLAINED_MAX + 67} more" in text
+    assert text[-1] == f"VIOLATED: {EXPLAINED_MAX + 78} anomalies (lost, causal)"
+
+
+def test_where_the_means_to_search_are_used_up_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two causes, each with its dependents; there are means for one search."""
+    t = TraceBuilder()
+    t.subscribe("s", "a", "b", "c")
+    for n in (0, 1):
+        t.subscribe(f"d{n}", "a")
+        t.publish(f"c{n}:1", "a")
+        t.deliver(f"d{n}", f"c{n}:1")
+        t.publish(f"d{n}:1", "b")
+        t.deliver("s", f"d{n}:1")
+    monkeypatch.setattr("resprout.audit.ways.SEARCHED_MIN", 1)
+    monkeypatch.setattr("resprout.audit.ways.ROUNDS", 0)
+    verdict = judge(t.rows)
+    told = [a.explanation for a in verdict.anomalies if a.rule == "causal"]
+    assert told == ["s delivered d0:1 at 0 but never c0:1, on which it depends directly"]
+    assert verdict.check("causal").anomalies == 2
+
+
+def test_a_live_judge_tells_so_many_of_a_batch_and_counts_the_rest() -> None:
+    live = LiveJudge(LiveOptions(lateness_us=0))
+    told = live.take(one_dropped(EXPLAINED_MAX + 77))
+    assert sum(anomaly.rule == "causal" for anomaly in told) == EXPLAINED_MAX
+    assert live.found["causal"] == EXPLAINED_MAX + 77

@@ -104,6 +104,61 @@ def test_a_failed_publication_may_still_be_delivered() -> None:
     assert complaints(t) == []
 
 
+def at_rest(t: TraceBuilder) -> list[str]:
+    return [a.explanation for a in judge(t.quiescent()).anomalies if a.rule == "receipt"]
+
+
+@pytest.mark.parametrize("word", ["accepted", "safe"])
+def test_the_last_receipt_is_due_in_a_run_at_rest_where_all_that_are_owed_it_have_it(word: str) -> None:
+    t = published()
+    t.receipt("c:1", word)
+    t.deliver("s", "c:1")
+    assert complaints(t) == [], "it may still come"
+    assert at_rest(t) == ["c was never told that c:1 is delivered, though all 1 that are owed it have it"]
+
+
+@pytest.mark.parametrize("event", ["crash", "leave", "unsubscribe"])
+def test_delivered_is_not_due_where_somebody_cannot_be_waited_for_but_safe_is(event: str) -> None:
+    for word, missing in (("accepted", ["c was never told that c:1 is safe"]), ("safe", [])):
+        t = published()
+        t.receipt("c:1", word)
+        t.add("s", event, **({"filter": "a"} if event == "unsubscribe" else {}))
+        assert at_rest(t) == missing
+
+
+def test_no_receipt_is_due_to_a_publisher_that_is_gone_or_was_told_that_it_failed() -> None:
+    t = published()
+    t.receipt("c:1", "accepted")
+    t.deliver("s", "c:1")
+    t.add("c", "crash")
+    assert at_rest(t) == []
+    t = published()
+    t.receipt("c:1", "accepted")
+    t.receipt("c:1", "failed")
+    assert at_rest(t) == []
+
+
+def test_no_receipt_is_due_while_a_link_is_cut_or_a_node_hangs() -> None:
+    for kind, end, detail in (("cut", "heal", "b2"), ("partition", "heal", None), ("freeze", "unfreeze", None)):
+        for ended in (False, True):
+            t = published()
+            t.receipt("c:1", "accepted")
+            t.deliver("s", "c:1")
+            t.add("b1", kind, detail=detail)
+            if ended:
+                t.add("b1", end, detail=detail)
+            assert bool(at_rest(t)) == ended, kind
+
+
+def test_delivered_receipts_of_one_client_may_come_in_any_order() -> None:
+    t = published()
+    t.publish("c:2", "a")
+    t.deliver("s", "c:1", "c:2")
+    t.receipt("c:2", "delivered")
+    t.receipt("c:1", "delivered")
+    assert at_rest(t) == []
+
+
 def test_a_receipt_that_is_not_one_is_refused() -> None:
     t = published()
     t.receipt("c:1", "accepted")

@@ -155,14 +155,19 @@ def test_a_key_whose_totals_contradict_each_other_is_reported_once_and_its_barri
     assert verdict.check("barrier").reason == "1 of 1 keys not judged: their totals contradict each other"
 
 
-def test_a_wrong_claim_about_a_right_order_is_no_disorder() -> None:
+def test_places_against_a_right_order_are_wrong_places_and_no_disorder() -> None:
     t = two_subscribers()
     t.publish("c1:1", "bank", "total", "k")
     t.publish("c2:1", "bank", "total", "k")
     for s in ("s1", "s2"):
         t.deliver(s, "c1:1", tseq=9)
         t.deliver(s, "c2:1", tseq=3)
-    assert explained(t) == {}
+    assert explained(t) == {
+        "tseq": [
+            f"{s} delivered c2:1 at 1 after c1:1 at 0, though their places are 3 and 9 (both name bank#k)"
+            for s in ("s1", "s2")
+        ]
+    }
 
 
 def test_a_claim_that_two_totals_share_decides_nothing() -> None:
@@ -171,4 +176,56 @@ def test_a_claim_that_two_totals_share_decides_nothing() -> None:
     t.publish("c2:1", "bank", "total", "k")
     t.deliver("s1", "c1:1", "c2:1", tseq=1)
     t.deliver("s2", "c2:1", "c1:1", tseq=1)
-    assert list(explained(t)) == ["total"]
+    assert explained(t)["tseq"] == ["s1 was told that c2:1 has the place 1, which c1:1 has"]
+    assert list(explained(t)) == ["total", "tseq"]
+
+
+def test_each_total_has_a_place_of_its_own_also_where_they_share_no_key() -> None:
+    t = two_subscribers()
+    t.publish("c1:1", "bank", "total", "k")
+    t.publish("c2:1", "shop", "total", "l")
+    t.deliver("s1", "c1:1", "c2:1", tseq=4)
+    assert explained(t) == {
+        "tseq": ["s1 was told that c2:1 has the place 4, which c1:1 has"],
+        "lost": explained(t)["lost"],
+    }
+
+
+def test_a_total_has_the_same_place_for_all_that_are_told_one() -> None:
+    t = TraceBuilder()
+    for n in (1, 2, 3):
+        t.subscribe(f"s{n}", "#")
+    t.publish("c1:1", "bank", "total", "k")
+    for n, tseq in ((1, None), (2, 5), (3, 6)):
+        t.deliver(f"s{n}", "c1:1", tseq=tseq)
+    assert explained(t) == {"tseq": ["s3 was told that c1:1 has the place 6, but s2 that it has 5"]}
+
+
+def test_totals_that_are_not_bound_to_each_other_come_in_any_order_whatever_their_places() -> None:
+    t = two_subscribers()
+    t.publish("c1:1", "bank", "total", "k")
+    t.publish("c2:1", "bank", "total", "l")
+    t.publish("c3:1", "bank", "total")
+    for name, tseq in (("c1:1", 3), ("c2:1", 2), ("c3:1", 1)):
+        t.deliver("s1", name, tseq=tseq)
+    for name, tseq in (("c3:1", 1), ("c2:1", 2), ("c1:1", 3)):
+        t.deliver("s2", name, tseq=tseq)
+    assert explained(t) == {}
+
+
+def test_totals_of_one_topic_without_keys_are_in_one_order_and_divide_nothing() -> None:
+    t = two_subscribers()
+    t.publish("c1:1", "bank", "total")
+    t.publish("c2:1", "bank", "total")
+    t.publish("c3:1", "shop", "total")
+    t.publish("c4:1", "bank", "causal", "k")
+    t.deliver("s1", "c1:1", "c4:1", "c2:1", "c3:1")
+    t.deliver("s2", "c3:1", "c2:1", "c4:1", "c1:1")
+    assert explained(t) == {
+        "total": [
+            (
+                "s1 delivered c1:1 at 0 before c2:1 at 2 (both name bank and no key) and "
+                "s2 delivered c2:1 at 1 before c1:1 at 3 (both name bank and no key)"
+            )
+        ]
+    }

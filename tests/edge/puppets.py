@@ -166,9 +166,10 @@ def delivery(
     prompt: bool = False,
     publisher: str = "p",
     tseq: int = -1,
+    guarantee: Guarantee = Guarantee.CAUSAL,
 ) -> Delivery:
     bundle = Bundle(
-        publisher, 2, first, len(payloads) if count is None else count, stamp, "t", ("k",), Guarantee.CAUSAL,
+        publisher, 2, first, len(payloads) if count is None else count, stamp, "t", ("k",), guarantee,
         pack_attributes(rows or [{} for _ in payloads]), pack_payloads(payloads),
     )  # fmt: skip
     return Delivery(bundle, 2, metadata_bytes, offsets, prompt, tseq)

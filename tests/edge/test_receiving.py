@@ -47,10 +47,13 @@ def test_messages_are_positioned_without_gaps_across_deliveries_and_sessions() -
     assert places == [0, 1, 2]
 
 
-def test_a_total_carries_its_claimed_place_and_others_carry_none() -> None:
-    client = Puppet()
-    assert [m.tseq for m in client.hear(delivery(1, [b"a", b"b"], tseq=7)).delivered] == [7, 7]
-    assert [m.tseq for m in client.hear(delivery(3)).delivered] == [-1]
+def test_each_total_of_a_bundle_carries_a_place_of_its_own_and_others_carry_none() -> None:
+    client, total = Puppet(), Guarantee.TOTAL
+    assert [m.tseq for m in client.hear(delivery(1, [b"a", b"b"], tseq=7, guarantee=total)).delivered] == [7, 8]
+    picked = delivery(3, [b"a", b"c"], offsets=(0, 2), tseq=9, guarantee=total)
+    assert [m.tseq for m in client.hear(picked).delivered] == [9, 11]
+    assert [m.tseq for m in client.hear(delivery(6)).delivered] == [-1]
+    assert [m.tseq for m in client.hear(delivery(7, tseq=12)).delivered] == [-1], "no total, however it travelled"
 
 
 def test_a_message_carries_everything_that_is_known_about_it() -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from benchmarks.spark.archive import generate, write_archive, write_run
 from benchmarks.spark.processes import output_and_peak
+from benchmarks.spark.spoiled import write_with_a_delivery_dropped
 
 from resprout.audit.judge import judge
-from resprout.audit.verdict import CLEAN
-from resprout.pipeline.places import find_runs
+from resprout.audit.verdict import CLEAN, EXPLAINED_MAX
+from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.places import find_runs, place_of
 from resprout.trace.columns import rows_of
 from resprout.trace.schema import Row
 from resprout.trace.store import read_trace
@@ -99,6 +101,19 @@ def test_a_causal_inversion_is_found_where_the_chain_passes_through_what_the_sub
     found = [a for a in judge(spoiled).anomalies if a.rule == "causal" and a.time_us == rows[effect].time_us]
     assert found
     assert f"through {between.publisher}" in found[0].explanation
+
+
+def test_one_dropped_delivery_is_explained_alike_by_both_engines_however_much_depends_on_it(tmp_path: Path) -> None:
+    info = write_with_a_delivery_dropped(tmp_path / "run", generate(3, 60_000))
+    trace = read_trace(tmp_path / "run")
+    detected = detect(place_of(tmp_path / "run", "generated", "run"), is_sealed=False)
+    verdict = judge(trace)
+    assert info.rows == len(trace.rows)
+    assert detected.broken == {"lost", "causal"}
+    assert verdict.check("lost").anomalies == 1
+    assert verdict.check("causal").anomalies > EXPLAINED_MAX
+    assert len(verdict.anomalies) == EXPLAINED_MAX + 1
+    assert detected.explained(trace) == verdict
 
 
 def _hidden_chain(rows: Rows) -> tuple[int, int, Row]:

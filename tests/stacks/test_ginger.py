@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from resprout.audit.verdict import CLEAN
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, LinkUp, Locate, Received, Retire, Send
 from resprout.core.errors import UsageError
@@ -187,7 +188,7 @@ def test_the_stack_is_registered_with_its_options_and_all_four_guarantees() -> N
             GINGER.parse_options(bad)
 
 
-def test_an_eventual_publication_breaks_no_order_whether_it_waits_or_overtakes() -> None:
+def test_an_eventual_publication_may_overtake_and_breaks_nothing() -> None:
     star = tree({"b0": None, "b1": "b0", "b2": "b0"}, latency_us=5_000)
     homes = {"c0": "b0", "c1": "b1", "c2": "b2"}
     busy = work(list(homes), "a", mix=Mix(eventual=0.4, causal=0.3, total=0.3), operations=40, interval_us=2_000)
@@ -195,6 +196,15 @@ def test_an_eventual_publication_breaks_no_order_whether_it_waits_or_overtakes()
     waiting.check_clean()
     overtaking = play(scenario(star, clients(homes, "a"), busy, eventual_waits=False))
     overtaking.check_clean()
+    assert overtaking.result.digest != waiting.result.digest
+
+
+def test_each_total_of_a_bundle_has_a_place_of_its_own() -> None:
+    homes = {"c0": "b0", "c1": "b1"}
+    busy = work(list(homes), "a", mix=Mix(total=1.0), operations=30, interval_us=0)
+    played = play(scenario(tree({"b0": None, "b1": "b0"}), clients(homes, "a"), busy))
+    assert played.verdict.check("tseq").status == CLEAN
+    assert len({row.tseq for row in played.result.rows if row.kind == "deliver"}) == 60
 
 
 # -- the wire and hostile peers ----------------------------------------------------------------------------------------

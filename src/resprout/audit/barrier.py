@@ -13,7 +13,9 @@ On a pair whose totals contradict each other there is no order to be a barrier i
 pair is left out here.
 """
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 from resprout.audit.graph import shortest_way
 from resprout.audit.groups import ByLife
@@ -29,24 +31,31 @@ Neighbour = tuple[int, int, int]
 
 
 def check_barrier(history: History, groups: Mapping[Pair, ByLife], order: TotalOrder) -> Iterator[Anomaly]:
-    for pair, group in groups.items():
+    for pair in keys_of(groups):
+        group = groups[pair]
         if (rank := order.rank(pair)) is not None:
             yield from _check_pair(history, pair, group, order.chains[pair], rank)
 
 
 def unjudged_pairs(groups: Mapping[Pair, ByLife], order: TotalOrder) -> int:
     """Keys whose totals have no common order."""
-    return 0 if order.witnessed else sum(order.rank(pair) is None for pair in groups)
+    return 0 if order.witnessed else sum(order.rank(pair) is None for pair in keys_of(groups))
+
+
+def keys_of(groups: Iterable[Pair]) -> list[Pair]:
+    """Those that publications can name: totals without keys are no barrier."""
+    return [pair for pair in groups if pair[1]]
 
 
 def _check_pair(
     history: History, pair: Pair, group: ByLife, chains: ByLife, rank: Mapping[int, int]
 ) -> Iterator[Anomaly]:
     before, after = _neighbours(history, group, rank)
+    ways = _Ways(chains, rank)
     for number, following in sorted(after.items()):
         preceding = before.get(number)
         if preceding and min(following)[0] <= max(preceding)[0]:
-            found = _confirmed(history, number, following, preceding, chains)
+            found = _confirmed(history, number, following, preceding, ways)
             if found is not None:
                 yield _anomaly(history, pair, number, *found)
 
@@ -74,7 +83,7 @@ def _neighbours(
 
 
 def _confirmed(
-    history: History, number: int, following: list[Neighbour], preceding: list[Neighbour], chains: ByLife
+    history: History, number: int, following: list[Neighbour], preceding: list[Neighbour], ways: "_Ways"
 ) -> tuple[Neighbour, Neighbour] | None:
     """A total after it at one subscriber that is, or comes before, a total before it at another."""
     first, last = min(following), max(preceding)
@@ -87,15 +96,36 @@ def _confirmed(
             and there[total].position < there[number].position
         ):
             return (rank, first[1], total), (rank, last[1], total)
-    way = shortest_way(
-        successors(chains), [total for _, _, total in sorted(following)], {total for _, _, total in preceding}
-    )
+    way = ways.between([total for _, _, total in sorted(following)], {total for _, _, total in preceding})
     if way is None:
         return None
     return (
         next(n for n in sorted(following) if n[2] == way[0]),
         next(n for n in sorted(preceding) if n[2] == way[-1]),
     )
+
+
+class _Ways:
+    """Which totals of one pair lead to which. A way climbs in rank, so only what lies between is looked at."""
+
+    def __init__(self, chains: ByLife, rank: Mapping[int, int]) -> None:
+        self._chains = chains
+        self._rank = rank
+
+    def between(self, begin: list[int], goals: set[int]) -> list[int] | None:
+        rank, by_rank = self._rank, self._by_rank
+        low = bisect_left(by_rank, min(rank[total] for total in begin), key=rank.__getitem__)
+        high = bisect_right(by_rank, max(rank[total] for total in goals), key=rank.__getitem__)
+        inside = set(by_rank[low:high])
+        return shortest_way(self._successors, [total for total in begin if total in inside], goals, inside)
+
+    @cached_property
+    def _by_rank(self) -> list[int]:
+        return sorted(self._rank, key=self._rank.__getitem__)
+
+    @cached_property
+    def _successors(self) -> dict[int, list[int]]:
+        return successors(self._chains)
 
 
 def _anomaly(history: History, pair: Pair, number: int, first: Neighbour, last: Neighbour) -> Anomaly:

@@ -12,43 +12,87 @@ owed and never got has no place: it violates as long as it was due when s delive
 latest such row is carried along like L.
 
 One pass over the publications per subscriber. Of what a client was given between two of its publications only the
-latest of each client's life is kept for this pass, since the chain through it leads to the others; explanations look
-at all of it.
+latest of each client's life is looked at, since the chain through it leads to the others.
+
+Whatever violates is counted. The first so many are explained: the cause of m is the dependency that L(m) comes from,
+and the way from it is found by one search for each cause, however many depend on it (`audit.ways`).
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from resprout.audit.history import History
 from resprout.audit.naming import listed
 from resprout.audit.owed import Due
 from resprout.audit.records import Life, Publication
-from resprout.audit.verdict import Anomaly
+from resprout.audit.verdict import EXPLAINED_MAX, Anomaly
+from resprout.audit.ways import Links, Ways
 from resprout.core.guarantee import Guarantee
 
 
-def check_causal(history: History, due: Sequence[tuple[Due, ...]], owed: bytearray) -> Iterator[Anomaly]:
+class _Violation(NamedTuple):
+    """In the order in which a verdict tells them."""
+
+    time_us: int
+    node: str
+    name: str
+    number: int
+    life: int
+    cause: int
+    place: int
+    """Of the cause at the subscriber; -1 when it never got it."""
+
+
+def check_causal(
+    history: History, due: Sequence[tuple[Due, ...]], owed: bytearray, explained_max: int = EXPLAINED_MAX
+) -> tuple[list[Anomaly], int]:
+    """The first violations, explained; and how many there are in all."""
     links = _links(history)
     missing = _missing(history, due, owed)
+    first: list[_Violation] = []
+    count = 0
     for life in history.lives:
-        judged = [n for n in life.sequence if history.publications[n].guarantee >= Guarantee.CAUSAL]
-        if not judged:
-            continue
-        places = _places(history, life)
-        latest = _latest(links, places)
-        lost = _spread(missing.get(life.number, {}), len(places))
-        lost_latest = _latest(links, lost) if life.number in missing else lost
-        for number in judged:
-            d = life.first[number]
-            if latest[number] > d.position:
-                path = _path(history, places, latest, number, d.position)
-                cause = f"before {history.name(path[-1])} at {places[path[-1]]}"
-                yield _anomaly(history, life, path, cause)
-            elif lost_latest[number] > d.row:
-                path = _path(history, lost, lost_latest, number, d.row)
-                yield _anomaly(history, life, path, f"but never {history.name(path[-1])}")
+        mine = list(_violations(history, life, links, missing.get(life.number, {})))
+        count += len(mine)
+        first = sorted([*first, *mine])[:explained_max]
+    return [*_explained(history, links, first)], count
 
 
-def window(history: History, p: Publication) -> list[int]:
+def _violations(history: History, life: Life, links: Links, missing: dict[int, int]) -> Iterator[_Violation]:
+    judged = [n for n in life.sequence if history.publications[n].guarantee >= Guarantee.CAUSAL]
+    if not judged:
+        return
+    places = _places(history, life)
+    latest = _latest(links, places)
+    lost = _spread(missing, len(places))
+    lost_latest = _latest(links, lost) if missing else lost
+    late = {number for number in judged if latest[number] > life.first[number].position}
+    without = {number for number in judged if lost_latest[number] > life.first[number].row} - late
+    causes = _sources(links, places) if late else []
+    lost_causes = _sources(links, lost) if without else []
+    for number in judged:
+        cause = causes[number] if number in late else lost_causes[number] if number in without else -1
+        if cause >= 0:
+            time_us = life.first[number].time_us
+            place = places[cause] if number in late else -1
+            yield _Violation(time_us, life.node, history.name(number), number, life.number, cause, place)
+
+
+def _explained(history: History, links: Links, violations: Sequence[_Violation]) -> Iterator[Anomaly]:
+    """Those of one cause together, as long as there are means to search."""
+    last: dict[int, int] = {}
+    for v in violations:
+        last[v.cause] = max(last.get(v.cause, -1), v.number)
+    ways = Ways(history, links)
+    known = {cause: ways.search(cause, end) for cause, end in last.items()}
+    for v in violations:
+        if (way := known[v.cause]) is not None:
+            life, name = history.lives[v.life], history.name(v.cause)
+            words = f"before {name} at {v.place}" if v.place >= 0 else f"but never {name}"
+            yield _anomaly(history, life, [v.number, *way.between(v.number), v.cause], words)
+
+
+def _given(history: History, p: Publication) -> list[int]:
     """What its client's life was given since its previous publication, `eventual` aside."""
     life = history.lives[p.life]
     previous = history.publications[p.previous] if p.previous >= 0 else None
@@ -56,16 +100,16 @@ def window(history: History, p: Publication) -> list[int]:
     return [number for number in life.heard[begin : p.heard] if history.publications[number].ordered]
 
 
-def _links(history: History) -> list[tuple[int, ...]]:
+def _links(history: History) -> Links:
     """For each publication, the dependencies that imply all others."""
     publications = history.publications
-    links: list[tuple[int, ...]] = []
+    links: Links = []
     for p in publications:
         if not p.ordered:
             links.append(())
             continue
         newest: dict[int, int] = {}
-        for number in window(history, p):
+        for number in _given(history, p):
             life = publications[number].life
             if newest.get(life, -1) < number:
                 newest[life] = number
@@ -88,7 +132,7 @@ def _spread(sparse: dict[int, int], size: int) -> list[int]:
     return full
 
 
-def _latest(links: list[tuple[int, ...]], own: list[int]) -> list[int]:
+def _latest(links: Links, own: list[int]) -> list[int]:
     """L: for each publication the highest `own` of anything it depends on, -1 when there is none."""
     latest: list[int] = []
     reach = own.copy()
@@ -102,6 +146,24 @@ def _latest(links: list[tuple[int, ...]], own: list[int]) -> list[int]:
         if bound > reach[number]:
             reach[number] = bound
     return latest
+
+
+def _sources(links: Links, own: list[int]) -> list[int]:
+    """For each publication, which one L comes from; the oldest where several have the same `own`, so that one that is
+    missing is the cause of whatever depends on it. -1 for none."""
+    sources: list[int] = []
+    reach = own.copy()
+    origin = list(range(len(own)))
+    for number, dependencies in enumerate(links):
+        bound, source = -1, -1
+        for dependency in dependencies:
+            value = reach[dependency]
+            if value > bound or (value == bound and origin[dependency] < source):
+                bound, source = value, origin[dependency]
+        sources.append(source if bound >= 0 else -1)
+        if bound > reach[number] or (bound == reach[number] and bound >= 0):
+            reach[number], origin[number] = bound, source
+    return sources
 
 
 def _missing(history: History, due: Sequence[tuple[Due, ...]], owed: bytearray) -> dict[int, dict[int, int]]:
@@ -124,41 +186,3 @@ def _anomaly(history: History, life: Life, path: list[int], cause_words: str) ->
     text = f"{life.name} delivered {name} at {d.position} {cause_words}, on which it depends {how}"
     messages = (name, history.name(cause), *(history.name(n) for n in between))
     return Anomaly("causal", d.time_us, life.node, messages, text)
-
-
-def _path(history: History, own: list[int], latest: list[int], number: int, bound: int) -> list[int]:
-    """The way from a publication back to something beyond the bound that it depends on, through as few clients as
-    possible: what a client published or was given at any time before, in one life, is one step away. Only what leads
-    beyond the bound is followed, which L tells."""
-    back = {number: number}
-    level = [number]
-    while level:
-        following: list[int] = []
-        for start in level:
-            here = start
-            while True:
-                p = history.publications[here]
-                given = window(history, p)
-                for there in [p.previous, *given] if p.previous >= 0 else given:
-                    if own[there] > bound:
-                        return [*_way(back, start), there]
-                for there in given:
-                    if there not in back and latest[there] > bound:
-                        back[there] = start
-                        following.append(there)
-                if p.previous < 0 or p.previous in back or latest[p.previous] <= bound:
-                    break
-                here, life = p.previous, p.life
-                back[here] = start
-                if history.publications[here].life != life:
-                    following.append(here)
-                    break
-        level = following
-    raise AssertionError(f"{history.name(number)} depends on nothing beyond {bound}")
-
-
-def _way(back: dict[int, int], end: int) -> list[int]:
-    way = [end]
-    while back[way[-1]] != way[-1]:
-        way.append(back[way[-1]])
-    return way[::-1]

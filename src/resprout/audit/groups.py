@@ -9,10 +9,11 @@ ByLife = dict[int, list[int]]
 
 
 def by_pair(history: History) -> dict[Pair, ByLife]:
-    """Only keys that some total names, since the others have no barrier; `eventual` publications have no place."""
+    """Only keys that some total names, since the others have no barrier; `eventual` publications have no place. Totals
+    of one topic that name no key stand under an empty one."""
     publications = history.publications
-    closed = {pair for p in publications if p.guarantee is Guarantee.TOTAL for pair in p.pairs}
-    kept = [tuple(pair for pair in p.pairs if pair in closed) if p.ordered else () for p in publications]
+    closed = {pair for p in publications if p.guarantee is Guarantee.TOTAL for pair in p.lines}
+    kept = [tuple(pair for pair in p.lines if pair in closed) if p.ordered else () for p in publications]
     groups: dict[Pair, ByLife] = {}
     for life in history.lives:
         for number in life.sequence:

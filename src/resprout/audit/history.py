@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from resprout.audit.naming import MessageId, Naming
-from resprout.audit.records import NEVER, Delivery, Life, Publication
+from resprout.audit.records import NEVER, Claim, Delivery, Life, Publication
 from resprout.audit.sense import guarantee_of, identity_of
 from resprout.audit.subscriptions import SubscriptionBook
 from resprout.core.errors import UsageError
@@ -41,14 +41,26 @@ class History:
         self.applied: list[tuple[int, int, Row]] = []
         """(row, life, the row itself) of operations that replicas have executed."""
         self.tseq: dict[int, int | None] = {}
-        """By publication, the order that the run claims; None where subscribers were told different ones."""
+        """By total, the place that the run claims; None where subscribers were told different ones."""
+        self.claims: dict[int, Claim] = {}
+        """By total, the first place that anybody was told."""
+        self.other_claims: dict[int, Claim] = {}
+        """The first that differs from it."""
         self.ended = ""
+        self._torn: set[tuple[str, str]] = set()
+        self._halves = False
+        self._frozen: set[str] = set()
         self._current: dict[str, Life] = {}
         self._last_ordered: dict[str, int] = {}
         self._book = SubscriptionBook()
         self._read(_in_time_order(rows))
         self.naming = Naming(self.number_of)
         self._settle()
+
+    @property
+    def is_whole(self) -> bool:
+        """The run came to rest with all links whole and no node frozen, so nothing is waited for."""
+        return self.ended == kinds.QUIESCENT and not (self._torn or self._halves or self._frozen)
 
     def name(self, number: int) -> str:
         return self.naming.message(self.publications[number].id)
@@ -70,6 +82,9 @@ class History:
             kinds.SUBSCRIBED: self._subscription,
             kinds.UNSUBSCRIBE: self._subscription,
             kinds.UNSUBSCRIBED: self._subscription,
+            kinds.CUT: self._tear,
+            kinds.PARTITION: self._tear,
+            kinds.HEAL: self._heal,
             kinds.QUIESCENT: self._finish,
             kinds.TIMEOUT: self._finish,
         }
@@ -120,14 +135,25 @@ class History:
             raise TraceError(f"row {number}: a deliver row without position")
         life = self._life(row.node)
         published = self.number_of.get(id, -1)
-        delivery = Delivery(number, row.time_us, row.position, id, published, row.topic, row.guarantee, row.keys)
+        tseq = row.tseq
+        if tseq is not None and (published < 0 or self.publications[published].guarantee is not Guarantee.TOTAL):
+            tseq = None
+        delivery = Delivery(number, row.time_us, row.position, id, published, row.topic, row.guarantee, row.keys, tseq)
         life.deliveries.append(delivery)
         if published >= 0:
             if published not in life.first:
                 life.first[published] = delivery
                 life.heard.append(published)
-            if row.tseq is not None and self.tseq.setdefault(published, row.tseq) != row.tseq:
-                self.tseq[published] = None
+            if tseq is not None:
+                self._claim(published, Claim(tseq, life.number, row.time_us))
+
+    def _claim(self, number: int, claim: Claim) -> None:
+        first = self.claims.setdefault(number, claim)
+        if first is claim:
+            self.tseq[number] = claim.tseq
+        elif first.tseq != claim.tseq:
+            self.tseq[number] = None
+            self.other_claims.setdefault(number, claim)
 
     def _receipt(self, number: int, row: Row) -> None:
         if row.publisher is None and row.receipt == "failed":
@@ -159,17 +185,20 @@ class History:
             life.subscriptions.append(fresh)
 
     def _end_life(self, number: int, row: Row) -> None:
+        self._frozen.discard(row.node)
         life = self._current.get(row.node)
         if life is not None and life.end_row == NEVER:
             self._thaw(life, number)
             life.end_row = number
 
     def _freeze(self, number: int, row: Row) -> None:
+        self._frozen.add(row.node)
         life = self._current.get(row.node)
         if life is not None and life.end_row == NEVER and life.frozen_since is None:
             life.frozen_since = number
 
     def _unfreeze(self, number: int, row: Row) -> None:
+        self._frozen.discard(row.node)
         life = self._current.get(row.node)
         if life is not None:
             self._thaw(life, number)
@@ -179,6 +208,20 @@ class History:
         if life.frozen_since is not None:
             life.freezes.append((life.frozen_since, number))
             life.frozen_since = None
+
+    def _tear(self, number: int, row: Row) -> None:
+        if row.kind == kinds.PARTITION:
+            self._halves = True
+        else:
+            self._torn.add(_link(row))
+
+    def _heal(self, number: int, row: Row) -> None:
+        """One link, or everything."""
+        if row.detail:
+            self._torn.discard(_link(row))
+        else:
+            self._torn.clear()
+            self._halves = False
 
     def _finish(self, number: int, row: Row) -> None:
         self.ended = row.kind
@@ -196,6 +239,11 @@ class History:
                     life.early.add(later)
             first = life.first
             life.sequence = sorted(life.heard, key=lambda number: first[number].position)
+
+
+def _link(row: Row) -> tuple[str, str]:
+    one, other = sorted((row.node, row.detail or ""))
+    return one, other
 
 
 def _in_time_order(rows: Iterable[Row]) -> Sequence[Row]:

@@ -28,8 +28,8 @@ def life_name(node: str, ordinal: int) -> str:
 
 
 def pair_name(pair: Pair) -> str:
-    """As a publication would name a key of another topic."""
-    return f"{pair[0]}#{pair[1]}"
+    """As a publication would name a key of another topic; the empty one is that of totals without keys."""
+    return f"{pair[0]}#{pair[1]}" if pair[1] else f"{pair[0]} and no key"
 
 
 def seconds(time_us: int) -> str:

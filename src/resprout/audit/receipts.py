@@ -5,14 +5,20 @@
 - `delivered` is not before the delivery at any correct subscriber where the publication is due (see `audit.owed`) and
   still due at the receipt. A subscriber that was frozen at any time in between is not counted.
 - What was refused is refused for good: neither a delivery nor a receipt comes after it.
+- The last one is told. It is due in a run that came to rest with all links whole and no node frozen, for a publication
+  that was accepted and neither failed nor was refused, if the client that made it is correct: `safe` in any case, and
+  `delivered` if every subscriber where it was ever due is correct, wants it still, and has it.
+
+Each publication is looked at by itself: nothing is said about the order of receipts of different ones.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from resprout.audit.history import History
 from resprout.audit.naming import MessageId, seconds
 from resprout.audit.owed import Due
-from resprout.audit.records import Publication
+from resprout.audit.records import NEVER, Publication
+from resprout.audit.sense import identity_of
 from resprout.audit.verdict import Anomaly
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
@@ -42,6 +48,27 @@ def check_receipts(history: History, due: Sequence[tuple[Due, ...]]) -> Iterator
                 if receipt == "delivered" and before != "delivered":
                     yield from _too_early(history, p, number, row, due[p.number])
     yield from _delivered_though_refused(history)
+    if history.is_whole:
+        yield from _never_told(history, due, reached)
+
+
+def _never_told(
+    history: History, due: Sequence[tuple[Due, ...]], reached: Mapping[MessageId, str]
+) -> Iterator[Anomaly]:
+    failed = {identity_of(number, row) for number, row in history.receipts if row.receipt == "failed"}
+    for id, receipt in reached.items():
+        p = history.publications[history.number_of[id]]
+        if receipt == "delivered" or id in failed or id in history.refused or not history.lives[p.life].correct:
+            continue
+        lives = [(history.lives[number], until) for number, until in due[p.number]]
+        name = history.name(p.number)
+        if all(life.correct and until == NEVER and life.has(p.number) for life, until in lives):
+            text = f"{id[0]} was never told that {name} is delivered, though all {len(lives)} that are owed it have it"
+        elif receipt == "accepted":
+            text = f"{id[0]} was never told that {name} is safe"
+        else:
+            continue
+        yield Anomaly("receipt", p.time_us, id[0], (name,), text)
 
 
 def _too_early(history: History, p: Publication, number: int, row: Row, due: Sequence[Due]) -> Iterator[Anomaly]:

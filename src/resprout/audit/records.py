@@ -3,6 +3,8 @@
 *Row numbers* are places in the trace; rows are ordered by time, equal times as in the trace.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
 from resprout.audit.naming import MessageId, life_name
@@ -10,7 +12,7 @@ from resprout.audit.subscriptions import NEVER, Subscription
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 
-__all__ = ["NEVER", "Delivery", "Life", "Publication"]
+__all__ = ["NEVER", "Claim", "Delivery", "Life", "Publication"]
 
 
 class Publication(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +38,12 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     heard: int
     """How many sound deliveries its client's life had been given before it."""
 
+    @property
+    def lines(self) -> tuple[Pair, ...]:
+        """What binds it to totals: its pairs; for a total without keys, its topic with an empty key, which nothing
+        else names."""
+        return self.pairs or (((self.topic, ""),) if self.guarantee is Guarantee.TOTAL else ())
+
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
     row: int
@@ -47,6 +55,16 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     topic: str | None
     guarantee: str | None
     keys: tuple[str, ...] | None
+    tseq: int | None
+    """The place that the subscriber was told, of a total."""
+
+
+class Claim(NamedTuple):
+    """A place in the order of totals, as a subscriber was told it."""
+
+    tseq: int
+    life: int
+    time_us: int
 
 
 class Life:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from resprout.audit.verdict import NOT_JUDGED, RULES, Anomaly, Verdict
 
 SHOWN_PER_RULE: Final = 10
-"""Anomalies of one rule that are written out for people; the rest are counted. Programs get all."""
+"""Anomalies of one rule that are written out for people; the rest are counted. Programs get those of the verdict."""
 
 
 def lines(verdict: Verdict, shown_per_rule: int = SHOWN_PER_RULE) -> list[str]:
@@ -27,14 +27,14 @@ def lines(verdict: Verdict, shown_per_rule: int = SHOWN_PER_RULE) -> list[str]:
         text.append(f"{check.rule:<{width}}  {status:<14}  {about}{extra}".rstrip())
         shown = by_rule.get(check.rule, [])
         text += [f"    {anomaly.explanation}" for anomaly in shown[:shown_per_rule]]
-        if len(shown) > shown_per_rule:
-            text.append(f"    ... and {len(shown) - shown_per_rule} more")
+        if (more := check.anomalies - min(len(shown), shown_per_rule)) > 0:
+            text.append(f"    ... and {more} more")
     text.append(_conclusion(verdict))
     return text
 
 
 def as_dict(verdict: Verdict) -> dict[str, Any]:
-    """JSON-able, every anomaly included."""
+    """JSON-able, every anomaly of the verdict included; `checks` count those beyond."""
     return {
         "verdict": "violated" if verdict.violated else "clean",
         "counts": dict(verdict.counts),
@@ -57,7 +57,7 @@ def as_dict(verdict: Verdict) -> dict[str, Any]:
 def _conclusion(verdict: Verdict) -> str:
     if verdict.violated:
         broken = [check.rule for check in verdict.checks if check.anomalies]
-        return f"VIOLATED: {len(verdict.anomalies)} anomalies ({', '.join(broken)})"
+        return f"VIOLATED: {verdict.found} anomalies ({', '.join(broken)})"
     unjudged = [c.rule for c in verdict.checks if c.status == NOT_JUDGED]
     no_bank = all(rule in unjudged for rule in RULES if rule.startswith("bank_"))  # most traces: not worth a word
     left_out = [rule for rule in unjudged if not (no_bank and rule.startswith("bank_"))]

@@ -1,12 +1,12 @@
 """One order of totals: all subscribers' sequences of totals fit into a common order.
 
 Only totals that share a (topic, key) pair are bound to each other, so the sequences are taken per pair: each is a chain
-of "before", and together they must not form a cycle, also not one over several pairs. A total without keys is bound to
-nothing.
+of "before", and together they must not form a cycle, also not one over several pairs. Totals of one topic that name no
+key are bound to each other, as if they named one that nothing else names.
 
 The run may claim an order (`tseq`). When every chain grows in it, it is a witness and nothing more is needed. When it
 is missing for some total, or contradicts a chain, the chains are sorted topologically instead; a claim that is wrong
-while the deliveries are right is no anomaly here (the bank's replay uses it, and will show it).
+while the deliveries are right is no anomaly here, but one of `audit.places`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,6 @@
 """What the judge says, as data."""
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -14,8 +15,9 @@ RULES: Final[dict[str, str]] = {
     "fifo": "publications of one client keep their order",
     "causal": "nothing is delivered before what it depends on",
     "barrier": "every total divides what names its keys alike for all",
-    "total": "totals with common keys have one order",
-    "receipt": "receipts are true",
+    "total": "totals with common keys, or with none, have one order",
+    "tseq": "every total has a place of its own, and bound ones come in the order of their places",
+    "receipt": "receipts are true, and the last one is told",
     "bank_applied": "replicas execute what they were given, once and in order",
     "bank_conserved": "money is neither made nor lost",
     "bank_negative": "no balance falls below zero",
@@ -29,6 +31,10 @@ RULES: Final[dict[str, str]] = {
 CLEAN: Final = "clean"
 VIOLATED: Final = "violated"
 NOT_JUDGED: Final = "not judged"
+
+
+EXPLAINED_MAX: Final = 1_000
+"""Anomalies of one rule that a verdict holds, the earliest ones; all are counted."""
 
 
 class Anomaly(msgspec.Struct, frozen=True):
@@ -57,7 +63,8 @@ class Check(msgspec.Struct, frozen=True):
 
 class Verdict(msgspec.Struct, frozen=True):
     anomalies: list[Anomaly]
-    """By rule as in `RULES`, then by time, subscriber and messages."""
+    """By rule as in `RULES`, then by time, subscriber and messages; of each rule the first `EXPLAINED_MAX`, or fewer
+    where it would take too long to say why. `checks` count all."""
     checks: list[Check]
     """One for each rule."""
     counts: dict[str, int]
@@ -65,21 +72,35 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def violated(self) -> bool:
-        return bool(self.anomalies)
+        return self.found > 0
+
+    @property
+    def found(self) -> int:
+        """How many anomalies there are."""
+        return sum(check.anomalies for check in self.checks)
 
     def check(self, rule: str) -> Check:
         return next(check for check in self.checks if check.rule == rule)
 
 
 def verdict_of(
-    anomalies: list[Anomaly], notes: dict[str, str], skipped: dict[str, str], counts: dict[str, int]
+    anomalies: Iterable[Anomaly],
+    notes: dict[str, str],
+    skipped: dict[str, str],
+    counts: dict[str, int],
+    more: Mapping[str, int] = {},
 ) -> Verdict:
-    """`notes`: by rule, what part was left out. `skipped`: by rule, why it was not judged at all."""
-    place = {rule: number for number, rule in enumerate(RULES)}
-    ordered = sorted(anomalies, key=lambda a: (place[a.rule], a.time_us, a.subscriber, a.messages, a.explanation))
-    found = dict.fromkeys(RULES, 0)
-    for anomaly in ordered:
-        found[anomaly.rule] += 1
+    """`notes`: by rule, what part was left out. `skipped`: by rule, why it was not judged at all. `more`: by rule, how
+    many anomalies there are beside those given, later than these."""
+    by_rule: dict[str, list[Anomaly]] = {rule: [] for rule in RULES}
+    for anomaly in anomalies:
+        by_rule[anomaly.rule].append(anomaly)
+    found = {rule: len(given) + more.get(rule, 0) for rule, given in by_rule.items()}
+    ordered = [
+        anomaly
+        for given in by_rule.values()
+        for anomaly in sorted(given, key=lambda a: (a.time_us, a.subscriber, a.messages, a.explanation))[:EXPLAINED_MAX]
+    ]
     checks = [
         Check(rule, VIOLATED, found[rule], notes.get(rule, ""))
         if found[rule]

@@ -30,8 +30,8 @@ def _anomalies(verdict: Verdict) -> Iterator[str]:
     for rule, found in by_rule.items():
         for anomaly in found[:SHOWN_PER_RULE]:
             yield f"    {rule}: {anomaly.explanation}"
-        if len(found) > SHOWN_PER_RULE:
-            yield f"    {rule}: ... and {len(found) - SHOWN_PER_RULE} more"
+        if (more := verdict.check(rule).anomalies - min(len(found), SHOWN_PER_RULE)) > 0:
+            yield f"    {rule}: ... and {more} more"
 
 
 def many_as_dict(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> dict[str, Any]:

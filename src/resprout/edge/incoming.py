@@ -5,11 +5,13 @@ itself, and what the application takes of an earlier session concerns nobody any
 """
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, repeat
 
 from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.contract import CancelTimer, Deliver, Effect, Hold, Release, Send, SetTimer, Timer
 from resprout.core.errors import UsageError, WireError
+from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.messages import Delivery, Taken
 from resprout.edge.options import ClientOptions
@@ -73,7 +75,7 @@ class Incoming:
         messages = map(
             Message, repeat(bundle.publisher), repeat(bundle.incarnation), seqs, repeat(bundle.topic),
             repeat(bundle.keys), repeat(bundle.guarantee), rows, payloads, range(position, self._position),
-            repeat(message.hops), repeat(share), repeat(message.tseq),
+            repeat(message.hops), repeat(share), _places(message, seqs),
         )  # fmt: skip
         out.append(Deliver(list(messages)))
 
@@ -118,6 +120,14 @@ class Incoming:
 
     def timer_fired(self) -> None:
         self._timer_set = False
+
+
+def _places(message: Delivery, seqs: Sequence[int]) -> Iterable[int]:
+    """Of each message among all totals; -1 for what is none, however it travelled."""
+    if message.tseq < 0 or message.bundle.guarantee is not Guarantee.TOTAL:
+        return repeat(-1)
+    begin = message.tseq - message.bundle.first
+    return [begin + seq for seq in seqs]
 
 
 def _numbers(message: Delivery) -> list[int]:

@@ -157,7 +157,8 @@ class Delivery(ProtocolMessage, frozen=True, tag=36):
     prompt: bool = False
     """The publisher waits: say at once that it is taken."""
     tseq: Annotated[int, msgspec.Meta(ge=-1)] = -1
-    """Of a total: its place in the one order of totals, as the network claims it; -1 for others."""
+    """Of totals: the place in the one order of totals, as the network claims it, of the first one of the original
+    bundle; those behind it follow. -1 for others."""
 
     @property
     def cost(self) -> int:

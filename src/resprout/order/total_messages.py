@@ -22,7 +22,8 @@ TotalId = tuple[str, int, int]
 """(publisher, incarnation, first number) of a total's bundle."""
 
 Place = tuple[int, int]
-"""(epoch of the root, number): where a total stands in the one order."""
+"""(epoch of the root, number): where a total stands in the one order. That of a bundle is the place of its first total;
+those behind it follow."""
 
 _NUMBER_BITS: Final = 40
 _EPOCH_BITS: Final = 22

@@ -165,8 +165,9 @@ class Totals:
         if self.is_ordered(bundle):
             self.submissions.drop(id)
         elif parent is None:
-            self._number += 1
-            self._lock((self.seat.epoch, self._number), bundle, None)
+            place = (self.seat.epoch, self._number + 1)
+            self._number += bundle.count  # each total of a bundle has a place of its own
+            self._lock(place, bundle, None)
         else:
             self.submissions.keep(id, bundle)
             if self.seat.neighbours.get(parent):

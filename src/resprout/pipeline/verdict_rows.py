@@ -19,7 +19,7 @@ def verdict_row(place: RunPlace, verdict: Verdict) -> VerdictRow:
         digest=place.info.digest,
         status=VIOLATED if verdict.violated else CLEAN if judged else NOT_JUDGED,
         rules_violated=tuple(check.rule for check in judged if check.status == VIOLATED),
-        anomalies=len(verdict.anomalies),
+        anomalies=verdict.found,
         notes={check.rule: check.reason for check in judged if check.reason},
         skipped={check.rule: check.reason for check in verdict.checks if check.status == NOT_JUDGED},
     )

@@ -6,6 +6,7 @@ their buffer.
 """
 
 from collections.abc import Sequence
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
@@ -39,18 +40,7 @@ def rows_of(table: Any) -> list[Row]:
         if None in column:
             raise TraceError(f"column {name} is null in row {column.index(None)}")
     _check_inside(table)
-    return [
-        Row(
-            time_us=time_us, node=node, kind=kind, publisher=publisher, incarnation=incarnation, stream=stream, seq=seq,
-            topic=topic, keys=keys, guarantee=guarantee, attributes=attributes, position=position, receipt=receipt,
-            filter=filter_, where=where, tseq=tseq, hops=hops, metadata_bytes=metadata_bytes,
-            payload_bytes=payload_bytes, detail=detail,
-        )
-        for (
-            time_us, node, kind, publisher, incarnation, stream, seq, topic, keys, guarantee, attributes, position,
-            receipt, filter_, where, tseq, hops, metadata_bytes, payload_bytes, detail,
-        ) in zip(*cells, strict=True)
-    ]  # fmt: skip
+    return [*starmap(Row, zip(*cells, strict=True))]  # by position: with keywords it takes five times as long
 
 
 def _check_columns(table: Any) -> None:

@@ -6,7 +6,7 @@ seed, not on how the rows were split into files, not on the version of Parquet.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,8 @@ import msgspec
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 
+_AT_A_TIME: Final = 100_000
+"""Rows whose bytes are in memory together."""
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
@@ -39,7 +41,8 @@ class Digest:
         return self._hash.hexdigest()
 
 
-def digest_of(rows: Iterable[Row]) -> str:
+def digest_of(rows: Sequence[Row]) -> str:
     digest = Digest()
-    digest.update(rows)
+    for begin in range(0, len(rows), _AT_A_TIME):
+        digest.update(rows[begin : begin + _AT_A_TIME])
     return digest.value

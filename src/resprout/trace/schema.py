@@ -11,10 +11,11 @@ import pyarrow as pa
 SCHEMA_VERSION: Final = 1
 
 
-class Row(msgspec.Struct, kw_only=True, frozen=True, array_like=True, gc=False):
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one node saw at one moment; None where a column does not apply. See `trace.kinds` for which do.
 
-    Rows are facts and never change. No row refers to another, so the garbage collector need not look at them.
+    Rows are facts and never change. No row refers to another, so the garbage collector need not look at them. They are
+    written with keywords; only whoever reads millions of them gives the cells in order.
     """
 
     time_us: int

@@ -119,15 +119,15 @@ def read_info(folder: str | os.PathLike[str]) -> RunInfo:
         raise TraceError(f"{path}: damaged: {_reason(error)}") from None
 
 
-def read_trace(folder: str | os.PathLike[str]) -> Trace:
-    """The trace in a folder, checked against its digest."""
+def read_trace(folder: str | os.PathLike[str], is_verified: bool = False) -> Trace:
+    """The trace in a folder, checked against its digest, unless somebody has done that just now."""
     info = read_info(folder)
     rows: list[Row] = []
     for path in sorted(Path(folder).glob(_PARTS)):
         rows.extend(_read_part(path))
     if len(rows) != info.rows:
         raise TraceError(f"{folder}: the part files hold {len(rows)} rows, {INFO_NAME} says {info.rows}")
-    if (digest := digest_of(rows)) != info.digest:
+    if not is_verified and (digest := digest_of(rows)) != info.digest:
         raise TraceError(
             f"{folder}: the rows are not those of the run: digest {digest}, {INFO_NAME} says {info.digest}"
         )

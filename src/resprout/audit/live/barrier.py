@@ -6,7 +6,7 @@ to it are collected from all subscribers; they are compared when one is added, a
 about the order of totals that were both known. A pair whose totals contradict each other is left out from then on.
 """
 
-from resprout.audit.live import totals
+from resprout.audit.live import places, totals
 from resprout.audit.live.memory import Key, KeyPlace, Life, Publication, Sides
 from resprout.audit.live.view import View
 from resprout.audit.naming import pair_name
@@ -14,11 +14,12 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 
 
-def delivered(view: View, life: Life, p: Publication) -> None:
-    """The first sound delivery of a publication that names keys."""
+def delivered(view: View, life: Life, p: Publication, tseq: int | None) -> None:
+    """The first sound delivery of a publication that names keys, or of a total; `tseq`: the place that it claims."""
     memory = view.memory
     is_total = p.guarantee is Guarantee.TOTAL
     fresh = is_total and totals.enter(memory, p.number)
+    in_place = True
     for pair in p.pairs:
         key = memory.keys.get(pair)
         if key is None:
@@ -34,6 +35,8 @@ def delivered(view: View, life: Life, p: Publication) -> None:
                 memory.totals[place.total].passed[p.number] = None
                 _check(view, pair, key, p, sides)
             continue
+        if tseq is not None and in_place:
+            in_place = places.follows(view, life, p, pair, place, tseq)
         if place.total in memory.totals:
             news = totals.observe(view, pair, life.number, place.total, p.number)
             if news and not fresh:
@@ -60,6 +63,7 @@ def forget(view: View, p: Publication) -> None:
     memory = view.memory
     if p.number in memory.totals:
         totals.leave(memory, p.number)
+    places.forget(view, p)
     for sides in p.sides.values():
         for number in sides.before:
             if (total := memory.totals.get(number)) is not None:

@@ -57,8 +57,11 @@ def tell_causal(view: View, life: Life, d: Publication, m: Overtaker, cause_word
         if life.number in known.flagged:
             return
         known.flagged.append(life.number)
+    if view.is_full("causal"):
+        view.count_untold("causal")
+        return
     name = view.name(m.id)
-    steps = _path(view, m.number, d)
+    steps = view.between(d, m.number)
     if steps is None:
         how, between = "through publications that are forgotten", []
     else:
@@ -91,46 +94,3 @@ def _dependents(view: View, life: Life, d: Publication) -> Iterator[Overtaker]:
             return
         if m.past.get(d.life, 0) >= d.index:
             yield Overtaker(m.number, m.id, position, row, time_us, True)
-
-
-def _path(view: View, begin: int, d: Publication) -> list[Publication] | None:
-    """What lies between a publication and d, which it depends on, nearest to d first, through as few clients as
-    possible; None when it cannot be told any more. What a client published or was given before, in one life, is one
-    step away."""
-    publications = view.memory.publications
-    back = {begin: begin}
-    level = [begin]
-    while level:
-        following: list[int] = []
-        for start in level:
-            here = publications.get(start)
-            while here is not None:
-                if d.number == here.previous or d.number in here.given:
-                    return [publications[number] for number in _way(back, start)]
-                for there in here.given:
-                    if there not in back and _leads_to(publications.get(there), d):
-                        back[there] = start
-                        following.append(there)
-                previous = publications.get(here.previous)
-                if previous is None or previous.number in back or not _leads_to(previous, d):
-                    break
-                back[previous.number] = start
-                if previous.life != here.life:
-                    following.append(previous.number)
-                    break
-                here = previous
-        level = following
-    return None
-
-
-def _leads_to(p: Publication | None, d: Publication) -> bool:
-    return p is not None and p.past.get(d.life, 0) >= d.index
-
-
-def _way(back: dict[int, int], end: int) -> list[int]:
-    """From the end back to the beginning, which is left out."""
-    way = []
-    while back[end] != end:
-        way.append(end)
-        end = back[end]
-    return way

@@ -25,7 +25,7 @@ from resprout.trace.live_folder import ABORTED, ENDS
 from resprout.trace.schema import Row
 
 LIVE_RULES: Final = (
-    "identity", "invented", "unasked", "twice", "position", "lost", "fifo", "causal", "barrier", "total",
+    "identity", "invented", "unasked", "twice", "position", "lost", "fifo", "causal", "barrier", "total", "tseq",
 )  # fmt: skip
 
 
@@ -139,8 +139,7 @@ class LiveJudge:
         forget_old(view, now_us)
 
     def _hand_out(self) -> list[Anomaly]:
-        found, self._view.found = self._view.found, []
-        return found
+        return self._view.hand_out()
 
     def _count(self, what: str, number: int) -> None:
         if number:

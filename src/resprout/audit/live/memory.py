@@ -64,6 +64,15 @@ class Sides(msgspec.Struct, array_like=True, gc=False):
     told: bool = False
 
 
+class Placed(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The place of a total, and who was told it first."""
+
+    tseq: int
+    name: str
+    node: str
+    time_us: int
+
+
 class Publication(msgspec.Struct, array_like=True, gc=False):
     number: int
     row: int
@@ -73,6 +82,7 @@ class Publication(msgspec.Struct, array_like=True, gc=False):
     keys: tuple[str, ...]
     topics: tuple[str, ...]
     pairs: tuple[Pair, ...]
+    """As `lines` of `audit.records.Publication`."""
     guarantee: Guarantee
     attributes: dict[str, str] | None
     life: int
@@ -101,6 +111,9 @@ class Publication(msgspec.Struct, array_like=True, gc=False):
     safe: bool = False
     failed: bool = False
     refused: bool = False
+    place: Placed | None = None
+    misplaced: bool = False
+    """It has been said that somebody was told another place."""
 
     @property
     def ordered(self) -> bool:
@@ -193,6 +206,8 @@ class KeyPlace(msgspec.Struct, array_like=True, gc=False):
     """The latest total."""
     since: dict[int, None] = {}
     """What came after it and is no total."""
+    highest: tuple[int, MessageId, int] | None = None
+    """Of the totals whose place was told here, the highest one: its place, identity and position."""
 
 
 class Key(msgspec.Struct, array_like=True, gc=False):
@@ -265,6 +280,8 @@ class Memory(msgspec.Struct, array_like=True):
     complete: list[int] = []
     """Publications that all their subscribers have, in order of when that was so."""
     totals: dict[int, Total] = {}
+    places: dict[int, int] = {}
+    """By place in the order that the run claims, the first total of those that have it."""
     next_rank: int = 0
     keys: dict[Pair, Key] = {}
     counts: dict[str, int] = {}

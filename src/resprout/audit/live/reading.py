@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from resprout.audit.live import barrier, causal, gaps, presence
+from resprout.audit.live import barrier, causal, gaps, places, presence
 from resprout.audit.live.fifo import check_fifo
 from resprout.audit.live.memory import LastOrdered, Life, Publication
 from resprout.audit.live.view import View
@@ -78,6 +78,8 @@ class Reading:
             return
         keys = row.keys or ()
         topics, pairs = _names(topic, keys)
+        if not pairs and guarantee is Guarantee.TOTAL:
+            pairs = ((topic, ""),)
         ordered = guarantee is not Guarantee.EVENTUAL
         life.published += ordered
         last = memory.last_ordered.get(row.node) if ordered else None
@@ -125,6 +127,9 @@ class Reading:
             presence.check_unknown(view, life, id, row, position)
             return
         p = memory.publications[number]
+        tseq = row.tseq if p.guarantee is Guarantee.TOTAL else None
+        if tseq is not None:
+            places.told(view, life, p, tseq, row.time_us)
         if not presence.check_known(view, life, p, row, position):
             return
         was_due = gaps.arrived(view, life, p)
@@ -138,7 +143,7 @@ class Reading:
                 life.recent.append(p.number)
             causal.learn(life, p)
             if p.pairs:
-                barrier.delivered(view, life, p)
+                barrier.delivered(view, life, p, tseq)
 
     def _receipt(self, row: Row) -> None:
         if row.publisher is None and row.receipt == "failed":

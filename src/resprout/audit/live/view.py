@@ -2,8 +2,9 @@
 
 from resprout.audit.live.interest import Interest
 from resprout.audit.live.memory import Life, Memory, Publication
+from resprout.audit.live.ways import Way
 from resprout.audit.naming import MessageId, Naming
-from resprout.audit.verdict import Anomaly
+from resprout.audit.verdict import EXPLAINED_MAX, Anomaly
 
 
 class View:
@@ -12,14 +13,38 @@ class View:
         self.interest = Interest(memory.subscriptions)
         memory.subscriptions = []
         self.found: list[Anomaly] = []
-        """Not yet handed out."""
+        """Not yet handed out: of each rule no more than a verdict would hold. The rest is counted."""
+        self._waiting: dict[str, int] = {}
+        """How many of each rule."""
+        self._way: Way | None = None
         self.now_us = memory.watermark_us
         """The time of the row that is judged."""
         self._naming = self._names()
 
-    def tell(self, rule: str, time_us: int, subscriber: str, messages: tuple[str, ...], text: str) -> None:
-        self.found.append(Anomaly(rule, time_us, subscriber, messages, text))
+    def is_full(self, rule: str) -> bool:
+        """Whether so many anomalies of the rule wait to be handed out that the rest is only counted."""
+        return self._waiting.get(rule, 0) >= EXPLAINED_MAX
+
+    def count_untold(self, rule: str) -> None:
         self.memory.found[rule] = self.memory.found.get(rule, 0) + 1
+
+    def hand_out(self) -> list[Anomaly]:
+        found, self.found = self.found, []
+        self._waiting.clear()
+        return found
+
+    def between(self, cause: Publication, number: int) -> list[Publication] | None:
+        """As `ways.Way.between`; one search for each cause, as long as nobody asks for another one."""
+        way = self._way
+        if way is None or way.cause != cause.number or way.end < number:
+            way = self._way = Way(self.memory.publications, cause, self.memory.next_number - 1)
+        return way.between(number)
+
+    def tell(self, rule: str, time_us: int, subscriber: str, messages: tuple[str, ...], text: str) -> None:
+        self.count_untold(rule)
+        if not self.is_full(rule):
+            self._waiting[rule] = self._waiting.get(rule, 0) + 1
+            self.found.append(Anomaly(rule, time_us, subscriber, messages, text))
 
     def count(self, what: str) -> None:
         self.memory.counts[what] = self.memory.counts.get(what, 0) + 1

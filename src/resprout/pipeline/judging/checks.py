@@ -3,7 +3,7 @@
 import numpy as np
 
 from resprout.core.guarantee import Guarantee
-from resprout.pipeline.judging.arrays import NEVER, Array
+from resprout.pipeline.judging.arrays import NEVER, NULL, Array
 from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.subscriber import Subscriber
 from resprout.pipeline.judging.totals import Places, Sightings
@@ -12,15 +12,19 @@ from resprout.pipeline.judging.totals import Places, Sightings
 class Checks:
     """What is broken, and what must be seen together with other subscribers."""
 
-    def __init__(self, context: Context, owed: Array) -> None:
+    def __init__(self, context: Context, owed: Array, claim: Array) -> None:
+        """`owed`: for each publication, whether it is owed where it is due. `claim`: its place among the totals."""
         self._context = context
         self._owed = owed
+        self._claim = claim
         self.broken: set[str] = set()
         self.owed_count = 0
         self.strongest = int(Guarantee.EVENTUAL)
         self.sightings = Sightings(Places(context.publications))
         self.missing: dict[int, tuple[Array, Array]] = {}
         """By life, ordered publications that it was owed and never got, and the row until which they were due."""
+        self.is_hindered = np.zeros(len(context.publications), dtype=np.bool_)
+        """For each publication, whether somebody where it was due does not have it, or cannot be waited for."""
 
     def look(self, s: Subscriber) -> None:
         """At one with deliveries."""
@@ -31,7 +35,7 @@ class Checks:
         self.note("fifo", self._breaks_fifo(s))
         if len(s.heard):
             self.strongest = max(self.strongest, int(publications.level[s.heard].max()))
-        self.sightings.look(s.sequence)
+        self.sightings.look(s.sequence, np.where(s.is_placed, self._claim[s.sequence], NULL))
 
     def look_for_missing(self, life: int, s: Subscriber | None) -> tuple[Array, Array]:
         """`s`: when it has deliveries. Returns what is due, and until which row."""
@@ -41,6 +45,7 @@ class Checks:
         lives, publications = self._context.lives, self._context.publications
         correct, owed = bool(lives.correct[life]), self._owed[numbers]
         there = s.any_place[numbers] >= 0 if s is not None else np.zeros(len(numbers), dtype=np.bool_)
+        self.is_hindered[numbers if not correct else numbers[~there | (until != NEVER)]] = True
         if correct:
             lasting = owed & (until == NEVER)
             self.owed_count += int(np.count_nonzero(lasting))

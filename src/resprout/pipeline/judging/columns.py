@@ -57,6 +57,7 @@ class Words:
         self.filters = Vocabulary()
         self.attributes = Vocabulary()
         self.values = Vocabulary()
+        self.details = Vocabulary()
 
     def of_column(self, name: str) -> Vocabulary:
         shared = {"node": "names", "publisher": "names", "filter": "filters", "where": "filters"}

@@ -15,6 +15,9 @@ from resprout.pipeline.judging.wishes import Wishes
 from resprout.trace import kinds
 
 _STEPS = (kinds.SUBSCRIBE, kinds.SUBSCRIBED, kinds.UNSUBSCRIBE, kinds.UNSUBSCRIBED)
+_SHAKING = (
+    kinds.FREEZE, kinds.UNFREEZE, kinds.CRASH, kinds.LEAVE, kinds.CUT, kinds.PARTITION, kinds.HEAL,
+)  # fmt: skip
 _OBSERVING = (kinds.PUBLISH, kinds.APPLIED, *_STEPS)
 """What begins the life of a client, beside deliveries."""
 
@@ -41,6 +44,8 @@ class Context:
         self.receipts = self._receipts(talk, of_publications)
         ended = talk.kind[_at(talk, words, kinds.QUIESCENT, kinds.TIMEOUT)]
         self.ended = words.kinds.texts[ended[-1]] if len(ended) else ""
+        self.is_whole = self.is_quiescent and _nothing_hangs(talk, words)
+        """The run came to rest with all links whole and no node frozen; see `audit.history`."""
         del self.publications.attributes  # read by now, and not small
 
     @property
@@ -88,6 +93,29 @@ def applied_of(rows: Rows, words: Words) -> Rows:
 def _at(rows: Rows, words: Words, *wanted: str) -> Array:
     """Places of rows of these kinds."""
     return np.flatnonzero(np.isin(rows.kind, words.kinds.find_all(wanted)))
+
+
+def _nothing_hangs(talk: Rows, words: Words) -> bool:
+    torn: set[frozenset[str]] = set()
+    hanging: set[str] = set()
+    details = [*words.details.texts, ""]
+    for place in _at(talk, words, *_SHAKING).tolist():
+        kind, node, other = (
+            words.kinds.texts[talk.kind[place]], words.names.texts[talk.node[place]], details[talk.detail[place]]
+        )  # fmt: skip
+        if kind == kinds.FREEZE:
+            hanging.add(node)
+        elif kind in (kinds.UNFREEZE, kinds.CRASH, kinds.LEAVE):
+            hanging.discard(node)
+        elif kind == kinds.CUT:
+            torn.add(frozenset((node, other)))
+        elif kind == kinds.PARTITION:
+            torn.add(frozenset())
+        elif other:
+            torn.discard(frozenset((node, other)))
+        else:
+            torn.clear()
+    return not torn and not hanging
 
 
 def _refused_subscriptions(rows: Rows, words: Words) -> Array:

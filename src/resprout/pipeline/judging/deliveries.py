@@ -17,7 +17,14 @@ class Deliveries:
     """In order of rows; `by_life`: of lives, and of rows in each."""
 
     def __init__(
-        self, row: Array, life: Array, number: Array, position: Array, tseq: Array, has_invented: bool
+        self,
+        row: Array,
+        life: Array,
+        number: Array,
+        position: Array,
+        tseq: Array,
+        has_invented: bool,
+        is_placed: Array | None = None,
     ) -> None:
         self.row = row
         self.life = life
@@ -26,6 +33,8 @@ class Deliveries:
         self.position = position
         self.tseq = tseq
         """NULL for none."""
+        self.is_placed: Array = tseq != NULL if is_placed is None else is_placed
+        """Whether it has one."""
         self.has_invented = has_invented
 
     def by_life(self) -> "Deliveries":
@@ -37,22 +46,22 @@ class Deliveries:
         row, life, number, position, tseq = (
             column[places] for column in (self.row, self.life, self.number, self.position, self.tseq)
         )
-        return Deliveries(row, life, number, position, tseq, self.has_invented)
+        return Deliveries(row, life, number, position, tseq, self.has_invented, self.is_placed[places])
 
     def compact(self) -> "Deliveries":
         """To be sent: in half the space, and without what the run claims (`Hints` has it)."""
         columns = (self.row, self.life, self.number, self.position)
         if all(int(column.max(initial=0)) < _INT32_MAX for column in columns):
             columns = tuple(column.astype(np.int32) for column in columns)  # type: ignore[assignment]
-        return Deliveries(*columns, np.zeros(len(self.row), dtype=np.int8), self.has_invented)
+        return Deliveries(*columns, np.zeros(len(self.row), dtype=np.int8), self.has_invented, self.is_placed)
 
     @staticmethod
     def joined(pieces: "Sequence[Deliveries]") -> "Deliveries":
-        row, life, number, position, tseq = (
+        row, life, number, position, tseq, is_placed = (
             np.concatenate([getattr(piece, name) for piece in pieces])
-            for name in ("row", "life", "number", "position", "tseq")
+            for name in ("row", "life", "number", "position", "tseq", "is_placed")
         )
-        return Deliveries(row, life, number, position, tseq, any(piece.has_invented for piece in pieces))
+        return Deliveries(row, life, number, position, tseq, any(piece.has_invented for piece in pieces), is_placed)
 
     def bounds(self) -> list[tuple[int, int, int]]:
         """(life, begin, end) of each."""

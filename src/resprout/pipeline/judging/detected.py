@@ -2,7 +2,9 @@
 
 import msgspec
 
+from resprout.audit.judge import Case
 from resprout.audit.verdict import Verdict, verdict_of
+from resprout.trace.store import Trace
 
 
 class Detected(msgspec.Struct):
@@ -22,3 +24,11 @@ class Detected(msgspec.Struct):
         """Of a run in which nothing is broken."""
         assert not self.needs_explanation, "what is broken is explained by the judge in Python"
         return verdict_of([], self.notes, self.skipped, self.counts)
+
+    def explained(self, trace: Trace) -> Verdict | None:
+        """Of one in which rules are broken: only these are looked at once more. None when nothing is found there, so
+        that somebody else has to decide."""
+        found, more = Case(trace).anomalies(self.broken)
+        verdict = verdict_of(found, self.notes, self.skipped, self.counts, more)
+        broken = {check.rule for check in verdict.checks if check.anomalies}
+        return verdict if broken == self.broken else None

@@ -19,7 +19,7 @@ class Gathered(msgspec.Struct):
     heard: Array
     """Publications that correct subscribers were given."""
     claims: Array
-    """(publication, the place in the order that the run claims for it)."""
+    """(total, the place in the order that the run claims for it)."""
     elsewhere: Array
     """(ordered publication, row of a sound delivery to another client)."""
     links: Array | None
@@ -49,7 +49,7 @@ def gather(context: Context, deliveries: Deliveries, applied: Applied, with_link
     """`deliveries`: by life."""
     sound = _sound(context, deliveries)
     numbers, lives, tseq = deliveries.number[sound], deliveries.life[sound], deliveries.tseq[sound]
-    claiming = np.flatnonzero(tseq != NULL)
+    claiming = np.flatnonzero((tseq != NULL) & context.publications.total[numbers])
     foreign = context.lives.node[lives] != context.publications.publisher[numbers]
     foreign = np.flatnonzero(foreign & context.publications.ordered[numbers])
     return Gathered(
@@ -76,12 +76,17 @@ class Hints:
         ones."""
         self.ready = np.full(count, NEVER, dtype=np.int64)
         """By publication, the row from which on it can be in the past of other clients' publications."""
+        self.claims_any = False
+        """Whether the run claims any order of totals."""
+        self.breaks_places = False
+        """Whether a total has several places, or a place several totals."""
         self.links: Array | None = None
         """(a publication, one that it depends on), beside the previous one of its client; None: not looked for."""
 
     def join(self, gathered: Gathered) -> None:
         self.heard_by_correct[gathered.heard] = True
         number, tseq = gathered.claims
+        self.claims_any |= bool(len(number))
         fresh = self.claim[number] == NULL
         self.claim[number[fresh]] = tseq[fresh]
         self._contradicted[number[self.claim[number] != tseq]] = True
@@ -93,6 +98,8 @@ class Hints:
 
     def settle(self) -> None:
         """After everything is joined."""
+        places = self.claim[self.claim != NULL]
+        self.breaks_places = bool(self._contradicted.any()) or len(np.unique(places)) < len(places)
         self.claim[self._contradicted] = NULL
         for numbers in self._publications.of_publisher():  # whoever has a later one has all before it in its past
             self.ready[numbers] = np.minimum.accumulate(self.ready[numbers][::-1])[::-1]

@@ -16,9 +16,7 @@ from resprout.pipeline.judging.columns import Lists, Rows, UnreadableError, Voca
 from resprout.pipeline.judging.fingerprint import Fingerprint
 from resprout.pipeline.places import Part
 
-_TEXTS: Final = ("node", "kind", "publisher", "stream", "topic", "guarantee", "receipt", "filter", "where")
-_SPARE_TEXTS: Final = ("detail",)
-"""Read only to be fingerprinted."""
+_TEXTS: Final = ("node", "kind", "publisher", "stream", "topic", "guarantee", "receipt", "filter", "where", "detail")
 _NUMBERS: Final = ("time_us", "incarnation", "seq", "position", "tseq")
 _INSIDE: Final = ("keys.list.element", "attributes.key_value.key", "attributes.key_value.value")
 _CODED: Final = [*_TEXTS, *_INSIDE]
@@ -53,7 +51,7 @@ def groups_of(parts: Iterable[Part]) -> list[Group]:
 def read_group(group: Group, words: Words, fingerprint: Fingerprint | None = None) -> Rows:
     """With a fingerprint all columns are read, and it grows by them."""
     try:
-        file: Any = pq.ParquetFile(group.path, read_dictionary=[*_CODED, *_SPARE_TEXTS])
+        file: Any = pq.ParquetFile(group.path, read_dictionary=_CODED)
         table = file.read_row_group(group.number, columns=None if fingerprint else _COLUMNS, use_threads=False)
         if fingerprint is not None:
             fingerprint.add(table)

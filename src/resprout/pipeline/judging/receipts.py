@@ -55,6 +55,9 @@ class Receipts:
         told = np.flatnonzero(known & (step == _DELIVERED))[::-1]
         self.told_at[number[told]] = rows.row[told]
         valid = np.flatnonzero(in_time & (step != _FAILED))
+        self._reached = np.full(count, -1, dtype=np.int64)
+        """By publication, the furthest that its publisher was told."""
+        np.maximum.at(self._reached, number[valid], step[valid])
         self.is_broken = not in_time.all() or _falls(number[valid], step[valid])
 
     def owed(self, heard_by_correct: Array, correct: Array) -> Array:
@@ -63,6 +66,12 @@ class Receipts:
         refused = self.refused_at[: len(self._publications)] != NEVER
         owed: Array = ~refused & (self.is_safe | heard_by_correct | of_correct)
         return owed
+
+    def misses_last(self, is_hindered: Array, correct: Array) -> bool:
+        """Whether `safe` was never told of something accepted, or `delivered` of what is not hindered."""
+        due = (self._reached >= 0) & correct[self._publications.life] & ~self.has_failed
+        due &= self.refused_at[: len(self._publications)] == NEVER
+        return bool(np.any(due & ((self._reached < _SAFE) | ((self._reached < _DELIVERED) & ~is_hindered))))
 
     def too_early(self, life: int, numbers: Array, until: Array, s: "Subscriber | None", lives: Lives) -> bool:
         """Whether one of these, due until that row at a correct life, was said to be delivered before it was."""

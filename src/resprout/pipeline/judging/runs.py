@@ -2,31 +2,35 @@
 
 Each run is looked at on arrays (`detect`): that finds out whether anything is broken, in bounded memory and in a small
 part of the time that an explanation takes. Only where something is broken, or rows make no sense, the judge in Python
-reads the run and says what, so that both engines tell the same in the same words.
+reads the run and says what, so that both engines tell the same in the same words; it looks only at the rules that are
+broken.
 
 A task is given as many runs as make it worth its start. Nothing is shuffled: a run is read where it is judged, unless
 it is too large for one task (`large`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from resprout.audit.verdict import Verdict
 from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.judging.large import detect_large
 from resprout.pipeline.judging.portions import Limits
 from resprout.pipeline.one_run import judge_run
 from resprout.pipeline.places import RunPlace
 from resprout.trace.errors import TraceError
+from resprout.trace.store import read_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Run = tuple[int, RunPlace]
 """A run and its number among those asked for."""
-Judged = tuple[int, Verdict | str | None]
-"""The number of a run, and the verdict, or why there is none; None when it is still to be explained."""
+Judged = tuple[int, Verdict | str | Detected]
+"""The number of a run, and the verdict, or why there is none, or what is still to be explained."""
 
 
 def judge_runs(
@@ -41,8 +45,8 @@ def judge_runs(
     for number, place in runs:
         if place.info.rows > limits.run_rows:
             found[number] = _told(lambda place: _judge_large(spark, place, limits), place)
-        if found[number] is None:  # one at a time, which may need all the memory there is
-            [(_, found[number])] = _in_tasks(spark, _explained, [(number, place)], limits)
+        if isinstance(detected := found[number], Detected):  # one at a time, which may need all the memory there is
+            [(_, found[number])] = _in_tasks(spark, partial(_explained, detected), [(number, place)], limits)
     verdicts = []
     for number, _ in runs:
         told = found[number]
@@ -81,25 +85,32 @@ def _judged(run: Run, limits: Limits) -> Judged:
     return number, _told(lambda place: _judge(place, limits), place)
 
 
-def _explained(run: Run) -> Judged:
+def _explained(detected: Detected, run: Run) -> Judged:
     number, place = run
-    return number, _told(judge_run, place)
+    return number, _told(lambda place: _explain(place, detected), place)
 
 
-def _told(work: Callable[[RunPlace], Verdict | None], place: RunPlace) -> Verdict | str | None:
+def _told(work: Callable[[RunPlace], Verdict | Detected], place: RunPlace) -> Verdict | str | Detected:
     try:
         return work(place)
     except TraceError as error:
         return str(error)
 
 
-def _judge(place: RunPlace, limits: Limits) -> Verdict | None:
+def _judge(place: RunPlace, limits: Limits) -> Verdict | Detected:
     detected = detect(place, is_sealed=verify(place))
     if not detected.needs_explanation:
         return detected.verdict()
-    return judge_run(place) if place.info.rows <= limits.explained_rows else None
+    return _explain(place, detected) if place.info.rows <= limits.explained_rows else detected
 
 
-def _judge_large(spark: "SparkSession", place: RunPlace, limits: Limits) -> Verdict | None:
+def _judge_large(spark: "SparkSession", place: RunPlace, limits: Limits) -> Verdict | Detected:
     detected = detect_large(spark.sparkContext, place, verify(place), limits)
-    return None if detected.needs_explanation else detected.verdict()
+    return detected if detected.needs_explanation else detected.verdict()
+
+
+def _explain(place: RunPlace, detected: Detected) -> Verdict:
+    """In the words of the judge in Python."""
+    if detected.odd:
+        return judge_run(place)
+    return detected.explained(read_trace(place.folder, is_verified=True)) or judge_run(place)

@@ -7,9 +7,11 @@ of its own subscribers; `conclude` puts together what they found.
 from collections.abc import Iterable, Sequence
 
 import msgspec
+import numpy as np
 
 from resprout.audit.verdict import RULES
 from resprout.core.guarantee import Guarantee
+from resprout.pipeline.judging.arrays import Array
 from resprout.pipeline.judging.bank import Replicas
 from resprout.pipeline.judging.bank_applied import Applied
 from resprout.pipeline.judging.bank_together import Accounts, Testimony, judge_bank
@@ -30,6 +32,7 @@ class Findings(msgspec.Struct):
     owed: int
     strongest: int
     seen: Seen
+    is_hindered: Array
     testimony: Testimony | None
 
 
@@ -37,7 +40,7 @@ def judge_shard(
     context: Context, hints: Hints, deliveries: Deliveries, applied: Applied, lives: Iterable[int], bank_initial: int
 ) -> Findings:
     """`deliveries`: by life. `lives`: those of the shard with subscriptions; others are known by what they did."""
-    checks = Checks(context, context.receipts.owed(hints.heard_by_correct, context.lives.correct))
+    checks = Checks(context, context.receipts.owed(hints.heard_by_correct, context.lives.correct), hints.claim)
     replicas = (
         Replicas(context, applied, Accounts(context.operations, context.publications), bank_initial)
         if hints.applied
@@ -57,12 +60,14 @@ def judge_shard(
         if s is not None:
             sweeps.add(s)
     sweeps.finish()
+    checks.note("tseq", checks.sightings.places_fall)
     return Findings(
         broken=checks.broken,
         deliveries=len(deliveries.row),
         owed=checks.owed_count,
         strongest=checks.strongest,
         seen=checks.sightings.seen(),
+        is_hindered=checks.is_hindered,
         testimony=replicas.testimony() if replicas is not None else None,
     )
 
@@ -73,14 +78,15 @@ def conclude(context: Context, hints: Hints, findings: Sequence[Findings], bank_
     facts = {
         "identity": context.breaks_identity,
         "bank_applied": hints.has_unfounded,
-        "receipt": context.receipts.is_broken,
+        "receipt": context.receipts.is_broken or _never_told(context, findings),
         "total": order.is_broken,
+        "tseq": hints.breaks_places,
         "barrier": order.breaks_barrier(),
     }
     found.broken |= {rule for rule, is_broken in facts.items() if is_broken}
     if order.unjudged:
         found.notes["barrier"] = f"{order.unjudged} of {order.keys} keys not judged: their totals contradict each other"
-    found.skipped |= _nothing_to_judge(context, max(f.strongest for f in findings), order)
+    found.skipped |= _nothing_to_judge(context, max(f.strongest for f in findings), order, hints)
     testimonies = [f.testimony for f in findings if f.testimony is not None]
     if testimonies:
         found.broken |= judge_bank(context, testimonies, hints.claim, bank_initial, found)
@@ -91,7 +97,13 @@ def conclude(context: Context, hints: Hints, findings: Sequence[Findings], bank_
     return found
 
 
-def _nothing_to_judge(context: Context, strongest: int, order: TotalOrder) -> dict[str, str]:
+def _never_told(context: Context, findings: Sequence[Findings]) -> bool:
+    """Whether a last receipt is missing that was due; see `audit.receipts`."""
+    is_hindered = np.logical_or.reduce([f.is_hindered for f in findings])
+    return context.is_whole and context.receipts.misses_last(is_hindered, context.lives.correct)
+
+
+def _nothing_to_judge(context: Context, strongest: int, order: TotalOrder, hints: Hints) -> dict[str, str]:
     """By rule, why it is not judged, or holds only because nothing could break it."""
     reasons = {}
     if context.ended == kinds.TIMEOUT:
@@ -103,7 +115,11 @@ def _nothing_to_judge(context: Context, strongest: int, order: TotalOrder) -> di
     if strongest < Guarantee.CAUSAL:
         reasons["causal"] = "no causal or total publication was delivered"
     if not order.any_seen:
-        reasons |= dict.fromkeys(("barrier", "total"), "no total that names a key was delivered")
+        reasons["total"] = "no total was delivered"
+    if not order.any_key_seen:
+        reasons["barrier"] = "no total that names a key was delivered"
+    if not hints.claims_any:
+        reasons["tseq"] = "the run claims no order of totals"
     if not context.receipts.count and not context.receipts.refused_count:
         reasons["receipt"] = "nobody was given a receipt"
     return reasons

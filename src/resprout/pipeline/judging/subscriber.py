@@ -40,3 +40,5 @@ class Subscriber:
         )
         self.sequence: Array = self.heard[self.by_position]
         """In order of positions."""
+        self.is_placed: Array = deliveries.is_placed[begin:end][known][sound][self.by_position]
+        """For each of them, whether a place among the totals was told."""

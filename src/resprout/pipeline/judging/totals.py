@@ -19,15 +19,22 @@ _COLLECTED_MAX: Final = 2_000_000
 
 
 class Places:
-    """A *place* is a pair that an ordered publication names, if some total names the pair too."""
+    """A *place* is a pair that an ordered publication names, if some total names the pair too. A total without keys
+    stands at its topic with an empty key, which nothing else names."""
 
     def __init__(self, publications: Publications) -> None:
         closed = np.zeros(len(publications.pair_topic), dtype=np.bool_)
         closed[publications.pair[publications.total[publications.pair_number]]] = True
         kept = np.flatnonzero(closed[publications.pair] & publications.ordered[publications.pair_number])
-        self.pairs = len(closed)
-        self.pair = publications.pair[kept]
-        self.number = publications.pair_number[kept]
+        keyless = np.flatnonzero(publications.total & (np.diff(publications.pair_start) == 0))
+        own = len(closed) + publications.topic[keyless]
+        self.pairs = len(closed) + int(publications.topic.max(initial=-1)) + 1
+        self.is_key = np.arange(self.pairs) < len(closed)
+        """By pair, whether publications can name it."""
+        number = np.concatenate((publications.pair_number[kept], keyless))
+        order = np.argsort(number, kind="stable")
+        self.pair = np.concatenate((publications.pair[kept], own))[order]
+        self.number = number[order]
         self.is_total = publications.total[self.number]
         self.start = np.searchsorted(self.number, np.arange(len(publications) + 1))
         """Where the places of each publication begin."""
@@ -70,18 +77,24 @@ class Sightings:
         self._before: list[Array] = []
         self._after: list[Array] = []
         self._size = 0
+        self.places_fall = False
+        """Whether somebody delivered a total after one with a higher place on a common pair."""
 
-    def look(self, sequence: Array) -> None:
-        """`sequence`: what one subscriber delivered, in its order."""
+    def look(self, sequence: Array, claim: Array) -> None:
+        """`sequence`: what one subscriber delivered, in its order; `claim`: the places that it was told, or NULL."""
         length = self._length[sequence]
         if not length.any():
             return
         places = spread(self._places.start[sequence], length)
         self._delivered[places] = True
-        places = places[stable_order(self._places.pair[places], self._places.pairs)]
+        order = stable_order(self._places.pair[places], self._places.pairs)
+        places, claim = places[order], np.repeat(claim, length)[order]
         pair, count = self._places.pair[places], np.arange(len(places))
         is_total = self._places.is_total[places]
         totals = count[is_total]
+        told = totals[claim[totals] != NULL]
+        falls = (claim[told[1:]] < claim[told[:-1]]) & (pair[told[1:]] == pair[told[:-1]])
+        self.places_fall |= bool(falls.any())
         self._collect(self._followed, places[totals[:-1]], places[totals[1:]], pair[totals[:-1]] == pair[totals[1:]])
         last = np.maximum.accumulate(np.where(is_total, count, -1))
         following = np.minimum.accumulate(np.where(is_total, count, len(count))[::-1])[::-1]
@@ -107,13 +120,16 @@ class TotalOrder:
         self._pair, self._number = places.pair, places.number
         self._before, self._after, self._followed = seen.before, seen.after, seen.followed
         totals = np.flatnonzero(seen.delivered & places.is_total)
+        self._is_key = places.is_key
         self.any_seen = bool(len(totals))
-        self.keys = len(np.unique(self._pair[seen.delivered]))
-        """Pairs on which something was delivered."""
+        self.any_key_seen = bool(places.is_key[self._pair[totals]].any())
+        seen_pairs = np.unique(self._pair[seen.delivered])
+        self.keys = int(np.count_nonzero(places.is_key[seen_pairs]))
+        """Keys on which something was delivered."""
         self.is_broken = False
         """Whether totals contradict each other."""
         self.unjudged = 0
-        """Pairs that have no order because of that."""
+        """Keys that have no order because of that."""
         self._rank = claim[self._number]
         """By place: grows along what followed what, where the pair has an order."""
         self._has_order = np.ones(len(self._pair), dtype=np.bool_)
@@ -147,7 +163,7 @@ class TotalOrder:
             one, other = self._followed[:, order[begin:end]]
             rank = sorted_rank(one, other)
             if rank is None:
-                self.unjudged += 1
+                self.unjudged += int(self._is_key[pair[order[begin]]])
                 self._has_order[self._pair == pair[order[begin]]] = False
             else:
                 self._rank[rank[0]] = rank[1]

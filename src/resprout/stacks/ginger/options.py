@@ -19,5 +19,5 @@ class GingerOptions(msgspec.Struct, frozen=True):
     client_timer_us: Annotated[int, msgspec.Meta(ge=0)] = 10_000_000
     """How long messages are kept for a client of a dead broker that does not turn up."""
     eventual_waits: bool = True
-    """An eventual publication keeps its place behind what a lock holds of its publisher or link. False: it overtakes,
-    as in the thesis; whoever reads it and then publishes causally breaks causal order, and the judge finds it."""
+    """An eventual publication keeps its place behind what a lock holds of its publisher or link, which nobody is
+    promised. False: it overtakes, as in the thesis."""

@@ -184,8 +184,8 @@ class Totals:
             else:
                 return
             core.clock += 1
-            self._processed += 1
-            place = (core.epoch << 32) + self._processed
+            place = (core.epoch << 32) + self._processed + 1
+            self._processed += total.bundle.count  # each total of a bundle has a place of its own
             entry = Entry(total.bundle.stamped(core.clock), total.hops, None, total.prompt, place)
             self.process(total, entry)
 
