@@ -11,7 +11,10 @@ from rich.table import Table
 
 from benchmarks.measure import Measure
 
-NAMES = ("wire", "links", "filters", "sim", "audit", "net", "persist", "repair", "seed000", "spark", "explain", "live")
+NAMES = (
+    "wire", "links", "filters", "sim", "audit", "net", "persist", "repair", "seed000", "totals", "spark", "explain",
+    "live",
+)  # fmt: skip
 
 PIPE_COLUMNS = 160
 """A file or a pipe has no width of its own."""

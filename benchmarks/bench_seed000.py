@@ -1,8 +1,8 @@
 """Figures 5.3, 5.4 and 5.5 of the tree system that the default stack descends from, for both: the sweeps of `sweeps/`.
 
-At the rate of these experiments clients publish faster than their own totals are delivered, and both stacks keep what a
-client publishes behind its undelivered total. So latencies are mostly the wait of a publication in its client's queue;
-`bench_repair` measures them where nothing queues.
+At the rate of these experiments clients publish faster than their own totals are delivered. `ginger` keeps what a
+client publishes behind its undelivered total, so its latencies are mostly the wait in that queue; the default stack
+carries it.
 """
 
 import statistics
@@ -30,6 +30,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     latency_us: dict[str, float]
     """Median by guarantee, over all subscribers but the publisher."""
+    mean_us: dict[str, float]
     repair: Repair | None
 
 
@@ -39,6 +40,7 @@ def run(quick: bool = False) -> list[Measure]:
         *_repair_figure(_run_sweep(_load("5.3", quick), known)),
         *_latency_figure("5.4", _run_sweep(_load("5.4", quick), known)),
         *_latency_figure("5.5", _run_sweep(_load("5.5", quick), known)),
+        *_latency_figure("crash sets", _run_sweep(_load("crashes", quick), known)),
     ]
 
 
@@ -69,7 +71,8 @@ def _summarize(scenario: Scenario) -> Summary:
         if not one.is_own:
             samples.setdefault(one.guarantee, []).append(one.latency_us)
     medians = {guarantee: statistics.median(sample) for guarantee, sample in sorted(samples.items())}
-    return Summary(medians, repair_of(played) if scenario.faults else None)
+    means = {guarantee: statistics.fmean(sample) for guarantee, sample in samples.items()}
+    return Summary(medians, means, repair_of(played) if scenario.faults else None)
 
 
 def _repair_figure(found: Found) -> Iterator[Measure]:
@@ -79,7 +82,12 @@ def _repair_figure(found: Found) -> Iterator[Measure]:
             continue  # nobody died
         title = f"5.3, {', '.join(point)}"
         rounds = statistics.median(one.rounds for one in theirs)
-        for what, attribute in (("repair", "last_end_us"), ("from the crash to its end", "whole_us")):
+        for what, attribute in (
+            ("repair", "last_end_us"),
+            ("from the crash to its end", "whole_us"),
+            ("an orphan, from its own beginning, mean", "orphan_us"),
+            ("the same for each round of it", "round_us"),
+        ):
             mine, other = (
                 statistics.median(getattr(one, attribute) for one in repairs) / 1_000 for repairs in (ours, theirs)
             )
@@ -89,7 +97,9 @@ def _repair_figure(found: Found) -> Iterator[Measure]:
 def _latency_figure(figure: str, found: Found) -> Iterator[Measure]:
     for point, stacks in found.items():
         for guarantee in stacks["resprout"][0].latency_us:
-            ours, theirs = (
-                statistics.median(one.latency_us[guarantee] for one in stacks[stack]) / 1_000 for stack in STACKS
-            )
-            yield Measure(f"{figure}, {', '.join(point)}: {guarantee}, median", ours, "ms", "ginger", theirs)
+            for what, attribute in (("median", "latency_us"), ("mean", "mean_us")):
+                ours, theirs = (
+                    statistics.median(getattr(one, attribute)[guarantee] for one in stacks[stack]) / 1_000
+                    for stack in STACKS
+                )
+                yield Measure(f"{figure}, {', '.join(point)}: {guarantee}, {what}", ours, "ms", "ginger", theirs)

@@ -1,10 +1,13 @@
 """How long a repair takes, by the notes that both stacks leave in the trace."""
 
+from statistics import fmean
+
 import msgspec
 
 from benchmarks.seed000.stage import Played, distances_in
 from resprout.scenario.model import Scenario
 from resprout.trace import kinds
+from resprout.trace.schema import Row
 
 CRASHES = ("crash-b1", "crash-root", "crash-b1-b4", "crash-root-b1", "crash-b1-b2-b3")
 ROUND = "repair_round"
@@ -27,6 +30,14 @@ class Repair(msgspec.Struct, frozen=True):
     """From there until the last broker that was moved afterwards, to restore the degree, has its place."""
     rounds: int
     """Requests for a parent, where the stack makes any."""
+    orphan_us: float
+    """The mean over the brokers around the dead, each from its own `repair_begin` to its own `repair_end`."""
+    orphan_rounds: float
+    """Requests for a parent that each of them makes; one, where the stack makes none."""
+
+    @property
+    def round_us(self) -> float:
+        return self.orphan_us / self.orphan_rounds
 
     @property
     def whole_us(self) -> int:
@@ -45,19 +56,32 @@ def repair_of(played: Played) -> Repair:
     dead = {row.node for row in crashes}
     crash_us = crashes[0].time_us
 
+    def rows(kind: str) -> list[Row]:
+        late = (row for row in played.of(kind) if row.time_us >= crash_us)
+        return [row for row in late if set((row.detail or "").split()) <= dead]
+
     def times(kind: str) -> list[int]:
-        rows = (row for row in played.of(kind) if row.time_us >= crash_us)
-        return [row.time_us for row in rows if set((row.detail or "").split()) <= dead]
+        return [row.time_us for row in rows(kind)]
 
     begin_us = min(times(kinds.REPAIR_BEGIN))
     ends_us = times(kinds.REPAIR_END)
     joins_us = [row.time_us for row in played.of(JOINED) if row.time_us >= crash_us]
+    begins: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    for row in rows(kinds.REPAIR_BEGIN):
+        begins.setdefault(row.node, row.time_us)
+    for row in rows(kinds.REPAIR_END):
+        ends[row.node] = row.time_us
+    orphans = [name for name in begins if name in ends]
+    rounds = len(times(ROUND))
     return Repair(
         begin_us - crash_us,
         min(ends_us) - begin_us,
         max(ends_us) - begin_us,
         max([*ends_us, *joins_us]) - begin_us,
-        len(times(ROUND)),
+        rounds,
+        fmean(ends[name] - begins[name] for name in orphans),
+        max(1.0, rounds / len(orphans)),
     )
 
 

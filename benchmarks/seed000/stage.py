@@ -2,20 +2,22 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from resprout.core.contract import Effect, Transmit
-from resprout.links.frames import Data
+from resprout.links.frames import Data, Goodbye, Hello, Welcome
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import OptionValue, Scenario
 from resprout.sim.distances import Distances
 from resprout.sim.nodes import Process
 from resprout.sim.run import Run
+from resprout.stacks.registry import find_stack
 from resprout.trace.schema import Row
+from resprout.wire.codec import Codec
 
 ROOT: Final = Path(__file__).parents[2]
 SCENARIOS: Final = ROOT / "scenarios"
@@ -41,11 +43,14 @@ def on(stack: str, scenario: Scenario) -> Scenario:
 class Traffic:
     """What crossed the links between brokers."""
 
-    def __init__(self) -> None:
+    def __init__(self, frame_bytes: Callable[[Any], int]) -> None:
+        self._frame_bytes = frame_bytes
         self.messages: Counter[str] = Counter()
         """By type."""
         self.frames = 0
         """That carry at least one message which is no sign of life."""
+        self.bytes = 0
+        """Of those frames, as the simulator reckons them."""
         self.signs_of_life = 0
         """Signs of life, and acknowledgements of the links that found no company."""
 
@@ -54,6 +59,7 @@ class Traffic:
         self.messages.update(said)
         if said:
             self.frames += 1
+            self.bytes += self._frame_bytes(frame)
         else:
             self.signs_of_life += 1
 
@@ -72,16 +78,17 @@ class Played:
 
 def play(scenario: Scenario) -> Played:
     run = Run(scenario, None, ())
-    traffic = listen(run, {broker.name for broker in scenario.brokers})
+    codec = Codec((Hello, Welcome, Data, Goodbye), find_stack(scenario.stack).messages)
+    traffic = listen(run, {broker.name for broker in scenario.brokers}, codec.frame_bytes)
     result = run.finish()
     if result.ended != "quiescent":
         raise RuntimeError(f"{scenario.name} on {scenario.stack}, seed {scenario.seed}: it did not come to rest")
     return Played(scenario, result.rows, traffic)
 
 
-def listen(run: Run, brokers: set[str]) -> Traffic:
+def listen(run: Run, brokers: set[str], frame_bytes: Callable[[Any], int]) -> Traffic:
     """Count what these brokers send each other in this run."""
-    traffic = Traffic()
+    traffic = Traffic(frame_bytes)
     world = run.world
     perform = world.perform
 

@@ -17,9 +17,12 @@ from collections.abc import Callable
 from typing import Any
 
 from resprout.core.bundle import Bundle
+from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.unshown import Unshown
+
+_EVENTUAL = Guarantee.EVENTUAL.stream
 
 
 class Log:
@@ -186,15 +189,12 @@ class Log:
         """The last, which has just come from this neighbour, need not wait for what it cannot depend on."""
         if entry.hops >= self._faults:
             self.unshown.let_pass(entry, source.upto)
-        else:  # what follows it on this way may depend on it
+        elif entry.stream != _EVENTUAL:  # what follows it on this way may depend on it
             source.upto = entry.no
 
     def next_to_show(self) -> Entry | None:
         """Taken out of the line: it must be shown at once."""
-        unshown = self.unshown
-        if (first := unshown.first) is None:
-            return None
-        return unshown.take_first() if self.is_safe(first) else unshown.take_passing()
+        return self.unshown.take(self.is_safe)
 
     def show(self, entry: Entry) -> None:
         """From now on its readers have it, or it waits for them."""
