@@ -40,6 +40,8 @@ class Standing:
         """Name -> highest dead incarnation, latest burial last."""
         self.gone: dict[str, int] = {}
         """Name -> highest incarnation whose repair is finished."""
+        self.outlived = 0
+        """The highest life of this broker's own name that somebody has called dead."""
         self.sessions: dict[str, int] = {}
         """Name -> incarnation of the latest session with it."""
         self.attached: dict[str, str] = {}
@@ -96,6 +98,8 @@ class Standing:
 
     def bury(self, name: str, incarnation: int) -> None:
         """This life and all before it are dead."""
+        if name == self.name and 0 <= incarnation <= NUMBER_MAX:
+            self.outlived = max(self.outlived, incarnation)
         if name == self.name or not 0 <= incarnation <= NUMBER_MAX or incarnation <= self.graves.get(name, -1):
             return
         self.graves.pop(name, None)
@@ -113,10 +117,10 @@ class Standing:
 
     def record(self, registration: Registration) -> bool:
         """Bury what somebody registers as dead. False when that is this broker itself."""
-        if is_among(self.name, self.incarnation, registration.dead):
-            return False
         for life in registration.dead:
             self.bury(life.name, life.incarnation)
+        if is_among(self.name, self.incarnation, registration.dead):
+            return False
         self.follow(registration.succession)
         return True
 

@@ -150,11 +150,19 @@ class Core:
         self.out.append(Note(kind, {"detail": detail}))
 
     def retire(self, reason: str, again: bool = True, kind: str = "fenced", toward: str | None = None) -> None:
+        """The next life is above everything that anybody has called dead, or it would be fenced in turn."""
         if not self.retired:
             self.retired = True
             if again:
                 self.note(kind, reason)
-            self.out.append(Retire(reason, again, toward))
+            self.out.append(Retire(reason, again, toward, self.standing.outlived))
+
+    def refuse(self, reason: str) -> None:
+        """The network does not take this broker, and trying again would not help."""
+        if not self.retired:
+            self.retired = True
+            self.note("refused", reason)
+            self.out.append(Retire(reason, again=False, refused=True))
 
     def refuges(self) -> tuple[Refuge, ...]:
         """Where clients turn when this broker dies: to whoever will lead the repair first."""

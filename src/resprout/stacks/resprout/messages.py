@@ -67,6 +67,12 @@ class JoinWithdrawn(ProtocolMessage, frozen=True, tag=117):
     brokers must not take the same newcomer."""
 
 
+class NameTaken(ProtocolMessage, frozen=True, tag=118):
+    """There is no place for you anywhere: a broker of your name lives."""
+
+    reason: str
+
+
 class Welcome(ProtocolMessage, frozen=True, tag=102):
     """You are my child now; parcel."""
 
@@ -211,5 +217,6 @@ PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings)
 LOCK_PARTS = (LockReport, GrantedLock, WelcomeLock, LastTotals)
 PARCELS = (Attach, Grant, Welcome)
 REPAIR_MESSAGES = (
-    JoinRequest, JoinElsewhere, JoinWithdrawn, Leaving, MoveAway, AttachRequest, NotMember, *PARCELS, *PARTS, ParcelEnd,
+    JoinRequest, JoinElsewhere, JoinWithdrawn, NameTaken, Leaving, MoveAway, AttachRequest, NotMember,
+    *PARCELS, *PARTS, ParcelEnd,
 )  # fmt: skip
