@@ -5,12 +5,20 @@ Receipts are watermarks, one number per stream and kind, and never go back, whic
 
 from resprout.core.contract import Answer, Effect
 from resprout.core.errors import UnsupportedGuaranteeError, UsageError, WireError
-from resprout.core.guarantee import Receipt
+from resprout.core.guarantee import STREAMS, Receipt
 from resprout.core.names import check_attributes, check_keys, check_payload, check_topic
-from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, Serving, Turned
+from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, SafeCopies, Serving, Turned
 from resprout.edge.options import ClientOptions
 from resprout.edge.outgoing import Outgoing
-from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, ReceiptWaits, Refused, RoomAgain
+from resprout.edge.requests import (
+    CopiesCounted,
+    Published,
+    PublishRequest,
+    ReceiptTurned,
+    ReceiptWaits,
+    Refused,
+    RoomAgain,
+)
 from resprout.edge.unconfirmed import Unconfirmed
 
 
@@ -54,6 +62,16 @@ class Publishing:
         return publish
 
     # -- receipts ------------------------------------------------------------------------------------------------------
+
+    def begin_session(self, faults_tolerated: int, out: list[Effect]) -> None:
+        """What is not safe yet will be called so by somebody else."""
+        for stream in STREAMS:
+            following = self._turned.get((stream, Receipt.SAFE), 0) + 1
+            out.append(Answer(CopiesCounted(stream, following, faults_tolerated + 1)))
+
+    def count(self, message: SafeCopies, out: list[Effect]) -> None:
+        self._check_published(message.stream, message.first)
+        out.append(Answer(CopiesCounted(message.stream, message.first, message.copies)))
 
     def turn(self, message: Turned, out: list[Effect]) -> None:
         """A receipt includes the weaker ones, which may not have been told on their own."""

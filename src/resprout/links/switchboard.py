@@ -243,12 +243,17 @@ class Switchboard:
             self._begin(key, link, connection, hello, now_us, out)
 
     def _key_of(self, hello: Hello) -> str:
-        """A newcomer that was adopted may not know it yet when it resumes."""
+        """A newcomer that was adopted may not know it yet when it resumes. A broker whose name has gone to a later life
+        is a stranger, too: the stack can tell it so only in a session."""
         link = self._up.get(hello.name)
-        is_adopted = link is not None and not link.is_opener and link.incarnation == hello.incarnation
-        if hello.role != NEWCOMER or (is_adopted and link is not None and link.epoch == hello.epoch):
-            return hello.name
-        return newcomer_key(hello.name, hello.incarnation, hello.epoch)
+        if hello.role == NEWCOMER:
+            adopted = link is not None and not link.is_opener and link.incarnation == hello.incarnation
+            is_stranger = not adopted or link is None or link.epoch != hello.epoch
+        else:
+            both_brokers = hello.role == self._me.role == "broker"
+            is_over = hello.incarnation < self.sessions.latest_incarnation(hello.name)
+            is_stranger = both_brokers and is_over and hello.peer_incarnation is None
+        return newcomer_key(hello.name, hello.incarnation, hello.epoch) if is_stranger else hello.name
 
     def _resume(self, link: Link, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
         try:
@@ -266,7 +271,7 @@ class Switchboard:
     def _begin(self, key: str, before: Link | None, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
         link = Link(key, hello.epoch, self._options, is_opener=False)
         try:
-            link.begin(hello.role, hello.incarnation, hello.received, hello.grant)
+            link.begin(NEWCOMER if key != hello.name else hello.role, hello.incarnation, hello.received, hello.grant)
         except PeerError as error:
             refuse(connection, str(error), out)
             return

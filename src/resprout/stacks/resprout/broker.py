@@ -15,6 +15,7 @@ from resprout.core.contract import (
     Heard,
     LinkDown,
     LinkUp,
+    Locate,
     ProtocolMessage,
     Received,
     Recovered,
@@ -47,8 +48,8 @@ from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportTaken, ReportTotals
 from resprout.order.total_levels import TotalLevels
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Probe, Probed
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Probe, Probed, Tell
+from resprout.overlay.places import Life, Place
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.waves import Waves
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
@@ -245,10 +246,17 @@ class ResproutBroker:
         def handle(link: Link, message: Any) -> None:
             core = self.core
             handler(link.name, message, core.now_us)
+            if isinstance(message, Tell):
+                self._locate(message.places)
             if core.standing.parent is None and len(core.standing.succession.seats) <= 2 * core.faults:
                 self.council.extend_list(core.now_us)  # a young root has nobody to follow it: let newcomers do so
 
         return handle
+
+    def _locate(self, places: tuple[Place, ...]) -> None:
+        """A name may have come back somewhere else."""
+        known = self.core.standing.places
+        self.core.out.extend([Locate(x.name, x.address) for x in places if x.address and known.get(x.name) is x])
 
     def _at_council(self, handler: Callable[[str, Any, int], None]) -> Callable[[str, int, Any], None]:
         return lambda peer, incarnation, message: handler(peer, message, self.core.now_us)

@@ -223,6 +223,15 @@ class Joining:
         self._claims.put(claim)
         self.admit()
 
+    def arrived(self, key: str, name: str, incarnation: int) -> None:
+        """Somebody who has no right to its name, or has lost it to a later life without knowing."""
+        core = self._core
+        standing = core.standing
+        latest = max(standing.graves.get(name, 0), standing.sessions.get(name, 0))
+        if incarnation <= standing.graves.get(name, -1) or incarnation < latest:
+            core.peers.send(key, Fenced(latest))
+            core.peers.close(key, "it was told why")
+
     def admit(self) -> None:
         """Take those who wait, if this is a moment for it."""
         core = self._core

@@ -40,8 +40,11 @@ class Sessions:
         if name in core.guests or core.peers.came_up(name, event.incarnation, event.room, core.now_us) is None:
             core.out.append(Close(name, f"{core.seat.name} takes no broker of the name {name!r}, or no more at all"))
             return
-        if newcomer_name(name) is None:
+        real_name = newcomer_name(name)
+        if real_name is None:
             self._met(name, event.incarnation)
+        else:
+            self._joining.arrived(name, real_name, event.incarnation)
 
     def _met(self, name: str, incarnation: int) -> None:
         """A session with this life begins."""
