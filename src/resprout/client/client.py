@@ -37,11 +37,11 @@ from resprout.edge.forgetting import check_names
 from resprout.edge.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.requests import (
     AdvertiseRequest,
+    CopiesCounted,
     FlushRequest,
     ForgetAnswered,
     ForgetRequest,
     LeaveRequest,
-    CopiesCounted,
     ReceiptTurned,
     ReceiptWaits,
     Refused,

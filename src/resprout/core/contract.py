@@ -180,6 +180,8 @@ class Remember(Effect):
     """Who else is in the network, as far as is known here. A driver with a disk keeps it beyond the end of the process:
     whoever comes back looks for them before it founds anything."""
 
+    network: str
+    """What tells this network from any other."""
     names: tuple[str, ...]
 
 

@@ -31,8 +31,8 @@ class Guest:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "asked", "attending", "backlog", "confirmed", "copies", "counted", "endings", "gave", "given", "gone", "incarnation",
-        "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
+        "asked", "attending", "backlog", "confirmed", "copies", "counted", "endings", "gave", "given", "gone",
+        "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
         "unconfirmed", "unturned", "users", "waiting",
     )  # fmt: skip
 
@@ -141,9 +141,9 @@ class Guest:
         while waiting and waiting[0].shown and waiting[0].undone == 0:
             self.turn(stream, Receipt.DELIVERED, waiting.popleft().last)
 
-    def take_turned(self) -> list[SafeCopies | Turned]:
+    def take_turned(self) -> list[Turned]:
         """What to tell; a higher receipt includes the lower ones of the same publications."""
-        told: list[SafeCopies | Turned] = []
+        told: list[Turned] = []
         furthest: dict[str, int] = {}
         for receipt in (Receipt.DELIVERED, Receipt.SAFE, Receipt.ACCEPTED):
             for (stream, kind), seq in self.turned.items():
@@ -151,8 +151,13 @@ class Guest:
                     furthest[stream] = seq
                     told.append(Turned(stream, receipt, seq))
         self.turned.clear()
+        told.reverse()
+        return told
+
+    def take_counted(self) -> list[SafeCopies]:
+        """What to tell before that."""
         counted, self.counted = self.counted, []
-        return [*counted, *reversed(told)]
+        return counted
 
     # -- what it is given ----------------------------------------------------------------------------------------------
 

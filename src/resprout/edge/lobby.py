@@ -278,6 +278,7 @@ class Lobby:
         if self._turned:
             for guest in self._turned.values():
                 self._turned_soon.pop(guest.name, None)
+                out.extend(Send(guest.name, told) for told in guest.take_counted())
                 out.extend(Send(guest.name, told) for told in guest.take_turned())
             self._turned.clear()
         if self._ending:

@@ -124,5 +124,7 @@ class Census:
         if len(message.latest) != len(search.findings.latest) or len(message.namesakes) > NAMESAKES_MAX:
             raise PeerError("an answer that does not fit the names that were sought")
         del search.waiting[peer]
-        search.findings.join(message.namesakes, [min(number, NUMBER_MAX) for number in message.latest], message.complete)
+        search.findings.join(
+            message.namesakes, [min(number, NUMBER_MAX) for number in message.latest], message.complete
+        )
         self._check(message.number)

@@ -31,6 +31,8 @@ class Standing:
         self.faults: Final = faults
         self.reach: Final = max(faults + 1, 2 * faults)
         """Hops that a new place must travel (`Waves.start`). For the repair f + 1 would do."""
+        self.network = ""
+        """What tells this tree from any other; from its founder. Empty until this broker has a place."""
         self.parent: str | None = None
         self.neighbours: dict[str, bool] = {}
         """Name -> open. False: dead and in repair; what is owed to it waits for its replacement."""
@@ -59,9 +61,10 @@ class Standing:
         self._in_line: dict[str, Place] = {}
         self._is_swept = True
 
-    def found(self) -> None:
-        """Begin a network of which this broker is the root."""
+    def found(self, mark: int = 0) -> None:
+        """Begin a network of which this broker is the root. `mark`: drawn, because numbers of lives may return."""
         self.parent = None
+        self.network = f"{self.name}.{self.incarnation}.{mark:08x}"
         self.succession = self.decided = Succession(1, (Seat(self.name, self.incarnation, self.address),))
         self.publish_place()
 

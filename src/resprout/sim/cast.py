@@ -25,7 +25,6 @@ from resprout.stacks.stack import BrokerSeat
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 
-
 INCARNATION_MAX: Final = 1 << 20
 """Nobody begins so many lives in a run: they count from 1."""
 

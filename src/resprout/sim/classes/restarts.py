@@ -32,7 +32,7 @@ def restarts(seed: int) -> Trial:
         event = stage.moment(rehearsal, from_us)
         at_us = rehearsal.time_of(event)
         first = model.root if rng.random() < 0.4 else rng.choice(model.names)
-        victims = [first] if number else ([x for x in model.draw_victims(rng)] or [first])
+        victims = [first] if number else (model.draw_victims(rng) or [first])
         for name in dict.fromkeys(victims):
             host = rng.random() < 0.3 and model.bears(victims)
             stage.strike(event, FaultSpec(at_us, FaultKind.CRASH, (name,), host=host))

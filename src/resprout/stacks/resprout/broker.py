@@ -117,7 +117,7 @@ class ResproutBroker:
         self.forgetting = Forgetting(core, self.council, lambda: self.joining.attached)
         self.waits = Waits(core, self.council)
         self._parcels = Parcels()
-        self._company: tuple[str, ...] = ()
+        self._company: tuple[str, ...] | None = None
         self.sessions = sessions = Sessions(core, self.council, self.clients, self.joining, self.flushes, self._parcels)
         self.joining.remember = self._remember
         self._on_event: dict[type, Callable[[Any], None]] = {
@@ -351,7 +351,7 @@ class ResproutBroker:
         company = tuple(dict.fromkeys([*known, *self.joining.admitted]))
         if company != self._company:
             self._company = company
-            self.core.out.append(Remember(company))
+            self.core.out.append(Remember(standing.network, company))
 
     def _bury_children(self) -> None:
         """Somebody else declared a child dead, which had been theirs when it asked for a place here."""

@@ -355,7 +355,9 @@ class Core:
         if few != self.few_copies:
             self.few_copies = few
             if few:
-                self.note("few_copies", f"what is called safe here rests on {few} of {usual} brokers: the tree is small")
+                self.note(
+                    "few_copies", f"what is called safe here rests on {few} of {usual} brokers: the tree is small"
+                )
             else:
                 self.note("enough_copies", f"what is called safe here rests on {usual} brokers")
         return copies

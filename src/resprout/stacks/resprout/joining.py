@@ -27,6 +27,7 @@ from resprout.stacks.resprout.messages import (
     Leaving,
     MoveAway,
     NameTaken,
+    NetworkName,
     ParcelEnd,
     Welcome,
 )
@@ -83,7 +84,7 @@ class Joining:
         core = self._core
         seat = core.seat
         if seat.parent is None and not seat.contacts:
-            core.standing.found()
+            core.standing.found(core.rng.getrandbits(32))
             self.attached = True
             self._settled()
             return
@@ -179,6 +180,7 @@ class Joining:
         standing.parent = parent
         standing.epoch = head.epoch
         standing.succession = head.succession
+        standing.network = parcel.network
         link = core.add_link(parent, incarnation)
         learn(core, parcel)
         core.clock.raise_to(head.clock)
@@ -310,6 +312,7 @@ class Joining:
         core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.says))
         send = core.peers.send
         send(name, Welcome(core.clock.now, standing.epoch, standing.succession))
+        send(name, NetworkName(standing.network))
         for part in (*pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks, confirmed=True)):
             send(name, part)
         for lock in (*newcomer_locks(core.totals), *pack_last_totals(core.handover.last())):

@@ -208,11 +208,21 @@ class Surroundings(ProtocolMessage, frozen=True, tag=113):
         return 512 + 128 * (len(self.graves) + sum(2 + len(place.neighbours) for place in self.places))
 
 
+class NetworkName(ProtocolMessage, frozen=True, tag=119):
+    """Of a `Welcome`: which network the newcomer is in now."""
+
+    network: str
+
+    @property
+    def cost(self) -> int:
+        return 64
+
+
 class ParcelEnd(ProtocolMessage, frozen=True, tag=115):
     pass
 
 
-PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings)
+PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, NetworkName)
 """Of this file; `LockReport`, `GrantedLock`, `WelcomeLock` and `LastTotals` are parts, too."""
 LOCK_PARTS = (LockReport, GrantedLock, WelcomeLock, LastTotals)
 PARCELS = (Attach, Grant, Welcome)
