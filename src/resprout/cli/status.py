@@ -11,6 +11,7 @@ from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here
 
 ANSWER_SECONDS = 5.0
+ASKER = "resprout-status"
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def _network(told: Status) -> str:
 
 async def _ask(server: str) -> Here:
     try:
-        here = await who_is(address_of_peer(server), ANSWER_SECONDS)
+        here = await who_is(address_of_peer(server), ANSWER_SECONDS, ASKER)
     except UnreachableError as error:
         raise UsageError(str(error)) from None
     if here.role != "broker":

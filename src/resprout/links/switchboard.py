@@ -220,7 +220,10 @@ class Switchboard:
             self.end(link, reason, cause_of(frame, link), False, now_us, out)
             return
         dial.link = None
-        if up is None or not up.connection:
+        if up is not None and not up.connection and type(frame) is Goodbye and frame.incarnation > up.incarnation:
+            # A later life listens there, which may not want a session yet: the one with the earlier life is over.
+            self.end(up, f"{up.peer} restarted", "restarted", False, now_us, out)
+        elif up is None or not up.connection:
             self._dialer.call_again(dial, now_us, out)
 
     # -- being opened -----------------------------------------------------------------------------------------------

@@ -204,9 +204,15 @@ class RunningBroker:
         host.start()
         await host.serve(place)
         self._began(self)
+        if host.network and parent is None and not contacts:
+            self._tell_founded(host.network)
+
+    def _tell_founded(self, network: str) -> None:
+        forgets = "" if self._folder is not None else "; without --data or --join it founds another one at every start"
+        self._heard(Note("founded", {"detail": f"{self.name} begins the network {network}{forgets}"}))
 
     def _upward(self, effect: Upward) -> None:
-        if isinstance(effect, Note):
+        if isinstance(effect, Note) and effect.kind != "refused":  # that is the end, and told as such
             if effect.kind in ("few_copies", "enough_copies"):
                 self._few_copies = effect.columns["detail"] if effect.kind == "few_copies" else ""
             self._heard(effect)
@@ -236,8 +242,8 @@ class RunningBroker:
                 self._heard(Note("note", {"detail": str(error)}))
 
     def _asked(self, who: Who) -> None:
-        if self._book.find(who.name) is not None:  # anybody may ask; only who has been known here matters
-            self._lookout.met(who.name, who.network)
+        """Brokers ask whom they have known, even if those have forgotten them."""
+        self._lookout.met(who.name, who.network)
 
     def _missing(self) -> list[tuple[str, Address]]:
         """Who is known, and not in the tree as far as this broker sees it."""

@@ -106,7 +106,7 @@ def remembered(path: Path | None) -> Remembered:
     file = path / _COMPANY
     try:
         return msgspec.json.decode(file.read_bytes(), type=Remembered)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # whoever opens the folder complains of what is none
         return Remembered()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from None

@@ -18,6 +18,8 @@ LOOK_SECONDS: Final = 10.0
 ANSWER_SECONDS_MAX: Final = 2.0
 ASKED_MAX: Final = 4
 """In one round; the others have their turn later."""
+SAID_MAX: Final = 64
+"""Lines in one process, because anybody may ask."""
 STRANGERS_MAX: Final = 16
 """Brokers in other networks that are remembered."""
 
@@ -34,6 +36,7 @@ class Lookout:
         self._missing = missing
         self._say = say
         self._turn = 0
+        self._said = 0
         self._strangers: dict[str, str] = {}
 
     @property
@@ -52,7 +55,9 @@ class Lookout:
             self._strangers[name] = network
             if len(self._strangers) > STRANGERS_MAX:
                 del self._strangers[next(iter(self._strangers))]
-            self._say(self._line(name, network))
+            self._said += 1
+            if self._said <= SAID_MAX:
+                self._say(self._line(name, network))
 
     async def watch(self) -> None:
         """Until it is cancelled."""

@@ -190,7 +190,8 @@ class LocalTree:
         awake = [p for p in self.processes if p.listening and not p.frozen and p.name != plan.name]
         contacts = tuple(process.address for process in awake if process is not above and not alone)
         parent = above.address if above is not None and (above in awake or not contacts) else None
-        process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts))
+        founds = above is None and not awake and plan.data is not None
+        process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts, founds=founds))
         async with self._starting:
             address = await process.start(self._start_seconds_max, [self._barred.get(plan.name, Bar(()))])
         self._introduce()
