@@ -36,6 +36,7 @@ def test_a_root_that_is_started_again_with_its_own_file_joins_the_network_that_i
         words = ("broker", "--name", "b0", "--listen", address, "--data", str(tmp_path / "b0"), "--json")
         with broker("b1", "--parent", address) as (b1, b1_at):
             until_note(b1, "joined")
+            assert resprout("pub", "t", "x", "--server", address).returncode == 0  # by now b1 may follow the root
             first.end(signal.SIGKILL)
             until_note(b1, "repair_end")
             with running(*words) as again:

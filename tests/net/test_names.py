@@ -7,6 +7,7 @@ import pytest
 
 import resprout
 from resprout.client import connect as connect_module
+from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, Welcome
 from resprout.net import lookout as lookout_module
@@ -17,25 +18,28 @@ from resprout.net.incarnation import AHEAD_MAX, believed, incarnation_max, new_i
 from .stage import bare, broker, hello, run, until
 
 
-def kinds(notes: list[resprout.core.contract.Note]) -> list[str]:
+def kinds(notes: list[Note]) -> list[str]:
     return [note.kind for note in notes]
 
 
 def test_a_second_broker_of_a_living_name_is_refused_far_from_it_and_the_first_one_serves_on() -> None:
     async def scene() -> None:
-        async with broker("b0") as b0, broker("b1", parent=("b0", b0.address)) as b1:
-            async with broker("b2", parent=("b0", b0.address)) as b2:
-                await until(lambda: "joined" in kinds(b1.notes) and "joined" in kinds(b2.notes))
-                async with resprout.connect(str(b1), name="c1") as client:
-                    async with broker("b1", incarnation=99, parent=("b2", b2.address)) as second:
-                        with pytest.raises(UsageError, match=f"a broker called b1 lives at {b1.address}"):
-                            await second.broker.ended()
-                    inbox = await client.subscribe("t")
-                    receipt = await client.publish("t", b"x")
-                    await receipt.safe()
-                    assert (await inbox.next()).payload == b"x" and receipt.copies == 2
-                assert b1.broker.incarnation == 1 and "fenced" not in kinds(b1.notes)
-                assert "name_taken" in kinds(b2.notes)
+        async with (
+            broker("b0") as b0,
+            broker("b1", parent=("b0", b0.address)) as b1,
+            broker("b2", parent=("b0", b0.address)) as b2,
+        ):
+            await until(lambda: "joined" in kinds(b1.notes) and "joined" in kinds(b2.notes))
+            async with resprout.connect(str(b1), name="c1") as client:
+                async with broker("b1", incarnation=99, parent=("b2", b2.address)) as second:
+                    with pytest.raises(UsageError, match=f"a broker called b1 lives at {b1.address}"):
+                        await second.broker.ended()
+                inbox = await client.subscribe("t")
+                receipt = await client.publish("t", b"x")
+                await receipt.safe()
+                assert (await inbox.next()).payload == b"x" and receipt.copies == 2
+            assert b1.broker.incarnation == 1 and "fenced" not in kinds(b1.notes)
+            assert "name_taken" in kinds(b2.notes)
 
     run(scene())
 
