@@ -38,8 +38,8 @@ def rows(result: RunResult, *kinds: str) -> list[Row]:
 def test_a_second_broker_of_a_living_name_is_refused_wherever_it_asks(name: str, parent: str) -> None:
     result = play(double(name, parent))
     assert result.ended == "quiescent"
-    assert [(row.node, row.kind) for row in rows(result, "refused", "fenced", "repair_begin", "joined")] == [
-        (f"{name}+1", "refused")
+    assert [(row.node, row.kind) for row in rows(result, "name_refused", "fenced", "repair_begin", "joined")] == [
+        (f"{name}+1", "name_refused")
     ]
     assert f"a broker called {name} lives" in str(rows(result, "name_taken")[0].detail)
 
@@ -47,8 +47,8 @@ def test_a_second_broker_of_a_living_name_is_refused_wherever_it_asks(name: str,
 def test_the_second_waits_for_a_real_one_that_is_frozen_and_is_refused_when_it_speaks() -> None:
     freeze = FaultSpec(AT_US - 100_000, FaultKind.FREEZE, ("b3",))
     result = play(freeze, FaultSpec(AT_US + 1_500_000, FaultKind.UNFREEZE, ("b3",)), double("b3", "b2"))
-    refused = rows(result, "refused", "fenced", "joined")
-    assert [(row.node, row.kind) for row in refused] == [("b3+1", "refused")]
+    refused = rows(result, "name_refused", "fenced", "joined")
+    assert [(row.node, row.kind) for row in refused] == [("b3+1", "name_refused")]
     assert refused[0].time_us > AT_US + 1_500_000
 
 
@@ -57,15 +57,15 @@ def test_the_name_of_a_dead_broker_is_free_after_its_repair_and_the_first_one_is
     result = play(crash, double("b3", "b2", AT_US + 1_000), FaultSpec(AT_US + 20_000_000, FaultKind.RECOVER, ("b3",)))
     assert result.ended == "quiescent"
     repaired_us = max(row.time_us for row in rows(result, "repair_end"))
-    ends = [(row.node, row.kind) for row in rows(result, "joined", "refused")]
-    assert ends == [("b3+1", "joined"), ("b3", "refused")]
+    ends = [(row.node, row.kind) for row in rows(result, "joined", "name_refused")]
+    assert ends == [("b3+1", "joined"), ("b3", "name_refused")]
     assert rows(result, "joined")[0].time_us > repaired_us
 
 
 def test_of_two_that_want_a_free_name_at_once_one_gets_it() -> None:
     result = play(FaultSpec(AT_US, FaultKind.CRASH, ("b4",)), double("b4", "b2"), double("b4", "b1"))
     assert result.ended == "quiescent"
-    assert sorted(row.kind for row in rows(result, "joined", "refused")) == ["joined", "refused"]
+    assert sorted(row.kind for row in rows(result, "joined", "name_refused")) == ["joined", "name_refused"]
 
 
 def test_a_restarted_root_that_remembers_its_company_joins_it() -> None:

@@ -212,7 +212,7 @@ class RunningBroker:
         self._heard(Note("founded", {"detail": f"{self.name} begins the network {network}{forgets}"}))
 
     def _upward(self, effect: Upward) -> None:
-        if isinstance(effect, Note) and effect.kind != "refused":  # that is the end, and told as such
+        if isinstance(effect, Note) and effect.kind != "name_refused":  # that is the end, and told as such
             if effect.kind in ("few_copies", "enough_copies"):
                 self._few_copies = effect.columns["detail"] if effect.kind == "few_copies" else ""
             self._heard(effect)

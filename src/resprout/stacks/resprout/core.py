@@ -165,7 +165,7 @@ class Core:
         """The network does not take this broker, and trying again would not help."""
         if not self.retired:
             self.retired = True
-            self.note("refused", reason)
+            self.note("name_refused", reason)
             self.out.append(Retire(reason, again=False, refused=True))
 
     def refuges(self) -> tuple[Refuge, ...]:
