@@ -25,6 +25,7 @@ def pair() -> Iterator[tuple[str, Running]]:
     """Two brokers with little patience: the address of the child, and the root, which it cannot replace by itself."""
     with broker("b0", *QUICK) as (root, above), broker("b1", "--parent", above, *QUICK) as (child, address):
         assert json.loads(child.line())["kind"] == "joined"
+        assert resprout("pub", "t", "first", "--server", above).returncode == 0  # by now both are on the root's list
         yield address, root
 
 

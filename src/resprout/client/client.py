@@ -29,7 +29,7 @@ from resprout.client.receipts import Receipt, Stream
 from resprout.client.subscriptions import Subscription, Subscriptions
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.errors import UnsupportedGuaranteeError, UsageError
-from resprout.core.guarantee import Guarantee, GuaranteeName
+from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
 from resprout.core.guarantee import Receipt as Kind
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
@@ -39,6 +39,7 @@ from resprout.edge.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
+    CopiesCounted,
     FlushRequest,
     ForgetAnswered,
     ForgetRequest,
@@ -103,7 +104,8 @@ class Client:
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
         self._streams = {
-            name: Stream(machine.name, machine.incarnation, name, self._loop) for name in ("eventual", "ordered")
+            name: Stream(machine.name, machine.incarnation, name, self._loop, began.faults_tolerated + 1)
+            for name in STREAMS
         }
         self._places: dict[tuple[str, Any, Any], Place] = {}
         self._builder = machine.outgoing.open
@@ -128,6 +130,7 @@ class Client:
             ReceiptTurned: self._turned,
             ReceiptWaits: self._waits,
             BrokerChanged: self._raise_event,
+            CopiesCounted: lambda news: self._streams[news.stream].count(news.first, news.copies),
             SubscriptionConfirmed: self._confirmed,
             SubscriptionEnded: self._ended,
             Refused: self._refused,

@@ -7,7 +7,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Receipt
 from resprout.core.marks import Marks, Reached, is_beyond
-from resprout.edge.messages import Attend, Publish, Turned
+from resprout.edge.messages import Attend, Publish, SafeCopies, Turned
 from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
 from resprout.order.ranges import Range, Ranges, as_ranges
@@ -21,9 +21,9 @@ class Guest:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "asked", "attending", "backlog", "confirmed", "delivered", "delivered_now", "endings", "gave", "given", "gone",
-        "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned", "unconfirmed",
-        "unturned", "users", "waiting",
+        "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered", "delivered_now", "endings",
+        "gave", "given", "gone", "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
+        "unconfirmed", "unturned", "users", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int) -> None:
@@ -63,6 +63,10 @@ class Guest:
         be owed to somebody who does not read."""
         self.delivered_now: dict[str, list[Range]] = {}
         """Of that, what is to be told at the end of the step."""
+        self.copies: dict[str, int] = {}
+        """By stream: on how many brokers `safe` rests, as it was told last."""
+        self.counted: list[SafeCopies] = []
+        """News of that, for the end of the step."""
         self.waiting: deque[Publish] = deque()
         """Publications that the broker cannot accept yet: they wait behind a total."""
 
@@ -122,6 +126,12 @@ class Guest:
     def turn(self, stream: str, receipt: Receipt, seq: int) -> None:
         self.turned[stream, receipt] = max(seq, self.turned.get((stream, receipt), 0))
 
+    def count(self, entry: Entry, copies: int, usual: int) -> None:
+        """It is safe, at so many brokers. `usual`: what a client takes for granted."""
+        if self.copies.get(entry.stream, usual) != copies:
+            self.copies[entry.stream] = copies
+            self.counted.append(SafeCopies(entry.stream, entry.first, copies))
+
     def turn_delivered(self, entry: Entry) -> None:
         """If it is, whatever has become of the publications before it."""
         waiting = self.unturned.get(entry.stream, {})
@@ -152,6 +162,11 @@ class Guest:
         self.turned.clear()
         self.delivered_now.clear()
         return told
+
+    def take_counted(self) -> list[SafeCopies]:
+        """What to tell before that."""
+        counted, self.counted = self.counted, []
+        return counted
 
     # -- what it is given ----------------------------------------------------------------------------------------------
 

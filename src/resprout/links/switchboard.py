@@ -7,15 +7,26 @@ peer that still has it says so, and connects itself; one that has forgotten it, 
 one. So neither waits for a peer that will not come.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from resprout.core import limits
 from resprout.core.contract import Connected, Disconnect, Disconnected, Effect, LinkDown, Note, Silent, Transmit
 from resprout.core.errors import PeerError
+from resprout.core.names import newcomer_key
 from resprout.links.dialer import Dial, Dialer, Greeting
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
-from resprout.links.handshake import Identity, Ruling, cause_of, check_welcome, judge_hello, life_is_over, shorten
+from resprout.links.handshake import (
+    NEWCOMER,
+    Identity,
+    Ruling,
+    cause_of,
+    check_welcome,
+    judge_hello,
+    life_is_over,
+    shorten,
+)  # fmt: skip
 from resprout.links.link import Link
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies
@@ -27,12 +38,21 @@ Effects = list[Effect]
 
 
 class Switchboard:
-    def __init__(self, me: Identity, options: LinkOptions, rng: Random, bodies: Bodies, first_epoch: int = 1) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        options: LinkOptions,
+        rng: Random,
+        bodies: Bodies,
+        first_epoch: int = 1,
+        incarnation_max: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.sessions = Sessions(me, options)
         self.greetings: dict[int, Greeting] = {}
         self._me = me
         self._options = options
         self._bodies = bodies
+        self._incarnation_max = incarnation_max
         self._epoch = first_epoch - 1
         self._refusals = Refusals()
         self._dialer = Dialer(options, rng)
@@ -43,10 +63,12 @@ class Switchboard:
 
     # -- what the stack wants ---------------------------------------------------------------------------------------
 
-    def open(self, peer: str, out: Effects) -> None:
+    def open(self, peer: str, out: Effects, newcomer: bool = False) -> None:
         if peer not in self._dials:
-            self._dials[peer] = dial = Dial(peer)
+            self._dials[peer] = dial = Dial(peer, newcomer)
             self._call(dial, out)
+        elif not newcomer:
+            self._dials[peer].newcomer = False
 
     def close(self, peer: str, reason: str, out: Effects) -> None:
         dial = self._dials.pop(peer, None)
@@ -54,6 +76,14 @@ class Switchboard:
             self._dialer.stop_waiting(dial, out)
             self._hang_up(dial, reason, out)
         self.sessions.close(peer, reason, out)
+
+    def adopt(self, key: str, name: str) -> None:
+        """The opener of this session has the name now. The session goes on as it is; its opener knows it by epoch."""
+        link = self._up.pop(key, None)
+        if link is not None and name not in self._up:
+            link.peer, link.role = name, self._me.role
+            self._up[name] = link
+            self._met.meet(name, link.incarnation, link.epoch)
 
     # -- connections come and go ------------------------------------------------------------------------------------
 
@@ -178,8 +208,8 @@ class Switchboard:
         self.greetings[connection] = Greeting(dial, now_us)
         me = self._me
         hello = Hello(
-            PROTOCOL_VERSION, me.name, me.role, me.incarnation, dial.peer, life, link.epoch, *link.standing(),
-            link.assembly.have, link.express.standing(),
+            PROTOCOL_VERSION, me.name, NEWCOMER if dial.newcomer else me.role, me.incarnation, dial.peer, life,
+            link.epoch, *link.standing(), link.assembly.have, link.express.standing(),
         )  # fmt: skip
         out.append(Transmit(connection, hello))
 
@@ -191,7 +221,7 @@ class Switchboard:
         try:
             if type(frame) is not Welcome:
                 raise PeerError(f"{type(frame).__name__} instead of Welcome")
-            check_welcome(frame, link, self._met.latest(link.peer)[0], resumes)
+            check_welcome(frame, link, self._met.latest(link.peer)[0], resumes, self._incarnation_max())
             if resumes:
                 link.resume(frame.received, frame.grant, frame.part, frame.express)
             else:
@@ -223,16 +253,21 @@ class Switchboard:
         me = self._me
         if up is None and me.role == "client" and reason.startswith(life_is_over(me.name, me.incarnation)):
             self.sessions.news.append(LinkDown(link.peer, reason, "closed"))  # it will never be taken here
-        if up is None or not up.connection:
+        if up is not None and not up.connection and type(frame) is Goodbye and frame.incarnation > up.incarnation:
+            # A later life listens there, which may not want a session yet: the one with the earlier life is over.
+            self.end(up, f"{up.peer} restarted", "restarted", False, now_us, out)
+        elif up is None or not up.connection:
             self._dialer.call_again(dial, now_us, out)
 
     # -- being opened -----------------------------------------------------------------------------------------------
 
     def _asked(self, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
-        link = self._up.get(hello.name)
-        dial = self._dials.get(hello.name)
+        key = self._key_of(hello)
+        link = self._up.get(key)
+        dial = self._dials.get(key)
         is_greeting = dial is not None and dial.connection != 0
-        ruling, reason = judge_hello(hello, self._me, self._met.latest(hello.name), link, is_greeting)
+        latest = self._met.latest(key)
+        ruling, reason = judge_hello(hello, self._me, latest, link, is_greeting, self._incarnation_max())
         if ruling is Ruling.RESUME:
             assert link is not None
             self._resume(link, connection, hello, now_us, out)
@@ -243,7 +278,20 @@ class Switchboard:
             why = f"{self._options.sessions_max} sessions is the limit (sessions_max)"
             self._refusals.tell(hello.name, why, now_us, out)
         else:
-            self._begin(link, connection, hello, now_us, out)
+            self._begin(key, link, connection, hello, now_us, out)
+
+    def _key_of(self, hello: Hello) -> str:
+        """A newcomer that was adopted may not know it yet when it resumes. A broker whose name has gone to a later life
+        is a stranger, too: the stack can tell it so only in a session."""
+        link = self._up.get(hello.name)
+        if hello.role == NEWCOMER:
+            adopted = link is not None and not link.is_opener and link.incarnation == hello.incarnation
+            is_stranger = not adopted or link is None or link.epoch != hello.epoch
+        else:
+            both_brokers = hello.role == self._me.role == "broker"
+            is_over = hello.incarnation < self.sessions.latest_incarnation(hello.name)
+            is_stranger = both_brokers and is_over and hello.peer_incarnation is None
+        return newcomer_key(hello.name, hello.incarnation, hello.epoch) if is_stranger else hello.name
 
     def _resume(self, link: Link, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
         try:
@@ -258,16 +306,16 @@ class Switchboard:
         self._welcome(link, connection, out)
         self._stand(link, connection, True, now_us, out)
 
-    def _begin(self, before: Link | None, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
-        link = Link(hello.name, hello.epoch, self._options, self._bodies, is_opener=False)
+    def _begin(self, key: str, before: Link | None, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
+        link = Link(key, hello.epoch, self._options, self._bodies, is_opener=False)
         try:
-            link.begin(hello.role, hello.incarnation, hello.received, hello.grant)
+            link.begin(NEWCOMER if key != hello.name else hello.role, hello.incarnation, hello.received, hello.grant)
         except PeerError as error:
             refuse(connection, str(error), out)
             return
         if before is not None:
             self.sessions.replace(before, link.incarnation, out)
-        dial = self._dials.get(hello.name)
+        dial = self._dials.get(key)
         if dial is not None:
             self._hang_up(dial, f"{self._me.name} takes the session that {hello.name} opened", out)
         self._met.meet(link.peer, link.incarnation, link.epoch)

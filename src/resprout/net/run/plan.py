@@ -23,6 +23,8 @@ def check_runnable(scenario: Scenario) -> None:
     for client in scenario.clients:
         if client.called is not None or client.reading_us or client.idle_us is not None:
             raise UsageError(f"client {client.name}: `called`, `reading` and `idle_from` are only for `resprout sim`")
+    if any(fault.kind is FaultKind.DOUBLE for fault in scenario.faults):
+        raise UsageError("a second broker of one name (fault kind double) is only simulated: use `resprout sim`")
     joining = {name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes}
     brokers = len(joining | {broker.name for broker in scenario.brokers})
     for count, most, what in (

@@ -11,8 +11,10 @@ from typing import Final
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.seeds import random_for
 from resprout.sim.classes.doubled_clients import doubled_clients
+from resprout.sim.classes.doubled_names import doubled_names
 from resprout.sim.classes.hung import hung
 from resprout.sim.classes.newcomers import newcomers
+from resprout.sim.classes.restarts import restarts
 from resprout.sim.classes.thin_links import thin_links
 from resprout.sim.classes.totals import totals
 from resprout.sim.classes.unread import unread
@@ -32,8 +34,10 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
     {
         FAULTS: _faults,
         "doubled-clients": doubled_clients,
+        "doubled-names": doubled_names,
         "hung": hung,
         "newcomers": newcomers,
+        "restarts": restarts,
         "thin-links": thin_links,
         "totals": totals,
         "unread": unread,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, Send
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
@@ -32,7 +32,6 @@ from resprout.wire.columns import check_columns
 HEIRS_MAX = 4_096
 HEAVY_BYTES = 32 << 10
 """From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
-STREAMS = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
 
 
 class Clients:

@@ -67,6 +67,12 @@ class JoinWithdrawn(ProtocolMessage, frozen=True, tag=117):
     brokers must not take the same newcomer."""
 
 
+class NameTaken(ProtocolMessage, frozen=True, tag=118):
+    """There is no place for you anywhere: a broker of your name lives."""
+
+    reason: str
+
+
 class Welcome(ProtocolMessage, frozen=True, tag=102):
     """You are my child now; parcel."""
 
@@ -224,6 +230,16 @@ class ClientLives(ProtocolMessage, frozen=True, tag=125):
         return 80 * len(self.lives)
 
 
+class NetworkName(ProtocolMessage, frozen=True, tag=119):
+    """Of a `Welcome`: which network the newcomer is in now."""
+
+    network: str
+
+    @property
+    def cost(self) -> int:
+        return 64
+
+
 class ParcelEnd(ProtocolMessage, frozen=True, tag=115):
     pass
 
@@ -245,11 +261,12 @@ class ClientBegan(ProtocolMessage, frozen=True, tag=127):
     incarnation: int
 
 
-PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, Listeners, ClientLives)
+PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, Listeners, ClientLives, NetworkName)
 """Of this file; `LockReport`, `GrantedLock`, `WelcomeLock` and `LastTotals` are parts, too."""
 LOCK_PARTS = (LockReport, GrantedLock, WelcomeLock, LastTotals)
 PARCELS = (Attach, Grant, Welcome)
 REPAIR_MESSAGES = (
-    JoinRequest, JoinElsewhere, JoinWithdrawn, Leaving, MoveAway, AttachRequest, NotMember, *PARCELS, *PARTS, ParcelEnd,
+    JoinRequest, JoinElsewhere, JoinWithdrawn, NameTaken, Leaving, MoveAway, AttachRequest, NotMember,
+    *PARCELS, *PARTS, ParcelEnd,
     ListenersChanged, ClientBegan,
 )  # fmt: skip

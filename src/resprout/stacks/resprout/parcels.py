@@ -14,6 +14,7 @@ from resprout.stacks.resprout.messages import (
     ClientLives,
     Item,
     Listeners,
+    NetworkName,
     SeenMarks,
     ServedAsks,
     Stub,
@@ -33,6 +34,7 @@ class Parcel:
         self.seen: dict[Origin, Reached] = {}
         self.asks: list[tuple[int, Predicate, bool]] = []
         self.served: list[Predicate] = []
+        self.network = ""
         self.places: list[Place] = []
         self.graves: list[Life] = []
         self.lock_reports: list[LockReport] = []
@@ -66,6 +68,8 @@ class Parcel:
                 self.listeners.setdefault(broker, set()).update(names)
             case ClientLives(lives):
                 self.client_lives += lives
+            case NetworkName(network):
+                self.network = network
             case LockReport():
                 check_locks((part,))
                 self.lock_reports.append(part)
