@@ -22,8 +22,8 @@ class Guest:
 
     __slots__ = (
         "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered", "delivered_now", "endings",
-        "gave", "given", "gone", "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
-        "unconfirmed", "unturned", "users", "waiting",
+        "gave", "given", "gone", "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken",
+        "turned", "unconfirmed", "unturned", "users", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int) -> None:
