@@ -116,6 +116,7 @@ def test_it_attends_with_its_clock_what_it_received_and_its_confirmed_subscripti
         ("b",),
         (Mark("p", "ordered", 2, 5), Mark("r", "ordered", 2, 6)),
         (HeldSubscription(1, "t", None, (base[0], base[2])), HeldSubscription(2, "u", "x > 1", ())),
+        home=1,
     ), "the numbers of picked messages count in the bundle; what was received need not be told again as a base"
 
 
@@ -503,7 +504,7 @@ def test_who_had_no_confirmed_subscription_has_missed_nothing() -> None:
 # -- the end -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reason", ["c restarted", "c began anew", "incarnation 1 of c is over: 7 has been here"])
+@pytest.mark.parametrize("reason", ["c restarted", "c began anew", "incarnation 3 of c is over: 7 has been here"])
 def test_a_client_whose_name_is_taken_does_not_fight_back(reason: str) -> None:
     client = settled()
     client.down(reason=reason)

@@ -12,9 +12,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
+from resprout.order.left import Left
 from resprout.order.messages import Levels
 from resprout.order.ranges import Range, Ranges, as_ranges
 
@@ -25,9 +27,10 @@ AHEAD_MAX: Final = 1_000
 class Track:
     """The bundles that crossed a link in one direction, in order, while something is still to be said about them."""
 
-    __slots__ = ("count", "entries", "forgotten", "moved", "numbers")
+    __slots__ = ("_left", "count", "entries", "forgotten", "moved", "numbers")
 
-    def __init__(self) -> None:
+    def __init__(self, left: Left) -> None:
+        self._left = left
         self.count = 0
         self.entries: dict[int, Entry] = {}
         self.numbers: dict[Entry, int] = {}
@@ -55,8 +58,10 @@ class Track:
     def forget_one(self, number: int) -> None:
         entry = self.entries.pop(number, None)
         if entry is not None:
-            self.numbers.pop(entry, None)
+            self._left.note(entry)
             self.moved.pop(number, None)
+            if self.numbers.get(entry) == number:  # it may have crossed once more, as a copy
+                del self.numbers[entry]
 
     def at(self, number: int) -> Entry:
         """One that something is still to be said about. Raises PeerError when a neighbour speaks of another."""
@@ -106,7 +111,10 @@ class Link:
         "sent", "told", "upto",
     )  # fmt: skip
 
-    def __init__(self, name: str, incarnation: int, faults_tolerated: int, cursor: int | None) -> None:
+    def __init__(
+        self, name: str, incarnation: int, faults_tolerated: int, cursor: int | None, left: Left | None = None
+    ) -> None:
+        """`left` is told of what both ends are through with."""
         self.name = name
         self.incarnation = incarnation
         self.open = False
@@ -120,8 +128,9 @@ class Link:
         """What must not overtake the log: said once everything before this place has crossed."""
         self.held_bytes = 0
         """Of this neighbour's bundles, what waits for links behind and local readers."""
-        self.sent = Track()
-        self.arrived = Track()
+        left = left if left is not None else Left()
+        self.sent = Track(left)
+        self.arrived = Track(left)
         self.heard = Counts(faults_tolerated)
         """What the neighbour has reported."""
         self.told = Counts(faults_tolerated)
@@ -166,6 +175,16 @@ class Link:
             news.delivered += entries
         else:
             news.firmer += [(abs(rung), entry) for entry in entries]
+
+    def waits_with(self, bundle: Bundle) -> bool:
+        """This very bundle crossed, and is not forgotten here before the neighbour says more about it."""
+        if not self.heard.firm:
+            return True  # with f = 0 nobody keeps anything for others
+        id = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+        firm, back_firm = self.heard.firm[-1], self.heard.back_firm[-1]
+        return any(entry.id == id and number not in firm for number, entry in self.sent.entries.items()) or any(
+            entry.id == id and number not in back_firm for number, entry in self.arrived.entries.items()
+        )
 
     def moved(self, entry: Entry) -> None:
         """It has come further: look at it for the next report."""

@@ -195,6 +195,8 @@ class ResproutBroker:
             handler(event)
         if not core.retired:
             self.clients.look_again()
+            for ghost in self.ghosts.idle():
+                self._let_go(ghost)
             core.end()
             if self.durable is not None:
                 self.durable.forget()
@@ -302,8 +304,7 @@ class ResproutBroker:
             case ChooseParent():
                 self.joining.choose()
             case GhostOver(ghost):
-                if ghost in self.ghosts:
-                    self.clients.end_ghost(ghost)
+                self._let_go(ghost)
             case _:
                 if isinstance(timer, ReportTaken):
                     core.lobby.flush_all(core.out)
@@ -313,6 +314,7 @@ class ResproutBroker:
     def _tick(self) -> None:
         core = self.core
         self.sessions.tick()
+        core.tick()
         if self.joining.attached:
             self._bury_children()
             self.council.tick(core.now_us)
@@ -327,6 +329,21 @@ class ResproutBroker:
             self.clients.tell_refuges()
             self.waits.tick()
         self._set_tick()
+
+    def _let_go(self, ghost: str) -> None:
+        """Nobody is waited for any more. First those who would replace this broker hear so: they must not take over
+        what is not kept. A place that is being told for a newcomer must not be overtaken by one without it."""
+        core = self.core
+        if self.joining.admitting:
+            core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.heartbeat_us))
+            return
+
+        def expire() -> None:
+            if ghost in self.ghosts:
+                self.clients.end_ghost(ghost)
+
+        core.standing.looks_after = self.ghosts.lives(but=ghost)
+        self.waves.start(core.standing.publish_place(), core.standing.reach, expire)
 
     def _bury_children(self) -> None:
         """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
@@ -362,7 +379,6 @@ class ResproutBroker:
 
     def _repaired(self, dead: tuple[str, ...], heir: str) -> None:
         self.clients.inherit(dead, heir)
-        self.clients.end_ghosts()
         self._settled()
         self.core.drain()
 

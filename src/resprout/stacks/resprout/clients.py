@@ -14,9 +14,10 @@ from collections.abc import Callable
 from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, Send
 from resprout.core.guarantee import Guarantee
-from resprout.edge.ghosts import GhostOver, Ghosts
+from resprout.edge.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
+from resprout.edge.owed import Owed
 from resprout.order.entry import Entry
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
@@ -111,17 +112,11 @@ class Clients:
         if self._ghosts.awaits(name):
             self._ghosts.unawait(name)
             self._book.listeners.check((name,))
-            self.end_ghosts()
 
     def _end(self, name: str) -> None:
         """As if the later one had come to this broker."""
         self._core.out.append(Close(name, f"{name} restarted"))
         self.leave(name)
-
-    def end_ghosts(self) -> None:
-        """Those that wait for nobody."""
-        for ghost in self._ghosts.idle():
-            self.end_ghost(ghost)
 
     def end_ghost(self, ghost: str) -> None:
         core = self._core
@@ -178,17 +173,22 @@ class Clients:
         tried = attend.tried
         if not tried:
             self._welcome(guest, attend, not attend.subscriptions)
-        elif self._ghosts.knows(tried):
-            upto = self._ghosts.brought_upto(tried)
+        elif self._ghosts.knows(home_of(attend)):
+            upto = self._ghosts.brought_upto(home_of(attend))
             if self._is_shown(upto):
                 self._welcome(guest, attend, True)
             else:
                 self._awaited.append(upto)
-        elif tried[0] == core.seat.name and not self._is_young:  # its session was here, and is over: nobody kept more
+        elif home_of(attend) == Life(
+            core.seat.name, core.seat.incarnation
+        ):  # its session was here, and is over: nobody kept more
             self._welcome(guest, attend, not attend.subscriptions)
         else:
-            found = (self._refuge_for(guest.name, lost) for lost in reversed(tried))  # the last one kept for the others
-            refuge = next((name for name in found if name is not None), None)
+            # Who served it comes first; of those it asked, the last one kept for the others.
+            found = [self._refuge_for(guest.name, lost) for lost in (tried[0], *reversed(tried[1:]))]
+            known = [name for name in found if name is not None]
+            untried = (name for name in known if name == core.seat.name or name not in tried[1:])
+            refuge = next(untried, known[0] if known else None)
             if refuge == core.seat.name:
                 return
             # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
@@ -218,18 +218,13 @@ class Clients:
         if heir is not None:
             return None
         if lost == core.seat.name:  # with an earlier life of this broker, or it was away for too long
-            return standing.parent if self._is_young else None
+            is_young = core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
+            return standing.parent if is_young else None
         place = standing.places.get(lost)
         if place is None:
             return None
         above = place.parent if place.parent is not None else standing.succession.root
         return above if above not in (core.seat.name, lost) else core.seat.name
-
-    @property
-    def _is_young(self) -> bool:
-        """Somebody may have a ghost of an earlier life of this broker."""
-        core = self._core
-        return core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
 
     def _heir_of(self, name: str) -> str | None:
         """Heirs die, too, and then have heirs. What they keep they do not keep for ever."""
@@ -255,18 +250,17 @@ class Clients:
             self._book.listeners.came(guest.name)
         core.lobby.welcome(guest, attend, core.refuges(), resumed, core.says, core.out)
         core.routes.forget()
-        if attend.tried and self._ghosts.knows(attend.tried[:1]):
+        if attend.tried and self._ghosts.knows(home_of(attend)):
             core.lobby.adopt(guest, self._answered_for(guest), self._reached(guest))
         elif attend.tried:
             core.lobby.adopt(guest, self._answered_for(guest))
             self._settling[guest.name] = core.now_us + core.options.ghost_us
         if attend.tried and resumed:
             self._ghosts.claim(guest, attend, core.out)
-            self._read_unshown(guest)
+            self._read_unshown(guest, attend)
         self._ghosts.unawait(guest.name)
         self._book.listeners.check((guest.name,))
         self._book.roll.learn([Life(guest.name, guest.incarnation)])
-        self.end_ghosts()
 
     def _reached(self, guest: Guest) -> dict[str, int]:
         """How far the streams of a client have come here."""
@@ -281,19 +275,19 @@ class Clients:
         mine = {id(entry): entry for entry in entries if (entry.publisher, entry.incarnation) == me}
         return [entry for entry in mine.values() if entry.source is None]
 
-    def _read_unshown(self, guest: Guest) -> None:
-        """What is in the log and not yet shown reaches a client that has just come, too."""
+    def _read_unshown(self, guest: Guest, attend: Attend) -> None:
+        """What is in the log and not yet shown reaches a client that has just come, too, if it is owed it."""
         core = self._core
         core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
+        owed = Owed(attend)
         for entry in core.log.unshown:
             bundle = entry.bundle
-            if bundle is None or entry.is_backup or guest in entry.readers or guest.has(bundle):
+            if bundle is None or entry.is_backup or guest in entry.readers:
                 continue
-            _, readers, picks = core.routes.find(bundle)
-            if guest in readers:
+            if offsets := owed.offsets(bundle):
                 core.log.add_reader(entry, guest)
-                if picks is not None and guest.name in picks:
-                    entry.picks = {**(entry.picks or {}), guest.name: picks[guest.name]}
+                if len(offsets) < bundle.count:
+                    entry.picks = {**(entry.picks or {}), guest.name: tuple(offsets)}
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
