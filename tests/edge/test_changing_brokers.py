@@ -504,7 +504,7 @@ def test_who_had_no_confirmed_subscription_has_missed_nothing() -> None:
 # -- the end -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reason", ["c restarted", "c began anew", "incarnation 1 of c is over: 7 has been here"])
+@pytest.mark.parametrize("reason", ["c restarted", "c began anew", "incarnation 3 of c is over: 7 has been here"])
 def test_a_client_whose_name_is_taken_does_not_fight_back(reason: str) -> None:
     client = settled()
     client.down(reason=reason)

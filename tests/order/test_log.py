@@ -368,7 +368,7 @@ def test_what_was_forgotten_can_be_kept_again_and_is_forgotten_again() -> None:
         log.reached(each, reach)
     for level, each in news.firmer:
         log.firmer(each, level)
-    assert entry.bundle is None and log.bytes_held == 0
+    assert not log.entries and log.bytes_held == 0
     assert not link.waits_with(bundle(1)), "the neighbour has said all that let it go"
     log.revive(entry, bundle(1))
     log.add_reader(entry, "ghost")

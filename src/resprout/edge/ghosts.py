@@ -5,7 +5,7 @@ all of it waits, and the log keeps it, until the ghost expires. Whoever returns 
 returned that it was told to wait for, the ghost has nothing more to do.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
 
 from resprout.core.bundle import Bundle, unpack_attributes
@@ -40,7 +40,10 @@ class Ghosts:
         self._brokers: dict[str, frozenset[Life]] = {}
         self._awaited: dict[str, set[str]] = {}
         """By ghost: the clients that have not returned."""
+        self._idle: set[str] = set()
+        """Those of which it was told that they wait for nobody."""
         self._leaving: set[str] = set()
+        """Those that are about to expire."""
         self._upto: dict[str, int] = {}
         """By ghost: the last place of what its repair brought it that was not shown yet."""
 
@@ -54,11 +57,11 @@ class Ghosts:
         predicates: Iterable[Predicate],
         says: Says,
         out: list[Effect],
-        awaited: Collection[str] | None = None,
+        awaited: Iterable[str] | None = None,
     ) -> None:
-        """A ghost for these dead brokers, and these clients of theirs; None when nobody knows who they were: then it
-        waits for one of its own name, that is, until it expires. What it wants already, because the interest of a
-        neighbour was handed to it, is not asked again. What is accepted from now on will be shown to it."""
+        """A ghost for these clients of these dead brokers; None when nobody knows who they were: then it waits for one
+        of its own name, that is, until it expires. What it wants already, because the interest of a neighbour was
+        handed to it, is not asked again. What is accepted from now on will be shown to it."""
         assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
         self._brokers[name] = brokers
         self._awaited[name] = set(awaited) if awaited is not None else {name}
@@ -138,13 +141,16 @@ class Ghosts:
             awaited.discard(client)
 
     def idle(self) -> list[str]:
-        """Those that wait for nobody."""
-        return [name for name, awaited in self._awaited.items() if not awaited and name not in self._leaving]
+        """Those that wait for nobody any more, each once."""
+        idle = [name for name, awaited in self._awaited.items() if not awaited and name not in self._idle]
+        self._idle.update(idle)
+        return idle
 
     def expire(self, name: str, says: Says, out: list[Effect]) -> set[str]:
         """Nobody is waited for any more. Tells who has not returned."""
         del self._brokers[name]
         self._leaving.discard(name)
+        self._idle.discard(name)
         self._upto.pop(name, None)
         self._lobby.leave(name, says, out)
         return self._awaited.pop(name)

@@ -9,7 +9,7 @@ Two ladders say how far it has come, each from reports of the neighbours concern
 
 from typing import TYPE_CHECKING, Any
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, Origin
 
 if TYPE_CHECKING:
     from resprout.order.link import Link
@@ -68,6 +68,10 @@ class Entry:
         self.shown = False
         self.is_backup = False
         """Kept for others only: nobody on this side was owed it when it came in a repair."""
+
+    @property
+    def origin(self) -> Origin:
+        return (self.publisher, self.stream, self.incarnation)
 
     @property
     def id(self) -> "Id":

@@ -17,7 +17,7 @@ class Left:
 
     def note(self, entry: Entry) -> None:
         """Nothing is left to say about it."""
-        origin = (entry.publisher, entry.stream, entry.incarnation)
+        origin = entry.origin
         if entry.last > self._latest.get(origin, NOTHING):
             self._latest[origin] = entry.last
 

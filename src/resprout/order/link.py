@@ -58,8 +58,10 @@ class Track:
     def forget_one(self, number: int) -> None:
         entry = self.entries.pop(number, None)
         if entry is not None:
-            self.numbers.pop(entry, None)
+            self._left.note(entry)
             self.moved.pop(number, None)
+            if self.numbers.get(entry) == number:  # it may have crossed once more, as a copy
+                del self.numbers[entry]
             self._left.note(entry)
 
     def at(self, number: int) -> Entry:
@@ -181,8 +183,8 @@ class Link:
             return True  # with f = 0 nobody keeps anything for others
         id = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
         firm, back_firm = self.heard.firm[-1], self.heard.back_firm[-1]
-        return any(number not in firm and entry.id == id for number, entry in self.sent.entries.items()) or any(
-            number not in back_firm and entry.id == id for number, entry in self.arrived.entries.items()
+        return any(entry.id == id and number not in firm for number, entry in self.sent.entries.items()) or any(
+            entry.id == id and number not in back_firm for number, entry in self.arrived.entries.items()
         )
 
     def moved(self, entry: Entry) -> None:

@@ -1,10 +1,9 @@
 """How far the origins have come of which something may come up again: the base of what becomes wanted now.
 
-A bundle that is stable here has left the log, but neighbours may keep it for as long as they have not heard so: reports
-are cumulative, and one that cannot be told yet holds back those behind it. If this broker dies then, a repair finds the
-bundle at a neighbour. Whoever subscribed here after it was through was never owed it, and may have what depends on it.
-So what is to be said about a bundle counts as well as the bundle, and so does what was said only a moment ago: a report
-that is on its way when this broker dies never arrives.
+A bundle that is stable here has left the log, but neighbours may keep it for as long as they have not heard so. If this
+broker dies then, a repair finds the bundle at a neighbour. Whoever subscribed here after it was through was never owed
+it, and may have what depends on it. So what is to be said about a bundle counts as well as the bundle, and so does what
+was said only a moment ago: a report that is on its way when this broker dies never arrives.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +31,7 @@ class Retained:
             reached = self._left.marks()
             for entries in self._all():
                 for entry in entries:
-                    origin = (entry.publisher, entry.stream, entry.incarnation)
+                    origin = entry.origin
                     if entry.last > reached.get(origin, NOTHING):
                         reached[origin] = entry.last
             self._found = (self._log.next_no, reached)

@@ -113,9 +113,7 @@ class ResproutBroker:
         self.ghosts = Ghosts(core.lobby, core.log, core.interest)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
-        self.clients = Clients(
-            core, self.ghosts, self.book, self.durable, lambda: self.joining.attached, self._is_calm, self._let_go
-        )
+        self.clients = Clients(core, self.ghosts, self.book, self.durable, lambda: self.joining.attached, self._is_calm)
         self.members = Members(core, self.waves, self.book, self._shut, self._repaired)
         self.flushes = Flushes(core, self.council, self.waves, self.ghosts, self.book, self._shut, self._repaired)
         offers = Offers(core)
@@ -211,6 +209,8 @@ class ResproutBroker:
             handler(event)
         if not core.retired:
             self.clients.look_again()
+            for ghost in self.ghosts.idle():
+                self._let_go(ghost)
             core.end()
             if self.durable is not None:
                 self.durable.forget()
@@ -418,7 +418,6 @@ class ResproutBroker:
 
     def _repaired(self, dead: tuple[str, ...], heir: str) -> None:
         self.clients.inherit(dead, heir)
-        self.clients.end_ghosts()
         self._settled()
         self.core.drain()
 

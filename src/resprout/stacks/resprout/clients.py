@@ -43,15 +43,12 @@ class Clients:
         durable: Durable | None,
         is_placed: Callable[[], bool],
         is_calm: Callable[[], bool],
-        let_go: Callable[[str], None],
     ) -> None:
         self._core = core
         self._is_placed = is_placed
         """This broker has its place. Whoever is new is served then: a repair may wait for what an operator says."""
         self._is_calm = is_calm
         """No repair is going on here."""
-        self._let_go = let_go
-        """A ghost, when those have heard of it who would stand in for this broker."""
         self._ghosts = ghosts
         self._book = book
         self._durable = durable
@@ -125,17 +122,11 @@ class Clients:
         if self._ghosts.awaits(name):
             self._ghosts.unawait(name)
             self._book.listeners.check((name,))
-            self.end_ghosts()
 
     def _end(self, name: str) -> None:
         """As if the later one had come to this broker."""
         self._core.out.append(Close(name, f"{name} restarted"))
         self.leave(name)
-
-    def end_ghosts(self) -> None:
-        """Those that wait for nobody."""
-        for ghost in self._ghosts.idle():
-            self._let_go(ghost)
 
     def end_ghost(self, ghost: str) -> None:
         core = self._core
@@ -198,7 +189,9 @@ class Clients:
                 self._welcome(guest, attend, True)
             else:
                 self._awaited.append(upto)
-        elif tried[0] == core.seat.name and not self._is_young:  # its session was here, and is over: nobody kept more
+        elif home_of(attend) == Life(
+            core.seat.name, core.seat.incarnation
+        ):  # its session was here, and is over: nobody kept more
             self._welcome(guest, attend, not attend.subscriptions)
         else:
             # Who served it comes first; of those it asked, the last one kept for the others.
@@ -235,18 +228,13 @@ class Clients:
         if heir is not None:
             return None
         if lost == core.seat.name:  # with an earlier life of this broker, or it was away for too long
-            return standing.parent if self._is_young else None
+            is_young = core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
+            return standing.parent if is_young else None
         place = standing.places.get(lost)
         if place is None:
             return None
         above = place.parent if place.parent is not None else standing.succession.root
         return above if above not in (core.seat.name, lost) else core.seat.name
-
-    @property
-    def _is_young(self) -> bool:
-        """Somebody may have a ghost of an earlier life of this broker."""
-        core = self._core
-        return core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
 
     def _heir_of(self, name: str) -> str | None:
         """Heirs die, too, and then have heirs. What they keep they do not keep for ever."""
@@ -286,7 +274,6 @@ class Clients:
         self._ghosts.unawait(guest.name)
         self._book.listeners.check((guest.name,))
         self._book.roll.learn([Life(guest.name, guest.incarnation)])
-        self.end_ghosts()
 
     def _reached(self, guest: Guest) -> dict[str, int]:
         """How far the streams of a client have come here."""
