@@ -62,7 +62,6 @@ class Track:
             self.moved.pop(number, None)
             if self.numbers.get(entry) == number:  # it may have crossed once more, as a copy
                 del self.numbers[entry]
-            self._left.note(entry)
 
     def at(self, number: int) -> Entry:
         """One that something is still to be said about. Raises PeerError when a neighbour speaks of another."""
