@@ -116,6 +116,7 @@ def test_it_attends_with_its_clock_what_it_received_and_its_confirmed_subscripti
         ("b",),
         (Mark("p", "ordered", 2, 5), Mark("r", "ordered", 2, 6)),
         (HeldSubscription(1, "t", None, (base[0], base[2])), HeldSubscription(2, "u", "x > 1", ())),
+        home=1,
     ), "the numbers of picked messages count in the bundle; what was received need not be told again as a base"
 
 

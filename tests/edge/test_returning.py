@@ -15,10 +15,11 @@ from resprout.edge import owed as owed_module
 from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribed, Turned, Unsubscribed
 from resprout.edge.owed import Owed, read_held
 from resprout.filters.predicate import parse_predicate
+from resprout.overlay.places import Life
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from tests.edge.house import ROOM, SERVING, House
 
-DEAD = frozenset(("b1", "b2"))
+DEAD = frozenset((Life("b1", 1), Life("b2", 1)))
 GHOST = "~ghost of b1"
 
 
@@ -27,9 +28,9 @@ def held(filter: str = "t", where: str | None = None, id: int = 1, base: tuple[M
 
 
 def attend(
-    *subscriptions: HeldSubscription, received: tuple[Mark, ...] = (), tried: tuple[str, ...] = ("b1",)
+    *subscriptions: HeldSubscription, received: tuple[Mark, ...] = (), tried: tuple[str, ...] = ("b1",), home: int = 1
 ) -> Attend:
-    return Attend(0, tried, received, subscriptions)
+    return Attend(0, tried, received, subscriptions, home=home)
 
 
 def haunted(*filters: str, neighbours: tuple[str, ...] = ()) -> House:
@@ -132,11 +133,12 @@ def test_a_ghost_wants_what_the_clients_of_the_dead_wanted_until_it_expires() ->
     assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u/+", None))]
     house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
     assert house.interest.index.match_any(("u/x",), {}) == [GHOST]
-    assert house.ghosts.knows(("x", "b2")) and not house.ghosts.knows(("x",)) and not house.ghosts.knows(())
+    assert house.ghosts.knows(Life("b2", 1)) and house.ghosts.lives() == (Life("b1", 1), Life("b2", 1))
+    assert not house.ghosts.knows(Life("x", 1)) and not house.ghosts.knows(Life("b2", 2)), "lives, not names"
     house.ghosts.expire(GHOST, house.says, house.out)
     assert house.says[2:] == [("n", Uninterested(1)), ("n", Uninterested(2))] and house.out == []
     assert (
-        not house.ghosts.knows(("b1",))
+        not house.ghosts.knows(Life("b1", 1))
         and GHOST not in house.ghosts
         and house.interest.index.match_any(("t",), {}) == []
     )
@@ -235,17 +237,20 @@ def test_only_what_was_lost_with_its_own_brokers_is_given() -> None:
     house = haunted()
     house.give(GHOST)
     assert come_back(house, attend(held(), tried=("b7",))) == []
-    assert come_back(house, attend(held(), tried=("b7", "b2")), "c") == [1]
+    assert come_back(house, attend(held(), tried=("b7", "b2")), "c") == [], "it only asked b2, which never served it"
+    assert come_back(house, attend(held(), tried=("b2", "b7"), home=2), "d") == [], "a later life of b2 served it"
+    assert come_back(house, attend(held(), tried=("b2", "b7")), "e") == [1]
 
 
 def test_several_ghosts_are_merged_in_the_order_of_causes_each_thing_once() -> None:
     house = haunted()
     other = "~ghost of b7"
-    house.ghosts.add(other, frozenset(("b7",)), [parse_predicate("#")], house.says, house.out)
+    lives = frozenset((Life("b7", 1), Life("b1", 1)))
+    house.ghosts.add(other, lives, [parse_predicate("#")], house.says, house.out)
     for stamp, readers in ((5, (GHOST,)), (3, (other,)), (9, (GHOST, other)), (3, (GHOST, other))):
         house.give(*readers, stamp=stamp)
-    assert come_back(house, attend(held(), tried=("b1", "b7"))) == [2, 4, 1, 3]
-    assert come_back(house, attend(held(), tried=("b1",)), "c") == [4, 1, 3], "so is what waits with one alone"
+    assert come_back(house, attend(held(), tried=("b1",))) == [2, 4, 1, 3]
+    assert come_back(house, attend(held(), tried=("b2",)), "c") == [4, 1, 3], "so is what waits with one alone"
 
 
 def test_what_lies_within_the_base_or_was_received_is_not_given() -> None:

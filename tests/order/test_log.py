@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
@@ -334,14 +333,22 @@ def test_copies_kept_for_others_do_not_count_against_their_source() -> None:
     assert source.held_bytes == 0
 
 
-def test_what_is_retained_says_how_far_each_origin_has_come() -> None:
-    log, source = Log(1), Link("n", 1, 1, None)
-    log.append(bundle(1, 3), None, None, 0, 1, 0, ())
-    log.append(bundle(4, 2), None, None, 0, 1, 0, ())
-    log.append(bundle(7, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
-    log.append(bundle(1, guarantee=Guarantee.EVENTUAL), None, None, 0, 1, 0, ())
-    everything = {("p", "ordered"): (1, 5), ("q", "ordered"): (2, 7), ("p", "eventual"): (1, 1)}
-    assert log.retained() == everything
-    assert log.retained() is log.retained(), "asked for often, counted once"
-    log.append(bundle(8, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
-    assert log.retained() == {**everything, ("q", "ordered"): (2, 8)}
+def test_what_was_forgotten_can_be_kept_again_and_is_forgotten_again() -> None:
+    log, link = Log(1), Link("n", 1, 1, None)
+    entry = log.append(bundle(1), None, None, 0, 1, 0, ())
+    link.sent.add(entry)
+    log.show(log.unshown.take_first())
+    news = link.take_report(Levels((1,), (1,), (), (0,), 0))
+    for reach, each in news.reached:
+        log.reached(each, reach)
+    for level, each in news.firmer:
+        log.firmer(each, level)
+    assert entry.bundle is None and log.bytes_held == 0
+    assert not link.waits_with(bundle(1)), "the neighbour has said all that let it go"
+    log.revive(entry, bundle(1))
+    log.add_reader(entry, "ghost")
+    assert log.entries == {entry.no: entry} and log.bytes_held == entry.cost
+    log.settle(entry)
+    assert entry.bundle is not None, "somebody reads it"
+    log.took(entry)
+    assert entry.bundle is None and not log.entries and log.bytes_held == 0

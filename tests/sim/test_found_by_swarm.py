@@ -14,6 +14,7 @@ from resprout.sim.run import run_scenario
 from resprout.sim.swarm import complaint_about, try_seed
 
 CRASH, RECOVER, FREEZE, UNFREEZE = FaultKind.CRASH, FaultKind.RECOVER, FaultKind.FREEZE, FaultKind.UNFREEZE
+PARTITION, HEAL = FaultKind.PARTITION, FaultKind.HEAL
 
 SEEDS = {
     "a life that is given a place while others bury it is let go again": 97,
@@ -34,6 +35,8 @@ SEEDS = {
     "what was free to pass and lost its copies in a crash is shown once, in its turn": 5014,
     "a root whose list was heard of before its seats were asked gets their consent": 42242,
     "a client of a dead broker is given copies behind the totals that they follow": 30541,
+    "a client that was cut off is not given the share of a dead broker that it only asked": 40822,
+    "a client is not given what was published before it subscribed, and kept by a neighbour": 42607,
 }
 
 
@@ -96,3 +99,42 @@ def test_a_client_that_returns_is_not_given_copies_before_what_stands_in_line(cr
         faults=(FaultSpec(crash_us, CRASH, ("b0",)),), time_limit_us=200_000_000,
     )  # fmt: skip
     assert complaint_about(scenario, run_scenario(scenario)) == ""
+
+
+def complaint_of_one_cut_off(home: str, publisher: str, parents: Sequence[str | None], *faults: FaultSpec) -> str:
+    """Of a tree that tolerates one fault, where a client hears everything that another one says from 4 s to 10 s."""
+    brokers = tuple(BrokerSpec(f"b{i}", parent, 1_000) for i, parent in enumerate(parents))
+    clients = (ClientSpec("c0", publisher), ClientSpec("c1", home, subscriptions=(SubscriptionSpec("#"),)))
+    work = Work(
+        "random", ("c0",), ("a", "b"), keys=2, operations=60, mix=Mix(causal=1.0), start_us=4_000_000,
+        interval_us=100_000, options=RandomOptions(),
+    )  # fmt: skip
+    scenario = Scenario(
+        "found by a swarm", brokers, options={"faults_tolerated": 1}, clients=clients, workloads=(work,),
+        faults=faults, time_limit_us=200_000_000,
+    )  # fmt: skip
+    return complaint_about(scenario, run_scenario(scenario))
+
+
+@pytest.mark.parametrize("heal_us", [9_600_000, 10_100_000])
+def test_a_client_that_was_cut_off_is_served_by_its_broker_and_not_by_the_ghost_of_another(heal_us: int) -> None:
+    """It had asked the dead broker, too, while it was cut off, and was taken for one of its clients."""
+    faults = [
+        FaultSpec(3_000_000, CRASH, ("b0",)),
+        FaultSpec(3_500_000, RECOVER, ("b0",)),
+        FaultSpec(4_500_000, PARTITION, ("c1",)),
+        FaultSpec(heal_us, HEAL),
+    ]
+    assert complaint_of_one_cut_off("b2", "b1", [None, "b0", "b1"], *faults) == ""
+
+
+@pytest.mark.parametrize("heal_us", [11_600_000, 12_100_000])
+def test_a_client_whose_broker_and_its_heir_died_while_it_was_cut_off_misses_nothing(heal_us: int) -> None:
+    """Nobody who is left took part in the first repair: the heir had told its neighbours whom it looks after."""
+    faults = [
+        FaultSpec(4_500_000, PARTITION, ("c1",)),
+        FaultSpec(4_600_000, CRASH, ("b2",)),
+        FaultSpec(8_000_000, CRASH, ("b1",)),
+        FaultSpec(heal_us, HEAL),
+    ]
+    assert complaint_of_one_cut_off("b2", "b3", [None, "b0", "b1", "b0"], *faults) == ""

@@ -93,6 +93,7 @@ class ClientMachine:
         self._wanted = Wanted()
         self._room = 0
         self._candidate_room = 0
+        self._candidate_life = self._home_life = 0
         self._controls: deque[Asked] = deque()
         self._forgetting = Forgetting()
         self._early: deque[tuple[PublishRequest, int]] = deque()
@@ -222,9 +223,12 @@ class ClientMachine:
     def _link_up(self, event: LinkUp, now_us: int, out: list[Effect]) -> None:
         if self._search.up(event.peer, now_us, out):
             self._candidate_room = event.room
+            self._candidate_life = event.incarnation
             received = self._latest_received()
             held = self._wanted.hold(received)
-            attend = Attend(self.incoming.clock, tuple(self._search.tried), received, held, self._search.anyhow)
+            search = self._search
+            clock, tried = self.incoming.clock, tuple(search.tried)
+            attend = Attend(clock, tried, received, held, search.anyhow, self._home_life if tried else 0)
             out.append(Send(event.peer, attend))
 
     def _latest_received(self) -> Marks:
@@ -289,6 +293,7 @@ class ClientMachine:
         before = self.broker if self._search.was_served else None
         self._search.serves(broker, message.refuges, now_us, out)
         self._room = self._candidate_room
+        self._home_life = self._candidate_life
         self.serving = message
         if before is None:
             out.append(Answer(SessionBegan(message.stack, message.guarantees, message.faults_tolerated)))

@@ -5,7 +5,7 @@ all of it waits, and the log keeps it, until the ghost expires. Whoever returns 
 know how many will.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
 
 from resprout.core.bundle import Bundle, unpack_attributes
@@ -18,6 +18,7 @@ from resprout.edge.owed import Owed
 from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
 from resprout.order.log import Log
+from resprout.overlay.places import Life
 from resprout.spread.interest import Interest
 from resprout.spread.says import Says
 
@@ -30,7 +31,7 @@ class Ghosts:
         self._lobby = lobby
         self._log = log
         self._interest = interest
-        self._brokers: dict[str, frozenset[str]] = {}
+        self._brokers: dict[str, frozenset[Life]] = {}
         self._upto: dict[str, int] = {}
         """By ghost: the last place of what its repair brought it that was not shown yet."""
 
@@ -38,10 +39,10 @@ class Ghosts:
         return name in self._brokers
 
     def add(
-        self, name: str, brokers: frozenset[str], predicates: Iterable[Predicate], says: Says, out: list[Effect]
+        self, name: str, brokers: frozenset[Life], predicates: Iterable[Predicate], says: Says, out: list[Effect]
     ) -> None:
-        """A ghost for these dead brokers. What it wants already, because the interest of a neighbour was handed to it,
-        is not asked again. What is accepted from now on will be shown to it."""
+        """A ghost for the clients of these dead brokers. What it wants already, because the interest of a neighbour was
+        handed to it, is not asked again. What is accepted from now on will be shown to it."""
         assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
         self._brokers[name] = brokers
         self._lobby.arrive(name, 0, 0)
@@ -67,28 +68,29 @@ class Ghosts:
             entry.readers = (*entry.readers, ghost)
             ghost.backlog.append(entry)
 
-    def knows(self, tried: Collection[str]) -> bool:
-        """Whether somebody who lost these brokers is stood in for."""
-        return any(not brokers.isdisjoint(tried) for brokers in self._brokers.values())
+    def lives(self, but: str | None = None) -> tuple[Life, ...]:
+        """Whose clients are stood in for, one ghost aside."""
+        return tuple(sorted({life for name, brokers in self._brokers.items() if name != but for life in brokers}))
 
-    def brought_upto(self, tried: Collection[str]) -> int:
-        """The last place of what repairs brought those who stand in for these brokers. Before everything up to there is
+    def knows(self, home: Life) -> bool:
+        """Whether somebody who was served by this broker is stood in for."""
+        return any(home in brokers for brokers in self._brokers.values())
+
+    def brought_upto(self, home: Life) -> int:
+        """The last place of what repairs brought those who stand in for its clients. Before everything up to there is
         shown, a share of it could be without a cause of something in it, which is not safe yet."""
-        names = [name for name, brokers in self._brokers.items() if not brokers.isdisjoint(tried)]
+        names = [name for name, brokers in self._brokers.items() if home in brokers]
         return max((self._upto.get(name, -1) for name in names), default=-1)
 
     def wanted(self, broker: str) -> tuple[Predicate, ...]:
         """What was wanted behind this broker before it died, as far as somebody is still waited for."""
-        names = [name for name, brokers in self._brokers.items() if broker in brokers]
+        names = [name for name, lives in self._brokers.items() if any(life.name == broker for life in lives)]
         return tuple(dict.fromkeys(p for name in names for p in self._interest.index.predicates_of(name)))
 
     def claim(self, guest: Guest, attend: Attend, out: list[Effect]) -> list[Entry]:
         """Give a client that returns its share of what ghosts were shown; after `welcome`, and in the same step."""
-        lists = [
-            self._lobby.guests[name].backlog
-            for name, brokers in self._brokers.items()
-            if not brokers.isdisjoint(attend.tried)
-        ]
+        home = home_of(attend)
+        lists = [self._lobby.guests[name].backlog for name, brokers in self._brokers.items() if home in brokers]
         if not any(lists):
             return []
         # Copies came into a backlog later than what others read here, too: only by their ids are all in order.
@@ -119,3 +121,8 @@ class Ghosts:
             return any(name in index.match_any(topics, row) for row in unpack_attributes(bundle))
         except WireError:  # let in while nobody had to read it
             return False
+
+
+def home_of(attend: Attend) -> Life:
+    """The broker that served this client last."""
+    return Life(attend.tried[0] if attend.tried else "", attend.home)

@@ -35,11 +35,13 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
 
     clock: int
     tried: tuple[str, ...] = ()
-    """Brokers that it lost since it was last served, oldest first; none when it is new here."""
+    """The broker that served it last, and then those it asked in vain since; none when it is new here."""
     received: Marks = ()
     subscriptions: tuple[HeldSubscription, ...] = ()
     anyhow: bool = False
     """Nobody it asked could make good what it missed: serve it all the same."""
+    home: int = 0
+    """Which life of the first of those brokers served it: another one of that name owes it nothing."""
 
     @property
     def bulk(self) -> int:

@@ -64,7 +64,7 @@ class Search:
         self.candidate: str | None = broker
         """Is asked to serve."""
         self.tried: list[str] = []
-        """Brokers that were lost since the client was last served, oldest first."""
+        """The broker that served last, and then those that were asked in vain since."""
         self._patience_us = patience_us
         self._served_us: int | None = None
         self._searching = False

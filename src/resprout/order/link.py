@@ -8,18 +8,21 @@ both ends of a new link begin with the same lists.
 
 from collections import deque
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
+from resprout.order.left import Left
 from resprout.order.messages import Levels
 
 
 class Track:
     """The bundles that crossed a link in one direction, in order, while something is still to be said about them."""
 
-    __slots__ = ("count", "entries", "forgotten")
+    __slots__ = ("_left", "count", "entries", "forgotten")
 
-    def __init__(self) -> None:
+    def __init__(self, left: Left) -> None:
+        self._left = left
         self.count = 0
         self.entries: dict[int, Entry] = {}
         self.forgotten = 0
@@ -31,7 +34,7 @@ class Track:
 
     def forget(self, upto: int) -> None:
         for number in range(self.forgotten + 1, upto + 1):
-            del self.entries[number]
+            self._left.note(self.entries.pop(number))
         self.forgotten = max(upto, self.forgotten)
 
 
@@ -68,7 +71,10 @@ class Link:
         "told", "upto",
     )  # fmt: skip
 
-    def __init__(self, name: str, incarnation: int, faults_tolerated: int, cursor: int | None) -> None:
+    def __init__(
+        self, name: str, incarnation: int, faults_tolerated: int, cursor: int | None, left: Left | None = None
+    ) -> None:
+        """`left` is told of what both ends are through with."""
         self.name = name
         self.incarnation = incarnation
         self.open = False
@@ -82,8 +88,9 @@ class Link:
         """What must not overtake the log: said once everything before this place has crossed."""
         self.held_bytes = 0
         """Of this neighbour's bundles, what waits for links behind and local readers."""
-        self.sent = Track()
-        self.arrived = Track()
+        left = left if left is not None else Left()
+        self.sent = Track(left)
+        self.arrived = Track(left)
         self.heard = Counts(faults_tolerated)
         """What the neighbour has reported."""
         self.told = Counts(faults_tolerated)
@@ -113,6 +120,16 @@ class Link:
         heard.done = done
         self._forget()
         return news
+
+    def waits_with(self, bundle: Bundle) -> bool:
+        """This very bundle crossed, and is not forgotten here before the neighbour says more about it."""
+        if not self.heard.firm:
+            return True  # with f = 0 nobody keeps anything for others
+        id = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+        firm, back_firm = self.heard.firm[-1], self.heard.back_firm[-1]
+        return any(number > firm and entry.id == id for number, entry in self.sent.entries.items()) or any(
+            number > back_firm and entry.id == id for number, entry in self.arrived.entries.items()
+        )
 
     def report(self) -> Levels | None:
         """What may be told now, if it is more than was told before."""

@@ -16,9 +16,8 @@ and never for the first: two brokers that each refuse to take more until the oth
 from collections.abc import Callable
 from typing import Any
 
-from resprout.core.bundle import Bundle, Origin
+from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import NOTHING, Reached
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.unshown import Unshown
@@ -29,13 +28,12 @@ _EVENTUAL = Guarantee.EVENTUAL.stream
 class Log:
     """Entries by their place. Who wants what is decided elsewhere; this keeps the counts that decide when."""
 
-    __slots__ = ("_faults", "_retained", "_rose", "bytes_held", "entries", "local_bytes", "next_no", "unshown")
+    __slots__ = ("_faults", "_rose", "bytes_held", "entries", "local_bytes", "next_no", "unshown")
 
     def __init__(self, faults_tolerated: int, rose: Callable[[Entry], None] = lambda entry: None) -> None:
         self._faults = faults_tolerated
         self._rose = rose
         """Called when the reach or the level of an entry has risen: neighbours may be told."""
-        self._retained: tuple[int, dict[Origin, Reached]] = (-1, {})
         self.entries: dict[int, Entry] = {}
         self.next_no = 0
         self.unshown = Unshown()
@@ -141,18 +139,15 @@ class Log:
         faults = self._faults
         return entry.hops >= faults or entry.copies > faults or entry.reach >= faults
 
-    def retained(self) -> dict[Origin, Reached]:
-        """How far the origins have come of which something is still here, or was a moment ago."""
-        if self._retained[0] != self.next_no:
-            reached: dict[Origin, Reached] = {}
-            for entry in self.entries.values():
-                bundle = entry.bundle
-                assert bundle is not None, "what is in the log has its bundle"
-                at = (bundle.incarnation, bundle.last)
-                if at > reached.get(bundle.origin, NOTHING):
-                    reached[bundle.origin] = at
-            self._retained = (self.next_no, reached)
-        return self._retained[1]
+    def revive(self, entry: Entry, bundle: Bundle) -> None:
+        """It was forgotten as stable, and is needed again."""
+        assert entry.bundle is None and entry.no >= 0
+        entry.bundle = bundle
+        entry.level = min(entry.level, self._faults)
+        self.entries[entry.no] = entry
+        self.bytes_held += entry.cost
+        if entry.source is None and entry.undone == 0:
+            self.local_bytes += entry.cost
 
     # -- a link is replaced by another ---------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.order.entry import Entry
+from resprout.order.left import Left
 from resprout.order.log import Log
 from resprout.order.total_messages import TotalId, id_of
 
@@ -52,8 +53,12 @@ _NOTHING: Said = (-1, 0, False)
 class TotalBook:
     """The totals in one broker's log, and those that somebody still waits to hear of."""
 
-    def __init__(self, log: Log, faults_tolerated: int, finished: Callable[[Entry], None]) -> None:
+    def __init__(
+        self, log: Log, faults_tolerated: int, finished: Callable[[Entry], None], left: Left | None = None
+    ) -> None:
+        """`left` is told of what everybody is through with."""
         self._log = log
+        self._left = left if left is not None else Left()
         self._faults = faults_tolerated
         self._done_is_all = faults_tolerated <= 1
         self._reaches = max(1, faults_tolerated)
@@ -172,7 +177,8 @@ class TotalBook:
             and all(self._is_final(id, name) for name in neighbours)
         ]
         for id in through:
-            del self._entries[id], self._heard[id], self._told[id]
+            self._left.note(self._entries.pop(id))
+            del self._heard[id], self._told[id]
             self._touched.pop(id, None)
         self._looked_at = []
         return through

@@ -55,6 +55,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     address: str
     lives: tuple[int, ...] = ()
     """Incarnations of the neighbours, in the same order."""
+    looks_after: tuple[Life, ...] = ()
+    """Dead brokers whose clients are looked after here."""
 
     @property
     def life(self) -> Life:
@@ -89,7 +91,9 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
             and all(0 <= number <= NUMBER_MAX for number in self.lives)
             and self.name not in self.neighbours
             and (self.parent is None or self.parent in self.neighbours)
-            and all(_is_name(name) for name in (self.name, *self.neighbours))
+            and len(self.looks_after) <= LIVES_MAX
+            and all(0 <= life.incarnation <= NUMBER_MAX for life in self.looks_after)
+            and all(_is_name(name) for name in (self.name, *self.neighbours, *[x.name for x in self.looks_after]))
         )
 
 

@@ -12,7 +12,17 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from resprout.overlay import lineage
-from resprout.overlay.places import LEAP_MAX, NUMBER_MAX, Life, Place, Registration, Seat, Succession, is_among
+from resprout.overlay.places import (
+    LEAP_MAX,
+    LIVES_MAX,
+    NUMBER_MAX,
+    Life,
+    Place,
+    Registration,
+    Seat,
+    Succession,
+    is_among,
+)
 
 __all__ = ["Life", "Place", "Registration", "Seat", "Standing", "Succession"]
 
@@ -51,6 +61,9 @@ class Standing:
         """The latest of which it is known that majorities have agreed to it."""
         self.forgotten: dict[Life, None] = {}
         """Lives that never return, as the operator says: majorities do without them."""
+        self.looks_after: tuple[Life, ...] = ()
+        """Dead brokers whose clients are looked after here; told with the place, so that whoever replaces this broker
+        knows whom it looks after then."""
         self.version = 0
         self._bonds: dict[str, int] = {}
         """Neighbours with their incarnations, as published last."""
@@ -196,8 +209,9 @@ class Standing:
             bonds[joining] = self._met(joining)
         self.version += 1
         here = Place(
-            self.name, self.incarnation, self.version, self.parent, tuple(bonds), self.address, tuple(bonds.values())
-        )
+            self.name, self.incarnation, self.version, self.parent, tuple(bonds), self.address, tuple(bonds.values()),
+            self.looks_after[-LIVES_MAX:],
+        )  # fmt: skip
         self.places[self.name] = here
         for name, incarnation in bonds.items():
             if name != self.parent:

@@ -161,7 +161,7 @@ class Members:
             entry, entered = taking.take(thing, link, 1, keeps_source=is_mine)
             if not entered:
                 core.log.enter_link(link, entry, sent=is_mine)
-        base = core.log.retained()
+        base = core.retained.marks()
         core.confirmed(core.interest.reconcile(coordinator, parcel.asks, core.says))
         core.interest.rebase(coordinator, base)
         for origin, reached in parcel.seen.items():

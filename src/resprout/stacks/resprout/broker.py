@@ -295,9 +295,7 @@ class ResproutBroker:
             case ChooseParent():
                 self.joining.choose()
             case GhostOver(ghost):
-                if ghost in self.ghosts:
-                    self.ghosts.expire(ghost, core.says, core.out)
-                    core.routes.forget()
+                self._let_go(ghost)
             case _:
                 if isinstance(timer, ReportTaken):
                     core.lobby.flush_all(core.out)
@@ -307,6 +305,7 @@ class ResproutBroker:
     def _tick(self) -> None:
         core = self.core
         self.sessions.tick()
+        core.tick()
         if self.joining.attached:
             self._bury_children()
             self.council.tick(core.now_us)
@@ -321,6 +320,22 @@ class ResproutBroker:
             self.clients.tell_refuges()
             self.waits.tick()
         self._set_tick()
+
+    def _let_go(self, ghost: str) -> None:
+        """Nobody is waited for any more. First those who would replace this broker hear so: they must not take over
+        what is not kept. A place that is being told for a newcomer must not be overtaken by one without it."""
+        core = self.core
+        if self.joining.admitting:
+            core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.heartbeat_us))
+            return
+
+        def expire() -> None:
+            if ghost in self.ghosts:
+                self.ghosts.expire(ghost, core.says, core.out)
+                core.routes.forget()
+
+        core.standing.looks_after = self.ghosts.lives(but=ghost)
+        self.waves.start(core.standing.publish_place(), core.standing.reach, expire)
 
     def _bury_children(self) -> None:
         """Somebody else declared a child dead, which had been theirs when it asked for a place here."""

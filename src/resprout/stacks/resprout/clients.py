@@ -17,9 +17,10 @@ from collections.abc import Callable
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Close, Send
 from resprout.core.guarantee import Guarantee
-from resprout.edge.ghosts import Ghosts
+from resprout.edge.ghosts import Ghosts, home_of
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
+from resprout.edge.owed import Owed
 from resprout.order.entry import Entry
 from resprout.order.total_messages import TotalId, id_of
 from resprout.stacks.resprout.core import Core
@@ -153,15 +154,18 @@ class Clients:
         tried = attend.tried
         if not tried:
             self._welcome(guest, attend, not attend.subscriptions)
-        elif self._ghosts.knows(tried):
-            upto = self._ghosts.brought_upto(tried)
+        elif self._ghosts.knows(home_of(attend)):
+            upto = self._ghosts.brought_upto(home_of(attend))
             if self._is_shown(upto):
                 self._welcome(guest, attend, True)
             else:
                 self._awaited.append(upto)
         else:
-            found = (self._refuge_for(guest.name, lost) for lost in reversed(tried))  # the last one kept for the others
-            refuge = next((name for name in found if name is not None), None)
+            # Who served it comes first; of those it asked, the last one kept for the others.
+            found = [self._refuge_for(guest.name, lost) for lost in (tried[0], *reversed(tried[1:]))]
+            known = [name for name in found if name is not None]
+            untried = (name for name in known if name == core.seat.name or name not in tried[1:])
+            refuge = next(untried, known[0] if known else None)
             if refuge == core.seat.name:
                 return
             # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
@@ -229,7 +233,7 @@ class Clients:
             self._settling[guest.name] = core.now_us + core.options.ghost_us
         if attend.tried and resumed:
             self._ghosts.claim(guest, attend, core.out)
-            self._read_unshown(guest)
+            self._read_unshown(guest, attend)
 
     def _reached(self, guest: Guest) -> dict[str, int]:
         """How far the streams of a client have come here."""
@@ -242,19 +246,19 @@ class Clients:
         entries = self._core.log.entries.values()
         return [entry for entry in entries if (entry.publisher, entry.incarnation) == me and entry.source is None]
 
-    def _read_unshown(self, guest: Guest) -> None:
-        """What is in the log and not yet shown reaches a client that has just come, too."""
+    def _read_unshown(self, guest: Guest, attend: Attend) -> None:
+        """What is in the log and not yet shown reaches a client that has just come, too, if it is owed it."""
         core = self._core
         core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
+        owed = Owed(attend)
         for entry in core.log.unshown:
             bundle = entry.bundle
-            if bundle is None or entry.is_backup or guest in entry.readers or guest.has(bundle):
+            if bundle is None or entry.is_backup or guest in entry.readers:
                 continue
-            _, readers, picks = core.routes.find(bundle)
-            if guest in readers:
+            if offsets := owed.offsets(bundle):
                 core.log.add_reader(entry, guest)
-                if picks is not None and guest.name in picks:
-                    entry.picks = {**(entry.picks or {}), guest.name: picks[guest.name]}
+                if len(offsets) < bundle.count:
+                    entry.picks = {**(entry.picks or {}), guest.name: tuple(offsets)}
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 

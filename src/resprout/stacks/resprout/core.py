@@ -16,10 +16,12 @@ from resprout.edge.lobby import Lobby
 from resprout.edge.messages import Refuge, Serving
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
+from resprout.order.left import Left
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import Reports
+from resprout.order.retained import Retained
 from resprout.order.seen import Seen
 from resprout.order.total_handover import Handover
 from resprout.order.total_levels import TotalBook, TotalLevels
@@ -55,7 +57,7 @@ class Core:
         self.clock = Clock()
         self.seen = Seen()
         self.log = Log(self.faults, self._rose)
-        self.interest = Interest(self.log.retained)
+        self.interest = Interest(lambda: self.retained.marks())
         self.adverts = Adverts()
         self.links: dict[str, Link] = {}
         self.reports = Reports(self.links, self.faults, options.ack_delay_us)
@@ -69,7 +71,9 @@ class Core:
         """Links that a repair is making: the pool is put on them, not sent."""
         self.totals = Totals(self.standing, self.clock, self._say_of_totals, self._deliver_total, self.seen.has)
         self.handover = Handover(self.totals)
-        self.book = TotalBook(self.log, self.faults, self.finished)
+        self.left = Left()
+        self.book = TotalBook(self.log, self.faults, self.finished, self.left)
+        self.retained = Retained(self.log, self.links, self.book, self.left)
         self._plain: dict[int, tuple[Entry, Entry]] = {}
         """Entries on whose delivery another one waits that stands in for them: see `_stand_in`."""
         self.unsaid: dict[str, list[ProtocolMessage]] = {}
@@ -98,7 +102,7 @@ class Core:
 
     def add_link(self, name: str, incarnation: int) -> Link:
         """A neighbour that has kept up with everything so far. Interest in it is the business of whoever adds it."""
-        link = self.links[name] = Link(name, incarnation, self.faults, None)
+        link = self.links[name] = Link(name, incarnation, self.faults, None, self.left)
         self.standing.neighbours[name] = True
         self.log.unshown.put_wall()  # it may have heard of what is in the log, and nobody counted how far
         self.adverts.add_neighbour(name)
@@ -133,6 +137,11 @@ class Core:
         self.adverts.remove_neighbour(link.name, self.says)
         self.unsaid.pop(link.name, None)
         self.routes.forget()
+
+    def tick(self) -> None:
+        """What was said to neighbours a while ago has arrived, if all of them are heard."""
+        if not any(link.quiet for link in self.links.values()):
+            self.left.turn(self.now_us, self.options.lease_us)
 
     def say_all(self) -> None:
         """What neighbours must hear. One that does not listen hears everything at the beginning of its session, or, if
@@ -177,8 +186,11 @@ class Core:
     def accept(
         self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool, backup: bool = False
     ) -> Entry | None:
-        """Log a bundle and send it on; None when it was here before."""
-        if not self.seen.is_new(bundle):
+        """Log a bundle and send it on; None when it was here before. A copy that comes back is kept all the same unless
+        it is certainly here: its sender was through with it, and needs it again for a ghost."""
+        is_new = self.seen.is_new(bundle)
+        needed_again = backup and source is not None and not source.waits_with(bundle)
+        if not is_new and not needed_again:
             if source is not None:
                 repeat = nothing_more_to_do(bundle, source, hops, self.faults)
                 source.arrived.add(repeat)

@@ -10,6 +10,7 @@ import msgspec
 
 from resprout.core.contract import ProtocolMessage, SetTimer, Timer
 from resprout.edge.ghosts import Ghosts
+from resprout.edge.guest import Guest
 from resprout.order.link import Link
 from resprout.order.messages import Forward
 from resprout.order.total_merge import MemberLocks, MergedLocks, Piece
@@ -186,7 +187,7 @@ class Flushes:
         for parcel in parcels.values():
             for origin, reached in parcel.seen.items():
                 core.seen.raise_to(origin, reached)
-        base = core.log.retained()
+        base = core.retained.marks()
         for name in links:
             core.interest.rebase(name, base)
             self._grant(flush, members, name, items, merged, grants[name], spread)
@@ -197,7 +198,7 @@ class Flushes:
             core.open_link(link)
         core.handover.lead(merged)
         if not spread:
-            self._push(taking, links)
+            self._push(taking, links, core.guests[ghost])
         taking.settle()
         standing = core.standing
         standing.mark_gone(flush.dead)
@@ -228,9 +229,14 @@ class Flushes:
         """Whoever was behind the dead as a client will be looked after here."""
         core = self._core
         predicates = dict.fromkeys(p for link in old for p in core.interest.index.predicates_of(link.name))
-        names = frozenset(flush.dead)
-        ghost = f"~ghost {flush.token} of {min(names)}"
-        self._ghosts.add(ghost, names, predicates, core.says, core.out)
+        lives = set(flush.dead.values())
+        for name, life in flush.dead.items():
+            place = core.standing.places.get(name)
+            if place is not None and place.life == life:  # and whoever it stood in for
+                lives.update(place.looks_after)
+        ghost = f"~ghost {flush.token} of {min(flush.dead)}"
+        self._ghosts.add(ghost, frozenset(lives), predicates, core.says, core.out)
+        core.standing.looks_after = self._ghosts.lives()
         core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.ghost_us))
         core.routes.forget()
         return ghost
@@ -266,7 +272,7 @@ class Flushes:
         core = self._core
         for name, parcel in parcels.items():
             core.confirmed(core.interest.reconcile(name, parcel.asks, core.says))
-        base = core.log.retained()
+        base = core.retained.marks()
         asks = {name: core.interest.standing(name)[0] for name in links}
         for name, parcel in parcels.items():
             core.confirmed(core.interest.presume(name, parcel.served, base, core.says))
@@ -339,12 +345,13 @@ class Flushes:
             send(name, part)
         send(name, ParcelEnd())
 
-    def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
+    def _push(self, taking: Taking, fresh: dict[str, Link], ghost: Guest) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
         core = self._core
         for link in core.links.values():
             if link.name in fresh or not link.open or link.cursor is not None:
                 continue
-            for entry in taking.unspread():
-                if entry.source is not link and entry.bundle is not None and link.room > 0:
+            for entry in taking.unspread(ghost):
+                has_it = entry.source is link and not entry.shown  # what is shown, its source may have forgotten
+                if not has_it and entry.bundle is not None and link.room > 0:
                     core.send_copy(link, entry, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True))

@@ -37,14 +37,27 @@ class Inventory:
                     late = core.log.entries.get(no)
                     if late is not None and late.source is not link and crosses(late):
                         self._add(Crossed(late, link, 0, True))
+        for crossings in self.found.values():
+            if len(crossings) > 1:
+                self._merge(crossings)
 
     def _add(self, crossed: Crossed) -> None:
         self.found.setdefault(crossed.entry.id, []).append(crossed)
 
+    def _merge(self, crossings: list[Crossed]) -> None:
+        """What crossed twice is one thing: the entry that counts who is owed it comes first, and has the bundle if it
+        was forgotten and came back as a copy."""
+        kept = min(crossings, key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup)).entry
+        bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
+        if kept.bundle is None and bundle is not None:
+            self._core.log.revive(kept, bundle)
+        crossings.sort(key=lambda crossed: crossed.entry is not kept)
+
     def items(self) -> Iterator[Item | Stub]:
         for crossings in self.found.values():
-            crossed = crossings[0]
-            yield item_of(crossed.entry, int(crossed.sent))
+            entry = crossings[0].entry
+            came = any(not crossed.sent for crossed in crossings if crossed.entry is entry)  # and was perhaps sent back
+            yield item_of(entry, int(not came))
 
     def leave(self, id: Id) -> Entry | None:
         """Take an entry off the dead links; what replaces them counts it from now on."""
@@ -58,7 +71,11 @@ class Inventory:
             else:
                 log.waited(crossed.entry)
                 log.unawait(crossed.entry)
-        return next((crossed.entry for crossed in crossings if crossed.entry.no >= 0), crossings[0].entry)
+        kept = crossings[0].entry
+        for crossed in crossings:
+            if crossed.entry is not kept:  # a copy or a repeat, which nobody needs beside it
+                log.settle(crossed.entry)
+        return kept
 
 
 def item_of(entry: Entry, side: int) -> Item | Stub:

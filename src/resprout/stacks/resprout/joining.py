@@ -71,6 +71,11 @@ class Joining:
         """Newcomers: (incarnation, address)."""
         self._admitting: dict[str, tuple[int, str]] = {}
 
+    @property
+    def admitting(self) -> bool:
+        """Newcomers are being told of."""
+        return bool(self._admitting)
+
     # -- asking for a place --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -262,7 +267,7 @@ class Joining:
         standing = core.standing
         core.say_all()  # what is to be said to the others has nothing to do with the newcomer
         core.interest.add_neighbour(name)
-        base = core.log.retained()
+        base = core.retained.marks()
         asks = core.interest.standing(name)[0]
         core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.says))
         send = core.peers.send

@@ -10,6 +10,7 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
+from resprout.edge.guest import Guest
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
 from resprout.order.total_messages import GrantedLock, id_of
@@ -49,8 +50,9 @@ class Pool:
     def add_own(self, inventory: Inventory) -> None:
         """After the members: what one of them sent, and what came from the dead, is not ours."""
         for id, crossings in inventory.found.items():
-            self._put(id, item_of(crossings[0].entry, OWN_SIDE))
-            came = any(not crossed.sent for crossed in crossings)
+            entry = crossings[0].entry
+            self._put(id, item_of(entry, OWN_SIDE))
+            came = any(not crossed.sent for crossed in crossings if crossed.entry is entry)
             if came:
                 self._sides.setdefault(id, DEAD_SIDE)
             elif self._sides.get(id, DEAD_SIDE) == DEAD_SIDE:
@@ -135,9 +137,11 @@ class Taking:
             entry.tseq = 0
             core.book.add_stub(lock.bundle, entry, new)
 
-    def unspread(self) -> list[Entry]:
-        """What was taken and has not been shown."""
-        return [entry for entry in self._touched.values() if not entry.shown or entry.is_backup]
+    def unspread(self, ghost: Guest) -> list[Entry]:
+        """What was taken and has not been shown; and what the ghost reads, because others may have forgotten it: those
+        who took it before the ghost came were through with it."""
+        entries = self._touched.values()
+        return [entry for entry in entries if not entry.shown or entry.is_backup or ghost in entry.readers]
 
     def settle(self) -> None:
         """When all links are as they will be."""

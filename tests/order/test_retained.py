@@ -1,0 +1,56 @@
+"""The base of what becomes wanted: everything that may come up again, from here or from a neighbour."""
+
+from resprout.core.guarantee import Guarantee
+from resprout.order.left import Left
+from resprout.order.link import Link
+from resprout.order.log import Log
+from resprout.order.messages import Levels
+from resprout.order.retained import Retained
+from resprout.order.total_levels import TotalBook
+from tests.order.examples import bundle
+
+
+def test_what_is_in_the_log_says_how_far_each_origin_has_come() -> None:
+    log, source = Log(1), Link("n", 1, 1, None)
+    retained = Retained(log, {"n": source}, TotalBook(log, 1, lambda entry: None), Left())
+    log.append(bundle(1, 3), None, None, 0, 1, 0, ())
+    log.append(bundle(4, 2), None, None, 0, 1, 0, ())
+    log.append(bundle(7, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
+    log.append(bundle(1, guarantee=Guarantee.EVENTUAL), None, None, 0, 1, 0, ())
+    everything = {("p", "ordered"): (1, 5), ("q", "ordered"): (2, 7), ("p", "eventual"): (1, 1)}
+    assert retained.marks() == everything
+    assert retained.marks() is retained.marks(), "asked for often, counted once"
+    log.append(bundle(8, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
+    assert retained.marks() == {**everything, ("q", "ordered"): (2, 8)}
+
+
+def test_what_a_neighbour_may_still_keep_counts_until_it_has_certainly_heard_the_last_of_it() -> None:
+    log, left = Log(1), Left()
+    link = Link("n", 1, 1, None, left)
+    retained = Retained(log, {"n": link}, TotalBook(log, 1, lambda entry: None), left)
+    slow = log.append(bundle(1), None, None, 0, 1, 0, ("reader",))
+    quick = log.append(bundle(1, publisher="q"), None, None, 0, 1, 0, ())
+    for entry in (slow, quick):
+        link.sent.add(entry)
+        log.show(log.unshown.take_first())
+    news = link.take_report(Levels((2,), (2,), (), (0,), 2))
+    for reach, entry in news.reached:
+        log.reached(entry, reach)
+    for level, entry in news.firmer:
+        log.firmer(entry, level)
+    assert quick.bundle is None and slow.bundle is not None
+    assert link.report() is None, "the slow one comes first, so the neighbour is told of neither"
+    assert retained.marks() == {("p", "ordered"): (1, 1), ("q", "ordered"): (1, 1)}
+
+    log.took(slow)
+    assert link.report() is not None
+    assert not log.entries and not link.sent.entries
+    log.append(bundle(2), None, None, 0, 1, 0, ())
+    both = {("p", "ordered"): (1, 2), ("q", "ordered"): (1, 1)}
+    assert retained.marks() == both, "the report may be lost with this broker"
+    left.turn(10, 10)
+    log.append(bundle(3), None, None, 0, 1, 0, ())
+    assert retained.marks() == {**both, ("p", "ordered"): (1, 3)}
+    left.turn(20, 10)
+    log.append(bundle(4), None, None, 0, 1, 0, ())
+    assert retained.marks() == {("p", "ordered"): (1, 4)}
