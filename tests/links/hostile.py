@@ -30,7 +30,7 @@ from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from tests.links.puppet import Puppet
 
-STEPS_TO_HEAL_MAX = 5000
+STEPS_TO_HEAL_MAX = 20_000
 PATIENCE_US = 10**11
 """Time does not go beyond this: a timer that is set for later never fires."""
 

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from resprout.core.contract import (
     Arrived,
@@ -38,6 +38,14 @@ class Parcel(ProtocolMessage, frozen=True, tag=250):
         return self.size
 
 
+class Sign(ProtocolMessage, frozen=True, tag=252):
+    """Overtakes parcels."""
+
+    express: ClassVar[bool] = True
+
+    number: int
+
+
 class Episode:
     """One session as a stack has seen it."""
 
@@ -46,6 +54,8 @@ class Episode:
         self.room = up.room
         self.sent: list[Parcel] = []
         self.received: list[Parcel] = []
+        self.signs_sent: list[Sign] = []
+        self.signs_received: list[Sign] = []
         self.down: str | None = None
         """Why it ended; None while it lasts."""
         self.cause: str | None = None
@@ -89,8 +99,12 @@ class Puppet:
             self.current[event.peer].room = event.room
             effects += self._flush(event.peer)
         elif isinstance(event, Received):
-            assert not self.current[event.peer].silent, "who speaks is not silent"
-            self.current[event.peer].received.append(event.message)
+            episode = self.current[event.peer]
+            assert not episode.silent, "who speaks is not silent"
+            if isinstance(event.message, Sign):
+                episode.signs_received.append(event.message)
+            else:
+                episode.received.append(event.message)
         elif isinstance(event, Request):
             effects += self._wish(event.body)
         return effects
@@ -102,6 +116,8 @@ class Puppet:
             peer, parcel = body
             self.waiting.setdefault(peer, deque()).append(parcel)
             return self._flush(peer)
+        if isinstance(body, Send) and isinstance(body.message, Sign) and body.peer in self.current:
+            self.current[body.peer].signs_sent.append(body.message)
         if isinstance(body, Close) and body.peer in self.current:
             episode = self.current.pop(body.peer)
             episode.closed = True

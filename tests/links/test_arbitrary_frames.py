@@ -23,11 +23,13 @@ from resprout.core.contract import (
     Timer,
     TimerFired,
     Transmit,
+    Trickled,
 )
-from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, Welcome
 from resprout.links.options import LinkOptions
+from resprout.links.parts import Slice
 from resprout.links.timers import AcknowledgeDue, LingerOver, ReconnectDue, WatchDue
-from tests.links.puppet import Desk, Parcel
+from tests.links.puppet import Desk, Parcel, Sign
 
 NAMES = st.sampled_from(("b0", "b1", "b2", "c1")) | st.text(max_size=3)
 ROLES = st.sampled_from(("broker", "broker", "client")) | st.text(max_size=3)
@@ -36,6 +38,11 @@ LIVES = st.sampled_from((1, 1, 1, 2)) | NUMBERS
 CONNECTIONS = st.integers(0, 7)
 VERSIONS = st.sampled_from((1, 1, 1, 1, 1, 0))
 PARCELS = st.builds(Parcel, st.integers(0, 9), st.integers(0, 30))
+SIGNS = st.builds(Sign, st.integers(0, 9))
+SLICES: st.SearchStrategy[Any] = st.one_of(
+    st.builds(Slice, PARCELS, st.sampled_from((0, 1000, 2000)), st.sampled_from((1000, 2000, 3000))),
+    st.binary(max_size=3),
+)
 
 FRAMES: st.SearchStrategy[Any] = st.one_of(
     st.builds(Hello, VERSIONS, NAMES, ROLES, LIVES, st.just("b1") | NAMES, st.none() | LIVES, LIVES, NUMBERS, NUMBERS),
@@ -44,6 +51,14 @@ FRAMES: st.SearchStrategy[Any] = st.one_of(
     st.builds(Welcome, st.just(1), NAMES, ROLES, st.just(1), LIVES, st.just(0), NUMBERS),
     st.builds(Data, NUMBERS, NUMBERS, NUMBERS, st.lists(PARCELS, max_size=4).map(tuple)),
     st.builds(Data, LIVES, st.just(0), st.just(60), st.lists(PARCELS, max_size=4).map(tuple)),
+    st.builds(
+        Hello, st.just(1), NAMES, ROLES, st.just(1), st.just("b1"), LIVES, LIVES, LIVES, NUMBERS, NUMBERS, NUMBERS
+    ),
+    st.builds(Part, LIVES, NUMBERS, NUMBERS, st.booleans(), SLICES),
+    st.builds(Part, st.just(1), st.just(0), st.just(3000), st.booleans(), SLICES),
+    st.builds(Parted, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(Express, LIVES, NUMBERS, st.lists(PARCELS | SIGNS, max_size=4).map(tuple)),
+    st.builds(Express, st.just(1), st.just(0), st.lists(SIGNS, max_size=4).map(tuple)),
     st.builds(Goodbye, st.text(max_size=600), st.just(0) | LIVES),
     st.none(),
     st.text(max_size=3),
@@ -51,7 +66,7 @@ FRAMES: st.SearchStrategy[Any] = st.one_of(
 WISHES: st.SearchStrategy[Any] = st.one_of(
     st.builds(Open, NAMES),
     st.builds(Close, NAMES, st.text(max_size=600)),
-    st.builds(Send, NAMES, PARCELS),
+    st.builds(Send, NAMES, PARCELS | SIGNS | st.just(Parcel(7, 20_000))),
     st.builds(Hold, NAMES),
     st.builds(Release, NAMES),
 )
@@ -63,6 +78,7 @@ MOVES: st.SearchStrategy[tuple[str, Any, Any]] = st.one_of(
     st.tuples(st.just("frame"), CONNECTIONS, FRAMES),
     st.tuples(st.just("frame"), CONNECTIONS, FRAMES),
     st.tuples(st.just("frame"), CONNECTIONS, FRAMES),
+    st.tuples(st.just("trickle"), CONNECTIONS, st.none()),
     st.tuples(st.just("lose"), CONNECTIONS, st.none() | NAMES),
     st.tuples(st.just("wish"), st.just(0), WISHES),
     st.tuples(st.just("timer"), st.integers(0, 100), TIMERS),
@@ -90,6 +106,8 @@ class Driver:
             self.perform(self.desk.step(Connected(connection, what)))
         elif kind == "frame":
             self.perform(self.desk.arrive(number, what))
+        elif kind == "trickle":
+            self.perform(self.desk.step(Trickled(number)))
         elif kind == "lose":
             self.connections.discard(number)
             self.perform(self.desk.step(Disconnected(number, what, "gone", refused=number == 0)))
@@ -123,7 +141,7 @@ class Driver:
 
 
 def check_frame(frame: Any) -> None:
-    assert isinstance(frame, Hello | Welcome | Data | Goodbye)
+    assert isinstance(frame, Hello | Welcome | Data | Part | Parted | Express | Goodbye)
     if isinstance(frame, Goodbye):
         assert len(frame.reason.encode()) <= limits.REASON_BYTES
     if isinstance(frame, Data):

@@ -13,7 +13,7 @@ from resprout.core.contract import Effect, ProtocolMessage, Transmit
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import MARK_BYTES, Mark
 from resprout.edge.messages import CLIENT_MESSAGES, Attend, HeldSubscription, Publish, Subscribed
-from resprout.links.flight import PART_BYTES_MAX, START_BYTES
+from resprout.links.flight import START_BYTES
 from resprout.links.frames import FRAMES, Data, Part
 from resprout.links.link import Link
 from resprout.links.options import LinkOptions
@@ -86,7 +86,7 @@ def check_that_they_fit(messages: Sequence[ProtocolMessage]) -> None:
     assert unframed(frames, bodies) == list(messages)
     encoder = CODEC.encoder()
     for frame in frames:
-        assert len(encoder.encode(frame)) <= 2 * PART_BYTES_MAX
+        assert len(encoder.encode(frame)) <= limits.FRAME_BYTES
 
 
 def test_locks_with_large_bundles_do_not_share_a_frame_though_they_cost_nothing() -> None:

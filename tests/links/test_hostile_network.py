@@ -6,10 +6,10 @@ from itertools import count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resprout.core.contract import Close, Hold, LinkUp, Open, Release
+from resprout.core.contract import Close, Hold, LinkUp, Open, Release, Send
 from resprout.links.options import LinkOptions
 from tests.links.hostile import PATIENCE_US, Hostile, Node
-from tests.links.puppet import Episode, Parcel
+from tests.links.puppet import Episode, Parcel, Sign
 
 BOUNDED = settings(
     max_examples=140, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
@@ -41,8 +41,15 @@ def moves(*kinds: str) -> st.SearchStrategy[Moves]:
 class Run:
     """Two or three nodes in a hostile network, moved by choices."""
 
-    def __init__(self, options: LinkOptions, names: tuple[str, ...], opens: list[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        options: LinkOptions,
+        names: tuple[str, ...],
+        opens: list[tuple[str, str]],
+        parcel_bytes_max: int = PARCEL_BYTES_MAX,
+    ) -> None:
         self.world = Hostile()
+        self.parcel_bytes_max = parcel_bytes_max
         self.options = options
         self.names = names
         self.opens = opens
@@ -70,6 +77,10 @@ class Run:
             network[kind](choice)
         elif kind == "send":
             world.ask(name, (peer, Parcel(next(self._numbers), 1 + choice % PARCEL_BYTES_MAX)))
+        elif kind == "large":
+            world.ask(name, (peer, Parcel(next(self._numbers), 1 + choice * 7 % self.parcel_bytes_max)))
+        elif kind == "sign":
+            world.ask(name, Send(peer, Sign(next(self._numbers))))
         elif kind == "control":
             world.ask(name, [(peer, Parcel(next(self._numbers))) for _ in range(1 + choice % 3)])
         elif kind == "hold":
@@ -87,13 +98,13 @@ class Run:
                     world.ask(name, Open(target))
         elif kind == "restart":
             self._boot(name)
-        check_bounds(world, self.options)
+        check_bounds(world, self.options, self.parcel_bytes_max)
         for (holder, held), (episode, bytes_before) in list(self.held.items()):
             if world.nodes[holder].puppet.current.get(held) is not episode:
                 del self.held[holder, held]
             else:
                 came = bytes_of(episode.received) - bytes_before
-                assert came < self.options.window_bytes + PARCEL_BYTES_MAX
+                assert came < self.options.window_bytes + self.parcel_bytes_max
 
     def end(self) -> None:
         """The faults stop; everybody is released and wants what was wanted at first."""
@@ -109,11 +120,11 @@ def bytes_of(parcels: list[Parcel]) -> int:
     return sum(parcel.cost for parcel in parcels)
 
 
-def check_bounds(world: Hostile, options: LinkOptions) -> None:
+def check_bounds(world: Hostile, options: LinkOptions, parcel_bytes_max: int) -> None:
     for node in world.nodes.values():
         for status in node.links.sessions():
             assert status.unconfirmed <= options.outbox_messages_max
-            assert status.unconfirmed_bytes <= options.window_bytes + PARCEL_BYTES_MAX
+            assert status.unconfirmed_bytes <= options.window_bytes + parcel_bytes_max
 
 
 def episodes(world: Hostile, of: str, peer: str) -> list[tuple[Node, Episode]]:
@@ -140,6 +151,13 @@ def check_order(world: Hostile) -> None:
                     assert episode.received == other.sent[: len(episode.received)]
                     assert all(other is not earlier for earlier in partners)
                     partners.append(other)
+
+
+def check_signs(world: Hostile) -> None:
+    """They keep their order among themselves, and none is lost or doubled."""
+    for name, node in world.nodes.items():
+        for peer, episode in node.puppet.current.items():
+            assert world.nodes[peer].puppet.current[name].signs_received == episode.signs_sent
 
 
 def check_nothing_is_lost(world: Hostile) -> None:
@@ -241,6 +259,22 @@ def test_small_outboxes_and_short_memories_lose_only_what_is_told(chosen: Moves)
     check_nothing_is_lost(run.world)
     check_links(run)
     assert not [reason for reason in run.world.goodbyes if is_fault(reason)]
+
+
+@BOUNDED
+@given(st.sampled_from((100, 50_000)), moves(*NETWORK, *NETWORK, "send", "large", "large", "control", "sign", "hold"))
+def test_large_messages_and_what_overtakes_them_come_through_broken_connections(window: int, chosen: Moves) -> None:
+    options = LinkOptions(window_bytes=window, ack_messages_max=100, broker_linger_us=10 * PATIENCE_US)
+    run = Run(options, ("b0", "b1"), [("b1", "b0")], parcel_bytes_max=69_000)
+    for kind, choice in chosen:
+        run.move(kind, choice)
+    run.end()
+    check_order(run.world)
+    check_nothing_is_lost(run.world)
+    check_signs(run.world)
+    for node in run.world.lives:
+        assert len(node.puppet.heard(LinkUp)) == 1
+    assert run.world.goodbyes == []
 
 
 def is_fault(reason: str) -> bool:

@@ -12,13 +12,13 @@ from msgspec import inspect
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Publish
-from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.links.frames import FRAMES as FRAMES
+from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, Welcome
 from resprout.stacks.resprout import RESPROUT
 from resprout.wire.codec import Codec
 
 INT64_MAX = 2**63 - 1
 
-FRAMES = (Hello, Welcome, Data, Goodbye)
 CODEC = Codec(FRAMES, RESPROUT.messages)
 
 HELLO = Hello(
@@ -99,6 +99,8 @@ def values(info: inspect.Type, field: str) -> st.SearchStrategy[Any]:
             return TEXTS.get(field, texts.filter(lambda text: len(text.encode()) <= 64))
         case inspect.BoolType():
             return st.booleans()
+        case inspect.BytesType():
+            return st.binary(max_size=40)
         case inspect.NoneType():
             return st.none()
         case inspect.EnumType():
@@ -124,4 +126,6 @@ def structs(kind: Any) -> st.SearchStrategy[msgspec.Struct]:
 
 messages: st.SearchStrategy[Any] = st.one_of([structs(kind) for kind in RESPROUT.messages])
 data_frames = st.builds(Data, numbers, numbers, numbers, st.lists(messages, max_size=6).map(tuple))
-frames: st.SearchStrategy[Any] = st.one_of(structs(Hello), structs(Welcome), structs(Goodbye), data_frames)
+express_frames = st.builds(Express, numbers, numbers, st.lists(messages, max_size=6).map(tuple))
+plain_frames = [structs(kind) for kind in (Hello, Welcome, Part, Parted, Goodbye)]
+frames: st.SearchStrategy[Any] = st.one_of(*plain_frames, data_frames, express_frames)

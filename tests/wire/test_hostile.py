@@ -142,7 +142,7 @@ SAMPLES: list[Any] = [
 
 
 def body_of(message: list[Any]) -> bytes:
-    return encode([3, 1, 0, 0, [message]])
+    return encode([3, 1, 0, 0, [message], False])
 
 
 def publish_body(**changes: Any) -> bytes:

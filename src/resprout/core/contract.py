@@ -14,7 +14,7 @@ out. The `links` floor turns that into connections (`Connected`, `Arrived`, `Dis
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -41,6 +41,9 @@ class Timer(msgspec.Struct, frozen=True):
 class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of everything that peers say to each other above the links floor."""
 
+    express: ClassVar[bool] = False
+    """True for what may overtake everything that was sent before it: it must pass where much else waits."""
+
     @property
     def cost(self) -> int:
         """Bytes that count against the peer's window. Control messages are free: they must pass when data may not."""
@@ -54,11 +57,6 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def background(self) -> bool:
         """True for housekeeping that never ends (signs of life): a run may be quiescent while it is on its way."""
-        return False
-
-    @property
-    def express(self) -> bool:
-        """True for what may overtake everything that was sent before it: it must pass where much else waits."""
         return False
 
 

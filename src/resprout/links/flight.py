@@ -12,14 +12,17 @@ and nobody is asked for acknowledgements, while there is room for everything.
 from collections import deque
 from typing import Final
 
+from resprout.core import limits
+
 START_BYTES: Final = 8 << 10
 """On a connection of which nothing is known yet, or not any more: about what TCP begins with. A broker with twenty thin
 links may begin on all of them at once."""
 LEAST_BYTES: Final = 4 << 10
 MOST_BYTES: Final = 8 << 20
 PART_BYTES_MIN: Final = 1 << 10
-PART_BYTES_MAX: Final = 256 << 10
-"""A part of a large message. Smaller ones let others have their turn sooner, and cost more."""
+PART_BYTES_MAX: Final = limits.BUNDLE_BYTES
+"""A part of a large message, and what may share a frame: a quarter of what may be on its way, so it is bounded by time,
+too. Where a link is fast, nothing has to be taken apart."""
 TRIP_US_MAX: Final = 500_000
 """A longer round trip is taken for this: most of it was spent in a queue."""
 RATES_KEPT: Final = 16

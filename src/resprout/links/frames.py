@@ -5,7 +5,7 @@ the connection breaks; a large message travels as several `Part`, and signs of l
 connections: `epoch` names it, and `received` tells from where to resume, down to the bytes of a message in parts.
 """
 
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
@@ -80,6 +80,8 @@ class Part(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
 class Parted(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
     """An acknowledgement in the middle of a message: so many have been received, and so much of the next one."""
 
+    hurry: ClassVar[bool] = False
+
     received: int
     grant: int
     part: int
@@ -87,6 +89,8 @@ class Parted(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
 
 class Express(msgspec.Struct, Generic[M], frozen=True, tag=7, array_like=True, gc=False):
     """Messages that overtake those of `Data`: the second lane of the session, with numbers of its own."""
+
+    hurry: ClassVar[bool] = False
 
     first: int
     received: int

@@ -281,18 +281,13 @@ class Links:
             self._unsent.append(link)
         if self._unsent or self._express:
             self._ship_all(now_us, out)
-        if link.connection:
-            self._acknowledge(link, frame, now_us, out)
-
-    def _acknowledge(self, link: Link, frame: Any, now_us: int, out: Effects) -> None:
-        """Tell how far this side has come, now or later, unless something else has told it."""
-        hurry = (type(frame) is Data or type(frame) is Part) and frame.hurry
         if link.received != link.told_received:
-            if hurry or link.acknowledge_now:
-                link.nod(now_us, out)
-            elif not link.ack_due:
-                self._acknowledge_later(link, now_us, out)
-        elif hurry and (type(frame) is Part or not frame.messages):
+            if link.connection:
+                if link.acknowledge_now or frame.hurry:
+                    link.nod(now_us, out)
+                elif not link.ack_due:
+                    self._acknowledge_later(link, now_us, out)
+        elif frame.hurry and not messages and link.connection:  # asked for what has been told, or for part of a message
             link.nod(now_us, out)
 
     def _take_part(self, link: Link, frame: Part, now_us: int, out: Effects) -> Sequence[Any]:

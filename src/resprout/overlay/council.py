@@ -95,7 +95,9 @@ class Council:
 
     def overdue(self, member: str, asked_us: int, now_us: int) -> bool:
         """May a member of the running repair that was asked then, and has not answered, be declared dead as well?"""
-        if not self._pulse.is_sure(member, now_us, asked_us + self._pulse.patience_us // 2):
+        pulse = self._pulse
+        since_us = max(asked_us + pulse.patience_us // 2, pulse.stirred_us(member))  # much to say takes long to say
+        if not pulse.is_sure(member, now_us, since_us):
             return False
         return self._pulse.refuses(member) or len(self._registry.wanted or ()) < self._standing.faults
 
@@ -114,7 +116,7 @@ class Council:
             [
                 name
                 for name in open_links
-                if (not pulse.hears_parent(now_us) if name == here.parent else pulse.is_overdue(name, now_us))
+                if pulse.is_mute(name, now_us) and not (name == here.parent and pulse.hears_parent(now_us))
             ]
         )
 
@@ -133,10 +135,6 @@ class Council:
         """A message came from a peer."""
         self._pulse.heard(peer, now_us)
 
-    def stirred(self, peer: str, now_us: int) -> None:
-        """Something large gets on, from a peer or to it, and is not complete."""
-        self._pulse.stirred(peer, now_us)
-
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
         """A peer's connection stands; `incarnation` when its session begins."""
         if incarnation is None:
@@ -146,6 +144,10 @@ class Council:
         self._pulse.met(peer, incarnation, now_us)
         if self._pulse.refuses(peer):
             self._suspicions.ended(peer, now_us)
+
+    def stirred(self, peer: str, now_us: int) -> None:
+        """Something large gets on, from this peer or to it: it lives, and may need more time to answer."""
+        self._pulse.stirred(peer, now_us)
 
     def tick(self, now_us: int) -> None:
         """Once per heartbeat: give signs of life, look for those of others, repeat what was not answered."""
@@ -176,7 +178,7 @@ class Council:
             self._ping(parent, now_us)
         hears = pulse.hears_parent(now_us)
         pulse.leased = pulse.leased and hears
-        if not hears or pulse.refuses(parent):
+        if (not hears and pulse.is_mute(parent, now_us)) or pulse.refuses(parent):
             self.suspect(parent, now_us)
         self._suspicions.seek_help(parent, now_us)
 

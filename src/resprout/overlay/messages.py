@@ -1,5 +1,7 @@
 """What brokers say to each other about who lives and who stands where. Tags 80..99 of the wire belong to this file."""
 
+from typing import ClassVar
+
 from resprout.core.contract import ProtocolMessage
 from resprout.overlay.places import Life, Place, Registration, Succession
 
@@ -8,6 +10,8 @@ from resprout.overlay.places import Life, Place, Registration, Succession
 
 class Ping(ProtocolMessage, frozen=True, tag=80):
     """To the parent, and from a seat of the succession to the root: I live; may I go on?"""
+
+    express: ClassVar[bool] = True
 
     sent_us: int
     """By the clock of the one who asks; it comes back in the answer."""
@@ -18,13 +22,11 @@ class Ping(ProtocolMessage, frozen=True, tag=80):
     def background(self) -> bool:
         return True
 
-    @property
-    def express(self) -> bool:
-        return True
-
 
 class Pong(ProtocolMessage, frozen=True, tag=81):
     """Answer to a `Ping`."""
+
+    express: ClassVar[bool] = True
 
     sent_us: int
     leased: bool
@@ -36,29 +38,21 @@ class Pong(ProtocolMessage, frozen=True, tag=81):
     def background(self) -> bool:
         return True
 
-    @property
-    def express(self) -> bool:
-        return True
-
 
 class Probe(ProtocolMessage, frozen=True, tag=82):
     """Are you there? Asked around a broker that is silent, to tell a crash from a partition."""
 
-    number: int
+    express: ClassVar[bool] = True
 
-    @property
-    def express(self) -> bool:
-        return True
+    number: int
 
 
 class Probed(ProtocolMessage, frozen=True, tag=83):
     """Answer to a `Probe`."""
 
-    number: int
+    express: ClassVar[bool] = True
 
-    @property
-    def express(self) -> bool:
-        return True
+    number: int
 
 
 # suspicions

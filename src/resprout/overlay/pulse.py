@@ -41,6 +41,8 @@ class Pulse:
         self._over: dict[str, int] = {}
         """Name -> highest incarnation that is certainly over."""
         self._received: dict[str, int] = {}
+        self._stirred: dict[str, int] = {}
+        """Peers -> when something large last got on, from or to them."""
         self._pinged: dict[str, int] = {}
         self._ponged: dict[str, int] = {}
         """Parent and root -> when the latest ping was sent that it answered."""
@@ -78,15 +80,22 @@ class Pulse:
             self._received[peer] = now_us
         self._not_quiet(peer)
 
-    def stirred(self, peer: str, now_us: int) -> None:
-        """A part of something large came from it, or has come to it."""
-        if now_us - self._spoke.get(peer, 0) <= STIRRING_LEASES * self.lease_us:
-            self._received[peer] = now_us
-
     def _not_quiet(self, peer: str) -> None:
         if peer in self.quiet:
             del self.quiet[peer]
             self._began(peer, self._standing.sessions.get(peer, self._standing.incarnation_of(peer)))
+
+    def stirred(self, peer: str, now_us: int) -> None:
+        """Something large gets on, from or to it. That stands for its stack as long as it may be at work on it."""
+        if now_us - self._spoke.get(peer, 0) <= STIRRING_LEASES * self.lease_us:
+            self._received[peer] = self._stirred[peer] = now_us
+
+    def stirred_us(self, peer: str) -> int:
+        return self._stirred.get(peer, 0)
+
+    def is_mute(self, name: str, now_us: int) -> bool:
+        """Nothing at all has come from it for a lease. A link that is slow brings something all the time."""
+        return now_us - self._received.get(name, 0) > self.lease_us
 
     def met(self, peer: str, incarnation: int, now_us: int) -> None:
         """A session with this life begins: it lives, and all before it are over."""
@@ -160,10 +169,13 @@ class Pulse:
         return now_us - self.renewed_us <= self.lease_us
 
     def hears(self, name: str, now_us: int) -> bool:
-        """The parent, or the root from one of its seats: it has answered within a lease."""
+        """The parent, or the root from one of its seats: it has answered, or something of it has come, within a
+        lease."""
         if self.refuses(name):
             return False
-        is_fresh = now_us - self._ponged.get(name, -self.lease_us - 1) <= self.lease_us
+        long_ago_us = -self.lease_us - 1
+        latest_us = max(self._ponged.get(name, long_ago_us), self._received.get(name, long_ago_us))
+        is_fresh = now_us - latest_us <= self.lease_us
         return is_fresh or (name == self._standing.parent and self.hears_parent(now_us))
 
     def check_root_lease(self, now_us: int) -> None:
@@ -208,7 +220,10 @@ class Pulse:
         if len(self._received) + len(self._over) + len(here.sessions) <= 4 * (len(here.places) + 64):
             return
         known = {*here.places, *here.neighbours, *here.succession.names}
-        tables = (self.quiet, self._over, self._received, self._spoke, self._pinged, self._ponged, here.sessions)
+        tables = (
+            self.quiet, self._over, self._received, self._spoke, self._stirred, self._pinged, self._ponged,
+            here.sessions,
+        )  # fmt: skip
         for table in tables:
             for name in [name for name in table if name not in known]:
                 del table[name]

@@ -12,6 +12,7 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.seeds import random_for
 from resprout.sim.classes.hung import hung
 from resprout.sim.classes.newcomers import newcomers
+from resprout.sim.classes.thin_links import thin_links
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.trial import Trial
 
@@ -25,7 +26,7 @@ def _faults(seed: int) -> Trial:
 
 
 CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
-    {FAULTS: _faults, "newcomers": newcomers, "hung": hung}
+    {FAULTS: _faults, "newcomers": newcomers, "hung": hung, "thin-links": thin_links}
 )
 """Name -> the trial of a seed. Equal seeds give equal trials as long as the stack is the same: faults are put where a
 rehearsal shows that the stack is at work."""

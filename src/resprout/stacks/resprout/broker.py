@@ -252,6 +252,7 @@ class ResproutBroker:
 
     def _parcel_part(self, peer: str, incarnation: int, message: ProtocolMessage) -> None:
         self._parcels.add(peer, message)
+        self.council.stirred(peer, self.core.now_us)
 
     def _parcel_complete(self, peer: str, incarnation: int, message: ParcelEnd) -> None:
         parcel = self._parcels.complete(peer)

@@ -23,7 +23,6 @@ from resprout.order.reports import Reports
 from resprout.order.seen import Seen
 from resprout.order.total_handover import Handover
 from resprout.order.total_levels import TotalBook, TotalLevels
-from resprout.order.total_messages import Closed
 from resprout.order.totals import Totals
 from resprout.overlay.standing import Standing
 from resprout.spread.adverts import Adverts
@@ -333,10 +332,9 @@ class Core:
     # -- totals --------------------------------------------------------------------------------------------------------
 
     def _say_of_totals(self, name: str, message: ProtocolMessage) -> None:
-        if isinstance(message, Closed):
-            self.say_in_order(name, message)
-        elif (link := self.links.get(name)) is not None and link.open:
-            self.peers.send(name, message)
+        """In the order of the log: `Closed` comes behind all that it closes behind, and what is submitted behind what
+        its publisher had published before. Who has the one has the other, should everybody else die."""
+        self.say_in_order(name, message)
 
     def _is_delivered(self, bundle: Bundle) -> bool:
         incarnation, last = self.seen.mark(bundle.origin)

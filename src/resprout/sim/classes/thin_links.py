@@ -1,0 +1,151 @@
+"""Trials of thin links: bandwidths from 1 Mbit to none, payloads of up to 1 MiB with small ones beside them.
+
+More is published than the links carry meanwhile, so for a while every one of them is saturated. That is no fault:
+nobody may be taken for dead, and everything arrives. In some trials one broker crashes or freezes in the middle of it.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from resprout.scenario.model import (
+    BrokerSpec,
+    ClientSpec,
+    FaultKind,
+    FaultSpec,
+    Mix,
+    Scenario,
+    SubscriptionSpec,
+    WorkloadSpec,
+)  # fmt: skip
+from resprout.scenario.seeds import random_for
+from resprout.scenario.topologies import SHAPES, parents_in
+from resprout.scenario.workload_options import RandomOptions
+from resprout.sim.fault_model import FaultModel
+from resprout.sim.trial import Trial, formed_us
+
+BANDWIDTHS: Final = (1_000_000, 2_000_000, 5_000_000, 10_000_000, 30_000_000, 100_000_000, None)
+PAYLOADS: Final = (5_000, 20_000, 100_000, 150_000, 300_000, 1 << 20)
+BUSY_SECONDS: Final = 30
+"""About so long the busiest broker is saturated."""
+EVENTS: Final = 60_000
+"""About so many deliveries of parts, whatever the links carry: the trial must not take long in real time."""
+TIME_LIMIT_US: Final = 900_000_000
+
+TOPICS: Final = ("thin/large", "thin/small")
+
+
+def thin_links(seed: int) -> Trial:
+    rng = random_for(seed, "thin-links")
+    brokers = _brokers(rng, rng.choice((2, 3, 3, 4, 5, 6, 8, 12, 20)))
+    count = rng.randint(1, min(8, 2 * len(brokers)))
+    clients = [ClientSpec(f"c{i}", rng.choice(brokers).name, subscriptions=_subscriptions(rng)) for i in range(count)]
+    clients[0] = msgspec.structs.replace(clients[0], subscriptions=(SubscriptionSpec("#"),))
+    scenario = Scenario(
+        name=f"thin links drawn from seed {seed}",
+        seed=seed,
+        time_limit_us=TIME_LIMIT_US,
+        options={"faults_tolerated": rng.choice((0, 1, 1, 1, 2))},
+        brokers=brokers,
+        clients=tuple(clients),
+    )
+    start_us = formed_us(scenario)
+    work = (_large(rng, brokers, clients, start_us), _small(rng, clients, start_us))
+    scenario = msgspec.structs.replace(scenario, workloads=work)
+    return Trial(_struck(rng, scenario, start_us) if rng.random() < 0.4 else scenario)
+
+
+def _brokers(rng: Random, count: int) -> tuple[BrokerSpec, ...]:
+    parents = parents_in(rng.choice(SHAPES), count, rng.randint(2, 6), rng)
+    common = rng.choice(BANDWIDTHS)
+    reach_us = rng.choice((200, 5_000, 5_000, 40_000))
+    mixed = rng.random() < 0.3
+    return tuple(
+        [
+            BrokerSpec(
+                f"b{i}",
+                None if parent is None else f"b{parent}",
+                rng.randint(reach_us // 4, reach_us),
+                rng.choice(BANDWIDTHS) if mixed else common,
+            )
+            for i, parent in enumerate(parents)
+        ]
+    )
+
+
+def _subscriptions(rng: Random) -> tuple[SubscriptionSpec, ...]:
+    return tuple([SubscriptionSpec(filter) for filter in rng.choice((("#",), ("#",), TOPICS, TOPICS[1:], ()))])
+
+
+def _large(rng: Random, brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec], start_us: int) -> WorkloadSpec:
+    """As many as keep the thinnest broker busy for a while, however many it has to serve."""
+    speakers = rng.sample([client.name for client in clients], rng.randint(1, len(clients)))
+    served = max(sum(b.parent == broker.name for b in brokers) for broker in brokers) + 1
+    served += max(sum(client.broker == broker.name for client in clients) for broker in brokers)
+    thinnest = min((broker.bandwidth_bps for broker in brokers if broker.bandwidth_bps is not None), default=10**9)
+    bytes_max = thinnest // 8 * BUSY_SECONDS // served
+    fitting = [payload for payload in PAYLOADS if payload <= bytes_max] or list(PAYLOADS[:1])
+    payload = rng.choice(fitting)
+    most = min(bytes_max // payload, EVENTS * 20 // (len(brokers) * max(20, payload // 2_000)))
+    return WorkloadSpec(
+        "random",
+        tuple(sorted(speakers)),
+        TOPICS[:1],
+        keys=rng.choice((0, 4)),
+        operations=max(1, min(20, most // len(speakers))),
+        mix=_mix(rng),
+        interval_us=rng.choice((0, 50_000, 50_000, 500_000)),
+        payload=payload,
+        start_us=start_us,
+        options=RandomOptions(attributes=False, payload_min=rng.choice((None, None, 1_000)), burst=rng.choice((1, 3))),
+    )
+
+
+def _small(rng: Random, clients: Sequence[ClientSpec], start_us: int) -> WorkloadSpec:
+    speakers = rng.sample([client.name for client in clients], rng.randint(1, len(clients)))
+    return WorkloadSpec(
+        "random",
+        tuple(sorted(speakers)),
+        TOPICS[1:],
+        keys=rng.choice((0, 4)),
+        operations=rng.choice((5, 20)),
+        mix=_mix(rng),
+        interval_us=rng.choice((10_000, 100_000, 500_000)),
+        payload=rng.choice((10, 500)),
+        start_us=start_us,
+        options=RandomOptions(attributes=False),
+    )
+
+
+def _mix(rng: Random) -> Mix:
+    return rng.choice(
+        (
+            Mix(causal=1.0),
+            Mix(fifo=0.5, causal=0.5),
+            Mix(eventual=0.3, fifo=0.3, causal=0.4),
+            Mix(causal=0.7, total=0.3),
+            Mix(total=1.0),
+        )
+    )
+
+
+def _struck(rng: Random, scenario: Scenario, start_us: int) -> Scenario:
+    """One broker falls while the links are busy, or stops for a moment; some of the fallen return."""
+    faults = int(scenario.options["faults_tolerated"])
+    at_us = start_us + rng.randint(0, rng.choice((1_000_000, 10_000_000)))
+    name = rng.choice(scenario.brokers).name
+    model = FaultModel(scenario.brokers, faults)
+    if not faults or len(scenario.brokers) == 1 or rng.random() < 0.3:
+        lasts_us = rng.randint(1, 1_200_000)
+        struck = [FaultSpec(at_us, FaultKind.FREEZE, (name,)), FaultSpec(at_us + lasts_us, FaultKind.UNFREEZE, (name,))]
+    elif model.bears((name,)) and rng.random() < 0.3:
+        lasts_us = rng.randint(5_000_000, 15_000_000)
+        struck = [FaultSpec(at_us, FaultKind.FREEZE, (name,)), FaultSpec(at_us + lasts_us, FaultKind.UNFREEZE, (name,))]
+    else:
+        host = model.bears((name,)) and rng.random() < 0.4
+        struck = [FaultSpec(at_us, FaultKind.CRASH, (name,), host=host)]
+        if rng.random() < 0.5:
+            struck.append(FaultSpec(at_us + rng.randint(1, 15_000_000), FaultKind.RECOVER, (name,)))
+    return msgspec.structs.replace(scenario, faults=tuple(struck))
