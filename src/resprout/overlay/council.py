@@ -116,7 +116,7 @@ class Council:
             [
                 name
                 for name in open_links
-                if (not pulse.hears_parent(now_us) if name == here.parent else pulse.is_overdue(name, now_us))
+                if pulse.is_mute(name, now_us) and not (name == here.parent and pulse.hears_parent(now_us))
             ]
         )
 
@@ -134,10 +134,6 @@ class Council:
     def heard(self, peer: str, now_us: int) -> None:
         """A message came from a peer."""
         self._pulse.heard(peer, now_us)
-
-    def stirred(self, peer: str, now_us: int) -> None:
-        """Something large gets on, from a peer or to it, and is not complete."""
-        self._pulse.stirred(peer, now_us)
 
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
         """A peer's connection stands; `incarnation` when its session begins."""

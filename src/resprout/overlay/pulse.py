@@ -80,15 +80,15 @@ class Pulse:
             self._received[peer] = now_us
         self._not_quiet(peer)
 
-    def stirred(self, peer: str, now_us: int) -> None:
-        """A part of something large came from it, or has come to it."""
-        if now_us - self._spoke.get(peer, 0) <= STIRRING_LEASES * self.lease_us:
-            self._received[peer] = self._stirred[peer] = now_us
-
     def _not_quiet(self, peer: str) -> None:
         if peer in self.quiet:
             del self.quiet[peer]
             self._began(peer, self._standing.sessions.get(peer, self._standing.incarnation_of(peer)))
+
+    def stirred(self, peer: str, now_us: int) -> None:
+        """Something large gets on, from or to it. That stands for its stack as long as it may be at work on it."""
+        if now_us - self._spoke.get(peer, 0) <= STIRRING_LEASES * self.lease_us:
+            self._received[peer] = self._stirred[peer] = now_us
 
     def stirred_us(self, peer: str) -> int:
         return self._stirred.get(peer, 0)
