@@ -135,6 +135,10 @@ class Council:
         """A message came from a peer."""
         self._pulse.heard(peer, now_us)
 
+    def stirred(self, peer: str, now_us: int) -> None:
+        """Something large gets on, from a peer or to it: it lives, and may need more time to answer."""
+        self._pulse.stirred(peer, now_us)
+
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
         """A peer's connection stands; `incarnation` when its session begins."""
         if incarnation is None:
