@@ -149,6 +149,17 @@ class Open(Effect):
     """Keep a session with this peer, opening connections as often as needed, until `Close`."""
 
     peer: str
+    newcomer: bool = False
+    """The name of this node may be taken, nobody has looked yet: the session gives it no right to the name. The peer
+    knows it under `newcomer_key` until it says `Adopt`."""
+
+
+class Adopt(Effect):
+    """The peer of this session of a newcomer has its name from now on: what is sent to it, and what comes from it, goes
+    by `name`. A session that stood under the name is to be closed before."""
+
+    key: str
+    name: str
 
 
 class Close(Effect):
@@ -165,6 +176,15 @@ class Locate(Effect):
     address: str
 
 
+class Remember(Effect):
+    """Who else is in the network, as far as is known here. A driver with a disk keeps it beyond the end of the process:
+    whoever comes back looks for them before it founds anything."""
+
+    network: str
+    """What tells this network from any other."""
+    names: tuple[str, ...]
+
+
 class Retire(Effect):
     """This life is over: nothing listed after it is done, connections close, timers are gone. The driver begins the
     next life, under the next incarnation, unless this node leaves for good."""
@@ -173,6 +193,10 @@ class Retire(Effect):
     again: bool = True
     toward: str | None = None
     """Whom the next life asks for a place first."""
+    above: int = 0
+    """The incarnation that ended this life, or has been here since: the next life takes a higher one."""
+    refused: bool = False
+    """The network does not take this node, for a reason that people have to see to."""
 
 
 class Hold(Effect):

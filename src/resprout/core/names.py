@@ -28,6 +28,17 @@ def check_name(name: str, what: str = "name") -> str:
     return str.__str__(name)
 
 
+def newcomer_key(name: str, incarnation: int, epoch: int) -> str:
+    """Under which a session stands whose opener has no right to its name yet. No name can be equal to it."""
+    return f"{name}?{incarnation}.{epoch}"
+
+
+def newcomer_name(key: str) -> str | None:
+    """The name that a newcomer asks for; None for the name of anybody else."""
+    name, mark, _ = key.partition("?")
+    return name if mark else None
+
+
 def check_topic(topic: str) -> str:
     """A topic to publish on: MQTT's rules, no wildcards."""
     _check_text(topic, "topic", limits.TOPIC_BYTES)

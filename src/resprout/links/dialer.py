@@ -19,10 +19,12 @@ Effects = list[Effect]
 class Dial:
     """A peer that the stack wants a session with, until it closes it."""
 
-    __slots__ = ("attempts", "breaks", "connecting", "connection", "link", "peer", "waiting")
+    __slots__ = ("attempts", "breaks", "connecting", "connection", "link", "newcomer", "peer", "waiting")
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, newcomer: bool = False) -> None:
         self.peer = peer
+        self.newcomer = newcomer
+        """It is greeted as a stranger whose name may be taken."""
         self.attempts = 0
         """Made since the session last had a connection."""
         self.breaks = 0

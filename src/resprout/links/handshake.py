@@ -19,6 +19,8 @@ from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
 from resprout.links.link import Link
 
 ROLES = ("broker", "client")
+NEWCOMER = "newcomer"
+"""The role of a broker in sessions that it opens while its name may be taken: they never replace another one's."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -54,11 +56,17 @@ class Ruling(enum.Enum):
 
 
 def judge_hello(
-    hello: Hello, me: Identity, met: tuple[int, int], link: Link | None, is_greeting: bool
+    hello: Hello,
+    me: Identity,
+    met: tuple[int, int],
+    link: Link | None,
+    is_greeting: bool,
+    incarnation_max: int | None = None,
 ) -> tuple[Ruling, str]:
     """What to do about a `Hello`, and why: `met` is the latest that was seen of its sender, `link` the session with it,
-    `is_greeting` whether this side has said `Hello` to it and awaits the answer."""
-    if fault := _fault_of(hello, me):
+    `is_greeting` whether this side has said `Hello` to it and awaits the answer, `incarnation_max` the highest number
+    of a life that can be honest by now."""
+    if fault := _fault_of(hello, me) or _fault_of_number(hello.incarnation, incarnation_max):
         return Ruling.REFUSE, fault
     latest_incarnation = max(met[0], link.incarnation if link else 0)
     if hello.incarnation < latest_incarnation:
@@ -82,8 +90,12 @@ def judge_hello(
     return Ruling.BEGIN, ""
 
 
-def check_welcome(welcome: Welcome, link: Link, latest_incarnation: int, is_up: bool) -> None:
+def check_welcome(
+    welcome: Welcome, link: Link, latest_incarnation: int, is_up: bool, incarnation_max: int | None = None
+) -> None:
     """Raises PeerError when an answer does not fit what was asked. `is_up`: a session that had begun is resumed."""
+    if fault := _fault_of_number(welcome.incarnation, incarnation_max):
+        raise PeerError(fault)
     if welcome.version != PROTOCOL_VERSION:
         raise PeerError(f"protocol version {welcome.version}; this side speaks {PROTOCOL_VERSION}")
     if welcome.name != link.peer:
@@ -111,6 +123,13 @@ def cause_of(answer: Any, link: Link) -> str:
     return "lost"
 
 
+def _fault_of_number(incarnation: int, incarnation_max: int | None) -> str:
+    """A number that no clock can have given yet would lock its name out for ever: nobody could be above it."""
+    if incarnation_max is None or incarnation <= incarnation_max:
+        return ""
+    return f"incarnation {incarnation} is far beyond the clock here, which allows {incarnation_max}: check the clocks"
+
+
 def _fault_of(hello: Hello, me: Identity) -> str:
     if hello.version != PROTOCOL_VERSION:
         return f"protocol version {hello.version}; this side speaks {PROTOCOL_VERSION}"
@@ -122,7 +141,7 @@ def _fault_of(hello: Hello, me: Identity) -> str:
         check_name(hello.name)
     except NameRefusedError:
         return f"{shorten(hello.name)} is not a name"
-    if hello.role not in ROLES:
+    if hello.role not in ROLES and hello.role != NEWCOMER:
         return f"there is no role {shorten(hello.role)}"
     if hello.incarnation < 1 or hello.epoch < 1:
         return "incarnations and sessions are numbered from 1"

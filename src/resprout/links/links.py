@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from resprout.core import limits
 from resprout.core.contract import (
+    Adopt,
     Arrived,
     Close,
     Connected,
@@ -70,9 +71,12 @@ class Links:
         rng: Random,
         options: LinkOptions = _DEFAULTS,
         first_epoch: int = 1,
+        incarnation_max: Callable[[], int | None] = lambda: None,
     ) -> None:
         """`first_epoch`: where this life begins to number the sessions it opens. A driver whose incarnations are not
-        certain to be unique draws it at random, so that two lives are never mistaken for one that resumes."""
+        certain to be unique draws it at random, so that two lives are never mistaken for one that resumes.
+        `incarnation_max`: the highest number of a life that is believed now; None: any. A driver whose incarnations
+        come from a clock knows it."""
         if role not in ROLES:
             raise UsageError(f"a node is a broker or a client, not {role!r}")
         if incarnation < 1:
@@ -80,7 +84,9 @@ class Links:
         self.machine = machine
         self._step = machine.step
         self._options = options
-        board = self._board = Switchboard(Identity(check_name(name), role, incarnation), options, rng, first_epoch)
+        board = self._board = Switchboard(
+            Identity(check_name(name), role, incarnation), options, rng, first_epoch, incarnation_max
+        )
         self._watch = Watch(board, options)
         self._up = board.sessions.up
         self._live = board.sessions.live
@@ -94,6 +100,7 @@ class Links:
         }
         self._do: dict[type[Effect], Handler] = {
             Open: self._do_open,
+            Adopt: self._do_adopt,
             Close: self._do_close,
             Hold: self._do_hold,
             Release: self._do_release,
@@ -175,7 +182,10 @@ class Links:
                 self._tell(news, now_us, out)
 
     def _do_open(self, effect: Open, now_us: int, out: Effects) -> None:
-        self._board.open(effect.peer, out)
+        self._board.open(effect.peer, out, effect.newcomer)
+
+    def _do_adopt(self, effect: Adopt, now_us: int, out: Effects) -> None:
+        self._board.adopt(effect.key, effect.name)
 
     def _do_close(self, effect: Close, now_us: int, out: Effects) -> None:
         if link := self._up.get(effect.peer):

@@ -7,15 +7,17 @@ peer that still has it says so, and connects itself; one that has forgotten it, 
 one. So neither waits for a peer that will not come.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from resprout.core import limits
 from resprout.core.contract import Connected, Disconnect, Disconnected, Effect, Note, Silent, Transmit
 from resprout.core.errors import PeerError
+from resprout.core.names import newcomer_key
 from resprout.links.dialer import Dial, Dialer, Greeting
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
-from resprout.links.handshake import Identity, Ruling, cause_of, check_welcome, judge_hello, shorten
+from resprout.links.handshake import NEWCOMER, Identity, Ruling, cause_of, check_welcome, judge_hello, shorten
 from resprout.links.link import Link
 from resprout.links.options import LinkOptions
 from resprout.links.sessions import Sessions, refuse
@@ -25,11 +27,19 @@ Effects = list[Effect]
 
 
 class Switchboard:
-    def __init__(self, me: Identity, options: LinkOptions, rng: Random, first_epoch: int = 1) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        options: LinkOptions,
+        rng: Random,
+        first_epoch: int = 1,
+        incarnation_max: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.sessions = Sessions(me, options)
         self.greetings: dict[int, Greeting] = {}
         self._me = me
         self._options = options
+        self._incarnation_max = incarnation_max
         self._epoch = first_epoch - 1
         self._dialer = Dialer(options, rng)
         self._dials = self._dialer.dials
@@ -39,10 +49,12 @@ class Switchboard:
 
     # -- what the stack wants ---------------------------------------------------------------------------------------
 
-    def open(self, peer: str, out: Effects) -> None:
+    def open(self, peer: str, out: Effects, newcomer: bool = False) -> None:
         if peer not in self._dials:
-            self._dials[peer] = dial = Dial(peer)
+            self._dials[peer] = dial = Dial(peer, newcomer)
             self._call(dial, out)
+        elif not newcomer:
+            self._dials[peer].newcomer = False
 
     def close(self, peer: str, reason: str, out: Effects) -> None:
         dial = self._dials.pop(peer, None)
@@ -50,6 +62,14 @@ class Switchboard:
             self._dialer.stop_waiting(dial, out)
             self._hang_up(dial, reason, out)
         self.sessions.close(peer, reason, out)
+
+    def adopt(self, key: str, name: str) -> None:
+        """The opener of this session has the name now. The session goes on as it is; its opener knows it by epoch."""
+        link = self._up.pop(key, None)
+        if link is not None and name not in self._up:
+            link.peer, link.role = name, self._me.role
+            self._up[name] = link
+            self._met.meet(name, link.incarnation, link.epoch)
 
     # -- connections come and go ------------------------------------------------------------------------------------
 
@@ -159,7 +179,8 @@ class Switchboard:
         dial.connection = connection
         self.greetings[connection] = Greeting(dial, now_us)
         me, (received, grant) = self._me, link.standing()
-        hello = Hello(PROTOCOL_VERSION, me.name, me.role, me.incarnation, dial.peer, life, link.epoch, received, grant)
+        role = NEWCOMER if dial.newcomer else me.role
+        hello = Hello(PROTOCOL_VERSION, me.name, role, me.incarnation, dial.peer, life, link.epoch, received, grant)
         out.append(Transmit(connection, hello))
 
     def _answered(self, connection: int, dial: Dial, frame: Any, now_us: int, out: Effects) -> None:
@@ -170,7 +191,7 @@ class Switchboard:
         try:
             if type(frame) is not Welcome:
                 raise PeerError(f"{type(frame).__name__} instead of Welcome")
-            check_welcome(frame, link, self._met.latest(link.peer)[0], resumes)
+            check_welcome(frame, link, self._met.latest(link.peer)[0], resumes, self._incarnation_max())
             if resumes:
                 link.resume(frame.received, frame.grant)
             else:
@@ -199,16 +220,21 @@ class Switchboard:
             self.end(link, reason, cause_of(frame, link), False, now_us, out)
             return
         dial.link = None
-        if up is None or not up.connection:
+        if up is not None and not up.connection and type(frame) is Goodbye and frame.incarnation > up.incarnation:
+            # A later life listens there, which may not want a session yet: the one with the earlier life is over.
+            self.end(up, f"{up.peer} restarted", "restarted", False, now_us, out)
+        elif up is None or not up.connection:
             self._dialer.call_again(dial, now_us, out)
 
     # -- being opened -----------------------------------------------------------------------------------------------
 
     def _asked(self, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
-        link = self._up.get(hello.name)
-        dial = self._dials.get(hello.name)
+        key = self._key_of(hello)
+        link = self._up.get(key)
+        dial = self._dials.get(key)
         is_greeting = dial is not None and dial.connection != 0
-        ruling, reason = judge_hello(hello, self._me, self._met.latest(hello.name), link, is_greeting)
+        latest = self._met.latest(key)
+        ruling, reason = judge_hello(hello, self._me, latest, link, is_greeting, self._incarnation_max())
         if ruling is Ruling.RESUME:
             assert link is not None
             self._resume(link, connection, hello, now_us, out)
@@ -217,7 +243,20 @@ class Switchboard:
         elif link is None and len(self._up) >= self._options.sessions_max:
             refuse(connection, "too many sessions", out)
         else:
-            self._begin(link, connection, hello, now_us, out)
+            self._begin(key, link, connection, hello, now_us, out)
+
+    def _key_of(self, hello: Hello) -> str:
+        """A newcomer that was adopted may not know it yet when it resumes. A broker whose name has gone to a later life
+        is a stranger, too: the stack can tell it so only in a session."""
+        link = self._up.get(hello.name)
+        if hello.role == NEWCOMER:
+            adopted = link is not None and not link.is_opener and link.incarnation == hello.incarnation
+            is_stranger = not adopted or link is None or link.epoch != hello.epoch
+        else:
+            both_brokers = hello.role == self._me.role == "broker"
+            is_over = hello.incarnation < self.sessions.latest_incarnation(hello.name)
+            is_stranger = both_brokers and is_over and hello.peer_incarnation is None
+        return newcomer_key(hello.name, hello.incarnation, hello.epoch) if is_stranger else hello.name
 
     def _resume(self, link: Link, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
         try:
@@ -232,16 +271,16 @@ class Switchboard:
         self._welcome(link, connection, out)
         self._stand(link, connection, True, now_us, out)
 
-    def _begin(self, before: Link | None, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
-        link = Link(hello.name, hello.epoch, self._options, is_opener=False)
+    def _begin(self, key: str, before: Link | None, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
+        link = Link(key, hello.epoch, self._options, is_opener=False)
         try:
-            link.begin(hello.role, hello.incarnation, hello.received, hello.grant)
+            link.begin(NEWCOMER if key != hello.name else hello.role, hello.incarnation, hello.received, hello.grant)
         except PeerError as error:
             refuse(connection, str(error), out)
             return
         if before is not None:
             self.sessions.replace(before, link.incarnation, out)
-        dial = self._dials.get(hello.name)
+        dial = self._dials.get(key)
         if dial is not None:
             self._hang_up(dial, f"{self._me.name} takes the session that {hello.name} opened", out)
         self._met.meet(link.peer, link.incarnation, link.epoch)
