@@ -15,7 +15,7 @@ from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportSpread, ReportTaken
 from resprout.order.total_messages import Lock, Submit
-from resprout.overlay.messages import Fenced, Suspect, Tell, Told
+from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
 from resprout.overlay.places import Life, Succession
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions, parcels
@@ -224,9 +224,12 @@ def broker_with(*events: Any, faults: int = 1) -> ResproutBroker:
     broker.start(0)
     for name in ("n", "m"):
         broker.step(LinkUp(name, "broker", 1, 10_000), 0)
-        told = broker.step(Received(name, JoinRequest("")), 0)
-        for other in [effect for effect in told if isinstance(effect, Send) and isinstance(effect.message, Tell)]:
-            broker.step(Received(other.peer, Told(other.message.number)), 0)
+        told = list(broker.step(Received(name, JoinRequest("")), 0))
+        for other in told:  # which grows: nobody else is called so, and everybody knows
+            if isinstance(other, Send) and isinstance(other.message, Seek):
+                told += broker.step(Received(other.peer, Sought(other.message.number, (), (0,), True)), 0)
+            elif isinstance(other, Send) and isinstance(other.message, Tell):
+                told += broker.step(Received(other.peer, Told(other.message.number)), 0)
     assert list(broker.core.links) == ["n", "m"]
     broker.step(LinkUp("c", "client", 1, 10_000), 0)
     broker.step(Received("c", Attend(0)), 0)

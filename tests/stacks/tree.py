@@ -27,6 +27,7 @@ from resprout.core.contract import (
     Open,
     Received,
     Release,
+    Remember,
     Request,
     Retire,
     Send,
@@ -317,7 +318,7 @@ class Tree:
                 case Note(kind, columns):
                     self.notes.append((name, kind, str(columns.get("detail"))))
                 case _:
-                    assert isinstance(effect, Locate), effect
+                    assert isinstance(effect, Locate | Remember), effect
 
     def _deliver(self, name: str, messages: Sequence[Message]) -> None:
         for message in messages:

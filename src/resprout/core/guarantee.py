@@ -1,6 +1,7 @@
 """What a publication asks of its delivery, and what its publisher may be told about it."""
 
 import enum
+from typing import Final
 
 from resprout.core.errors import UsageError
 
@@ -30,6 +31,9 @@ class Guarantee(enum.IntEnum):
         except (KeyError, AttributeError):
             choices = ", ".join(g.label for g in cls)
             raise UsageError(f"unknown guarantee {repr(word)[:60]}; it is one of {choices}") from None
+
+
+STREAMS: Final = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
 
 
 class Receipt(enum.IntEnum):

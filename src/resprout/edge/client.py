@@ -41,6 +41,7 @@ from resprout.edge.messages import (
     PublicationWaits,
     PublishRefused,
     Refuges,
+    SafeCopies,
     Serving,
     Subscribed,
     SubscribeRefused,
@@ -119,6 +120,7 @@ class ClientMachine:
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
             Turned: lambda message, now_us, out: self.publishing.turn(message, out),
+            SafeCopies: lambda message, now_us, out: self.publishing.count(message, out),
             Subscribed: self._subscribed,
             SubscribeRefused: self._subscribe_refused,
             Unsubscribed: self._unsubscribed,
@@ -295,6 +297,8 @@ class ClientMachine:
         elif before != broker:
             out.append(Answer(BrokerChanged(broker)))
         self.incoming.begin_session(broker, out)
+        if before is not None:
+            self.publishing.begin_session(message.faults_tolerated, out)
         self._forgetting.begin_session(out)
         wanted = self._wanted.resume(message.resumed)
         self._controls = deque(wanted.asks)

@@ -7,7 +7,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Receipt
 from resprout.core.marks import Marks, Reached, is_beyond
-from resprout.edge.messages import Attend, Publish, Turned
+from resprout.edge.messages import Attend, Publish, SafeCopies, Turned
 from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
 
@@ -31,8 +31,8 @@ class Guest:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "asked", "attending", "backlog", "confirmed", "endings", "gave", "given", "gone", "incarnation",
-        "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
+        "asked", "attending", "backlog", "confirmed", "copies", "counted", "endings", "gave", "given", "gone",
+        "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken", "turned",
         "unconfirmed", "unturned", "users", "waiting",
     )  # fmt: skip
 
@@ -68,6 +68,10 @@ class Guest:
         """Its publications by stream whose `delivered` receipt is to come."""
         self.turned: dict[tuple[str, Receipt], int] = {}
         """Receipts to tell at the end of the step: only the furthest of each kind."""
+        self.copies: dict[str, int] = {}
+        """By stream: on how many brokers `safe` rests, as it was told last."""
+        self.counted: list[SafeCopies] = []
+        """News of that, for the end of the step."""
         self.waiting: deque[Publish] = deque()
         """Publications that the broker cannot accept yet: they wait behind a total."""
 
@@ -125,6 +129,12 @@ class Guest:
     def turn(self, stream: str, receipt: Receipt, seq: int) -> None:
         self.turned[stream, receipt] = max(seq, self.turned.get((stream, receipt), 0))
 
+    def count(self, entry: Entry, copies: int, usual: int) -> None:
+        """It is safe, at so many brokers. `usual`: what a client takes for granted."""
+        if self.copies.get(entry.stream, usual) != copies:
+            self.copies[entry.stream] = copies
+            self.counted.append(SafeCopies(entry.stream, entry.first, copies))
+
     def turn_delivered(self, stream: str) -> None:
         """Cumulative: a receipt waits for the publications before it."""
         waiting = self.unturned[stream]
@@ -143,6 +153,11 @@ class Guest:
         self.turned.clear()
         told.reverse()
         return told
+
+    def take_counted(self) -> list[SafeCopies]:
+        """What to tell before that."""
+        counted, self.counted = self.counted, []
+        return counted
 
     # -- what it is given ----------------------------------------------------------------------------------------------
 

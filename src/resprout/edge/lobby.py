@@ -49,6 +49,8 @@ class Lobby:
         self._log = log
         self._interest = interest
         self._adverts = adverts
+        self.copies_of: Callable[[Entry], int] = lambda entry: serving.faults_tolerated + 1
+        """On how many brokers an entry that is safe rests; f + 1 at most."""
         self._finished = finished
         """Called when the last reader of an entry has it, and nobody else is owed it."""
         self.guests: dict[str, Guest] = {}
@@ -198,6 +200,7 @@ class Lobby:
                 self._give(guest, entry, whole, out)
         publisher: Guest | None = entry.client
         if publisher is not None and not publisher.gone:
+            publisher.count(entry, self.copies_of(entry), self._serving.faults_tolerated + 1)
             publisher.turn(entry.stream, Receipt.SAFE, entry.last)
             publisher.turn_delivered(entry.stream)
             self._tell_receipts(publisher, entry)
@@ -231,7 +234,11 @@ class Lobby:
         log order, after `welcome`. `reached`: how far each of its streams is known to have come. What lies before its
         entries, or where there are none, was delivered."""
         assert guest.attending, "receipts come after Serving"
+        entries = list(entries)
         guest.adopt(entries)
+        for entry in entries:
+            if entry.shown:
+                guest.count(entry, self.copies_of(entry), self._serving.faults_tolerated + 1)
         for stream, last in (reached or {}).items():
             waiting = guest.unturned.get(stream)
             guest.settle(stream, min(last, waiting[0].first - 1) if waiting else last)
@@ -271,6 +278,7 @@ class Lobby:
         if self._turned:
             for guest in self._turned.values():
                 self._turned_soon.pop(guest.name, None)
+                out.extend(Send(guest.name, told) for told in guest.take_counted())
                 out.extend(Send(guest.name, told) for told in guest.take_turned())
             self._turned.clear()
         if self._ending:

@@ -176,6 +176,15 @@ class Turned(ProtocolMessage, frozen=True, tag=37):
     seq: int
 
 
+class SafeCopies(ProtocolMessage, frozen=True, tag=43):
+    """From this publication of the stream on, until told otherwise, `safe` rests on so many brokers. It is f + 1 in
+    every session until it is told."""
+
+    stream: str
+    first: int
+    copies: int
+
+
 class PublishRefused(ProtocolMessage, frozen=True, tag=38):
     """These publications will never be delivered: definite."""
 
@@ -209,5 +218,5 @@ class PublicationWaits(ProtocolMessage, frozen=True, tag=42):
 CLIENT_MESSAGES = (
     Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Refuges,
-    BrokersForgotten, PublicationWaits,
+    BrokersForgotten, PublicationWaits, SafeCopies,
 )  # fmt: skip

@@ -7,10 +7,18 @@ from resprout.core.contract import Answer, Effect
 from resprout.core.errors import UnsupportedGuaranteeError, UsageError, WireError
 from resprout.core.guarantee import Receipt
 from resprout.core.names import check_attributes, check_keys, check_payload, check_topic
-from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, Serving, Turned
+from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, SafeCopies, Serving, Turned
 from resprout.edge.options import ClientOptions
 from resprout.edge.outgoing import Outgoing
-from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, ReceiptWaits, Refused, RoomAgain
+from resprout.edge.requests import (
+    CopiesCounted,
+    Published,
+    PublishRequest,
+    ReceiptTurned,
+    ReceiptWaits,
+    Refused,
+    RoomAgain,
+)
 from resprout.edge.unconfirmed import Unconfirmed
 
 
@@ -21,6 +29,8 @@ class Publishing:
         self._options = options
         self._crowded = False
         self._turned: dict[tuple[str, Receipt], int] = {}
+        self._counted: dict[str, None] = {}
+        """Streams of which this broker has said on how many others `safe` rests."""
 
     def publish(self, request: PublishRequest, serving: Serving) -> Published:
         """Raises UsageError, and no number is taken, for what cannot be published."""
@@ -54,6 +64,18 @@ class Publishing:
         return publish
 
     # -- receipts ------------------------------------------------------------------------------------------------------
+
+    def begin_session(self, faults_tolerated: int, out: list[Effect]) -> None:
+        """What is not safe yet will be called so by somebody else."""
+        for stream in self._counted:
+            following = self._turned.get((stream, Receipt.SAFE), 0) + 1
+            out.append(Answer(CopiesCounted(stream, following, faults_tolerated + 1)))
+        self._counted.clear()
+
+    def count(self, message: SafeCopies, out: list[Effect]) -> None:
+        self._check_published(message.stream, message.first)
+        self._counted[message.stream] = None
+        out.append(Answer(CopiesCounted(message.stream, message.first, message.copies)))
 
     def turn(self, message: Turned, out: list[Effect]) -> None:
         """A receipt includes the weaker ones, which may not have been told on their own."""

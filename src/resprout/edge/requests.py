@@ -91,6 +91,14 @@ class ReceiptTurned(msgspec.Struct, frozen=True):
     last: int
 
 
+class CopiesCounted(msgspec.Struct, frozen=True):
+    """From this publication on, `safe` rests on so many brokers: fewer than f + 1 where the tree has no more."""
+
+    stream: str
+    first: int
+    copies: int
+
+
 class ReceiptWaits(msgspec.Struct, frozen=True):
     """The publication, and what follows it, waits for long. Over when a receipt of it turns."""
 

@@ -224,5 +224,6 @@ class Council:
             self._pulse.ponged(peer, message.sent_us, message.leased, now_us)
 
     def _on_fenced(self, peer: str, message: Fenced, now_us: int) -> None:
+        self._standing.bury(self._standing.name, message.incarnation)
         if message.incarnation >= self._standing.incarnation:
             self._fenced(f"{peer} says that this broker was declared dead")

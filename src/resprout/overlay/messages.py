@@ -1,5 +1,7 @@
 """What brokers say to each other about who lives and who stands where. Tags 80..99 of the wire belong to this file."""
 
+import msgspec
+
 from resprout.core.contract import ProtocolMessage
 from resprout.overlay.places import Life, Place, Registration, Succession
 
@@ -157,7 +159,42 @@ class Told(ProtocolMessage, frozen=True, tag=95):
     number: int
 
 
+# names
+
+
+class Namesake(msgspec.Struct, frozen=True, array_like=True):
+    """A life that bears a name, or wants to."""
+
+    name: str
+    incarnation: int
+    address: str
+    """Empty where names are enough to connect."""
+    above: str
+    """Whose child it is, or whom it asks for a place; empty for a root."""
+    stands: bool
+    """It has its place in the tree. Otherwise it is a newcomer."""
+
+
+class Seek(ProtocolMessage, frozen=True, tag=96):
+    """Is anybody called so, at your place or behind you? Answered by `Sought` when everybody behind has answered."""
+
+    number: int
+    """Of the search, as the sender counts."""
+    names: tuple[str, ...]
+
+
+class Sought(ProtocolMessage, frozen=True, tag=97):
+    """Answer to a `Seek`."""
+
+    number: int
+    namesakes: tuple[Namesake, ...]
+    latest: tuple[int, ...]
+    """For each name that was sought: lives up to this one are over."""
+    complete: bool
+    """Everybody has been asked. Otherwise a link on the way is in repair."""
+
+
 OVERLAY_MESSAGES = (
     Ping, Pong, Probe, Probed, Suspect, Alive, Orphan, Gone, Fenced,
-    PreVote, Vote, Enrol, Enrolled, Decided, Tell, Told,
+    PreVote, Vote, Enrol, Enrolled, Decided, Tell, Told, Seek, Sought,
 )  # fmt: skip

@@ -31,6 +31,8 @@ class Standing:
         self.faults: Final = faults
         self.reach: Final = max(faults + 1, 2 * faults)
         """Hops that a new place must travel (`Waves.start`). For the repair f + 1 would do."""
+        self.network = ""
+        """What tells this tree from any other; from its founder. Empty until this broker has a place."""
         self.parent: str | None = None
         self.neighbours: dict[str, bool] = {}
         """Name -> open. False: dead and in repair; what is owed to it waits for its replacement."""
@@ -40,6 +42,8 @@ class Standing:
         """Name -> highest dead incarnation, latest burial last."""
         self.gone: dict[str, int] = {}
         """Name -> highest incarnation whose repair is finished."""
+        self.outlived = 0
+        """The highest life of this broker's own name that somebody has called dead."""
         self.sessions: dict[str, int] = {}
         """Name -> incarnation of the latest session with it."""
         self.attached: dict[str, str] = {}
@@ -57,9 +61,10 @@ class Standing:
         self._in_line: dict[str, Place] = {}
         self._is_swept = True
 
-    def found(self) -> None:
-        """Begin a network of which this broker is the root."""
+    def found(self, mark: int = 0) -> None:
+        """Begin a network of which this broker is the root. `mark`: drawn, because numbers of lives may return."""
         self.parent = None
+        self.network = f"{self.name}.{self.incarnation}.{mark:08x}"
         self.succession = self.decided = Succession(1, (Seat(self.name, self.incarnation, self.address),))
         self.publish_place()
 
@@ -96,6 +101,8 @@ class Standing:
 
     def bury(self, name: str, incarnation: int) -> None:
         """This life and all before it are dead."""
+        if name == self.name and 0 <= incarnation <= NUMBER_MAX:
+            self.outlived = max(self.outlived, incarnation)
         if name == self.name or not 0 <= incarnation <= NUMBER_MAX or incarnation <= self.graves.get(name, -1):
             return
         self.graves.pop(name, None)
@@ -113,10 +120,10 @@ class Standing:
 
     def record(self, registration: Registration) -> bool:
         """Bury what somebody registers as dead. False when that is this broker itself."""
-        if is_among(self.name, self.incarnation, registration.dead):
-            return False
         for life in registration.dead:
             self.bury(life.name, life.incarnation)
+        if is_among(self.name, self.incarnation, registration.dead):
+            return False
         self.follow(registration.succession)
         return True
 

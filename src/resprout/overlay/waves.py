@@ -10,6 +10,7 @@ from typing import Any, Final
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay import lineage
+from resprout.overlay.census import Census
 from resprout.overlay.messages import Tell, Told
 from resprout.overlay.places import Place, Registration, check_lives
 from resprout.overlay.standing import Standing
@@ -41,7 +42,11 @@ class Waves:
         self._fenced = fenced
         self._running: dict[int, _Wave] = {}
         self._started = 0
-        self.handlers: dict[type, Callable[[str, Any, int], None]] = {Tell: self._on_tell, Told: self._on_told}
+        self.census: Final = Census(standing, post)
+        """Waves that bring answers back."""
+        self.handlers: dict[type, Callable[[str, Any, int], None]] = {
+            Tell: self._on_tell, Told: self._on_told, **self.census.handlers,
+        }  # fmt: skip
         """By message: (peer, message, now_us). Only for messages from neighbours whose link is open."""
 
     def start(self, payload: Payload, ttl: int, done: Callable[[], None], toward: Iterable[str] | None = None) -> None:
@@ -72,6 +77,7 @@ class Waves:
 
     def unwait(self, name: str) -> None:
         """This neighbour will never answer."""
+        self.census.unwait(name)
         for number, wave in list(self._running.items()):
             if wave.waiting.pop(name, self) is None:
                 self._check(number)

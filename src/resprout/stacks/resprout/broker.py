@@ -15,9 +15,11 @@ from resprout.core.contract import (
     Heard,
     LinkDown,
     LinkUp,
+    Locate,
     ProtocolMessage,
     Received,
     Recovered,
+    Remember,
     Request,
     SetTimer,
     Silent,
@@ -26,6 +28,7 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.core.errors import PeerError, UsageError
+from resprout.core.names import newcomer_name
 from resprout.edge.ghosts import Ghosts
 from resprout.edge.guest import Guest
 from resprout.edge.messages import (
@@ -45,8 +48,8 @@ from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportTaken, ReportTotals
 from resprout.order.total_levels import TotalLevels
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Probed
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Probe, Probed, Tell
+from resprout.overlay.places import Life, Place
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.waves import Waves
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
@@ -71,6 +74,7 @@ from resprout.stacks.resprout.messages import (
     JoinWithdrawn,
     Leaving,
     MoveAway,
+    NameTaken,
     NotMember,
     ParcelEnd,
     Welcome,
@@ -113,7 +117,9 @@ class ResproutBroker:
         self.forgetting = Forgetting(core, self.council, lambda: self.joining.attached)
         self.waits = Waits(core, self.council)
         self._parcels = Parcels()
+        self._company: tuple[str, ...] | None = None
         self.sessions = sessions = Sessions(core, self.council, self.clients, self.joining, self.flushes, self._parcels)
+        self.joining.remember = self._remember
         self._on_event: dict[type, Callable[[Any], None]] = {
             Received: self._received,
             Writable: sessions.writable,
@@ -147,6 +153,7 @@ class ResproutBroker:
             JoinRequest: self.joining.requested,
             JoinWithdrawn: lambda peer, incarnation, message: self.joining.withdrawn(peer, message),
             JoinElsewhere: lambda peer, incarnation, message: self.joining.sent_elsewhere(peer, message),
+            NameTaken: lambda peer, incarnation, message: self.joining.refused(peer, message),
             AttachRequest: lambda peer, incarnation, message: self.members.requested(peer, message),
             NotMember: lambda peer, incarnation, message: self.flushes.not_member(peer, message),
             ParcelEnd: self._parcel_complete,
@@ -155,6 +162,11 @@ class ResproutBroker:
         self._on_broker.update(dict.fromkeys((*PARTS, *LOCK_PARTS), self._parcel_part))
         self._on_broker.update({kind: self._at_council(handler) for kind, handler in self.council.handlers.items()})
         self._on_broker[Probed] = self._probed
+        self._on_newcomer: dict[type, Callable[[str, int, Any], None]] = {
+            JoinRequest: self.joining.requested,
+            JoinWithdrawn: self._on_broker[JoinWithdrawn],
+            Probe: lambda key, incarnation, message: core.peers.send(key, Probed(message.number)),
+        }
         self._on_parcel: dict[type, Callable[[str, int, Parcel], None]] = {
             Attach: self.flushes.attached,
             Grant: self.members.granted,
@@ -216,8 +228,11 @@ class ResproutBroker:
                 if link is not None and link.open:
                     self._on_neighbour[kind](link, message)
                 return  # a neighbour that was declared dead may not know it yet
-            self.council.heard(name, core.now_us)
-            handler = self._on_broker.get(kind)
+            if newcomer_name(name) is not None:
+                handler = self._on_newcomer.get(kind)
+            else:
+                self.council.heard(name, core.now_us)
+                handler = self._on_broker.get(kind)
             if handler is None:
                 raise PeerError(f"{kind.__name__} is not for a broker to say")
             handler(name, peer.incarnation, message)
@@ -231,10 +246,17 @@ class ResproutBroker:
         def handle(link: Link, message: Any) -> None:
             core = self.core
             handler(link.name, message, core.now_us)
+            if isinstance(message, Tell):
+                self._locate(message.places)
             if core.standing.parent is None and len(core.standing.succession.seats) <= 2 * core.faults:
                 self.council.extend_list(core.now_us)  # a young root has nobody to follow it: let newcomers do so
 
         return handle
+
+    def _locate(self, places: tuple[Place, ...]) -> None:
+        """A name may have come back somewhere else."""
+        known = self.core.standing.places
+        self.core.out.extend([Locate(x.name, x.address) for x in places if x.address and known.get(x.name) is x])
 
     def _at_council(self, handler: Callable[[str, Any, int], None]) -> Callable[[str, int, Any], None]:
         return lambda peer, incarnation, message: handler(peer, message, self.core.now_us)
@@ -307,6 +329,7 @@ class ResproutBroker:
         core = self.core
         self.sessions.tick()
         if self.joining.attached:
+            self._remember()
             self._bury_children()
             self.council.tick(core.now_us)
             self.flushes.tick()
@@ -320,6 +343,15 @@ class ResproutBroker:
             self.clients.tell_refuges()
             self.waits.tick()
         self._set_tick()
+
+    def _remember(self) -> None:
+        """So that the next process of this broker knows whom to look for."""
+        standing = self.core.standing
+        known = [name for name in standing.places if name != standing.name and not standing.is_dead(name)]
+        company = tuple(dict.fromkeys([*known, *self.joining.admitted]))
+        if company != self._company:
+            self._company = company
+            self.core.out.append(Remember(standing.network, company))
 
     def _bury_children(self) -> None:
         """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
@@ -360,6 +392,7 @@ class ResproutBroker:
 
     def _settled(self) -> None:
         """The neighbours have changed, or this broker has found its place."""
+        self._remember()
         self.clients.tell_refuges()
         if self.durable is not None and self.clients.serving:
             self.durable.offer()

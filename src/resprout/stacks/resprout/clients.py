@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Close, Send
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.ghosts import Ghosts
 from resprout.edge.guest import Guest
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
@@ -23,7 +23,6 @@ from resprout.stacks.resprout.durable import Durable
 from resprout.wire.columns import check_columns
 
 HEIRS_MAX = 4_096
-STREAMS = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
 
 
 class Clients:

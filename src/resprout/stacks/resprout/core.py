@@ -25,6 +25,7 @@ from resprout.order.total_handover import Handover
 from resprout.order.total_levels import TotalBook, TotalLevels
 from resprout.order.total_messages import Closed
 from resprout.order.totals import Totals
+from resprout.overlay import lineage
 from resprout.overlay.standing import Standing
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
@@ -63,6 +64,9 @@ class Core:
         self.pressure = BackPressure(self.log, options.log_bytes)
         serving = Serving(NAME, GUARANTEES, self.faults)
         self.lobby = Lobby(serving, self.log, self.interest, self.adverts, self.finished)
+        self.lobby.copies_of = self._copies_of
+        self.few_copies = 0
+        """On so many brokers `safe` rests here, if that is fewer than f + 1; otherwise 0."""
         self.guests = self.lobby.guests
         self.routes = Routes(self.interest.index, self.links, self.guests)
         self.says: Says = []
@@ -150,11 +154,19 @@ class Core:
         self.out.append(Note(kind, {"detail": detail}))
 
     def retire(self, reason: str, again: bool = True, kind: str = "fenced", toward: str | None = None) -> None:
+        """The next life is above everything that anybody has called dead, or it would be fenced in turn."""
         if not self.retired:
             self.retired = True
             if again:
                 self.note(kind, reason)
-            self.out.append(Retire(reason, again, toward))
+            self.out.append(Retire(reason, again, toward, self.standing.outlived))
+
+    def refuse(self, reason: str) -> None:
+        """The network does not take this broker, and trying again would not help."""
+        if not self.retired:
+            self.retired = True
+            self.note("name_refused", reason)
+            self.out.append(Retire(reason, again=False, refused=True))
 
     def refuges(self) -> tuple[Refuge, ...]:
         """Where clients turn when this broker dies: to whoever will lead the repair first."""
@@ -329,6 +341,26 @@ class Core:
     def show(self) -> None:
         while (entry := self.log.next_to_show()) is not None:
             self.lobby.show(entry, self.out)
+
+    def _copies_of(self, entry: Entry) -> int:
+        """Of a local publication that is safe. Where it is known to be everywhere within f hops (`Log.is_safe`), it is
+        at as many brokers as there are: f + 1, unless the whole tree has fewer."""
+        usual = self.faults + 1
+        if len(self.links) >= self.faults or (entry.tseq < 0 and max(entry.hops + 1, entry.copies) >= usual):
+            copies = usual
+        else:
+            near = [name for name in lineage.branches(self.standing, self.faults) if not self.standing.is_dead(name)]
+            copies = min(usual, max(len(near), 1 if entry.tseq >= 0 else entry.copies))
+        few = copies if copies < usual else 0
+        if few != self.few_copies:
+            self.few_copies = few
+            if few:
+                self.note(
+                    "few_copies", f"what is called safe here rests on {few} of {usual} brokers: the tree is small"
+                )
+            else:
+                self.note("enough_copies", f"what is called safe here rests on {usual} brokers")
+        return copies
 
     # -- totals --------------------------------------------------------------------------------------------------------
 

@@ -143,7 +143,11 @@ class Flushes:
 
     def not_member(self, peer: str, message: NotMember) -> None:
         flush = self.current
-        if flush is not None and message.token == flush.token:
+        if flush is None or message.token != flush.token:
+            return
+        if self._council.refuses(peer) and not self._core.standing.is_dead(peer):
+            self.declared([peer])  # a later life says so, which knows nothing: the one that stood there is dead, too
+        else:
             flush.others[peer] = None
             self.check()
 

@@ -3,7 +3,8 @@
 A newcomer asks its parent, or any broker it knows, for a place. The one that takes it first has its own new place known
 within reach, so that whoever may have to repair the tree knows of the newcomer; then `Welcome` hands over what it must
 know, and is the first message of the new link. Several newcomers that ask at once are taken together. A broker without
-room offers other places instead (`offers`), among which the newcomer chooses (`choosing`).
+room offers other places instead (`offers`), among which the newcomer chooses (`choosing`). Before any of that the name
+is looked for in the whole tree (`claims`): until then a newcomer speaks in sessions that give it no right to its name.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
 from resprout.overlay.messages import Fenced, Probed
 from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.choosing import Search, locate
+from resprout.stacks.resprout.claims import Claim, Claims
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
@@ -24,6 +26,8 @@ from resprout.stacks.resprout.messages import (
     JoinWithdrawn,
     Leaving,
     MoveAway,
+    NameTaken,
+    NetworkName,
     ParcelEnd,
     Welcome,
 )
@@ -61,15 +65,18 @@ class Joining:
         """No repair is going on here."""
         self._settled = settled
         """Called when this broker has its place, and when its neighbours have changed."""
+        self.adopted: Callable[[str, int], None] = lambda name, incarnation: None
+        """Called when a session has got the name of its newcomer, in this life."""
+        self.remember: Callable[[], None] = lambda: None
+        """Called before newcomers are taken in: no process of this broker is to forget that it is not alone."""
         self.attached = False
         self._candidates: list[str] = []
         self._asked: str | None = None
         self._search: Search | None = None
         """Among places that were offered."""
         self._refusals = 0
-        self._requests: dict[str, tuple[int, str]] = {}
-        """Newcomers: (incarnation, address)."""
-        self._admitting: dict[str, tuple[int, str]] = {}
+        self._claims = Claims(core, waves, self.admit)
+        """Newcomers that ask for a place here."""
 
     # -- asking for a place --------------------------------------------------------------------------------------------
 
@@ -77,10 +84,11 @@ class Joining:
         core = self._core
         seat = core.seat
         if seat.parent is None and not seat.contacts:
-            core.standing.found()
+            core.standing.found(core.rng.getrandbits(32))
             self.attached = True
             self._settled()
             return
+        core.peers.is_newcomer = True
         self._candidates = [seat.parent] if seat.parent is not None else []
         self._candidates += [name for name in seat.contacts if name not in self._candidates and name != seat.name]
         self._ask_next()
@@ -117,7 +125,8 @@ class Joining:
             self._ask_next()
 
     def lost(self, peer: str) -> None:
-        """The session with the one asked is over, and the request with it."""
+        """The session with the one asked is over, and the request with it; or that of one who asks."""
+        self._claims.drop(peer)
         if self._search is not None:
             self._search.lost(peer)
         elif not self.attached and peer == self._asked:
@@ -165,11 +174,13 @@ class Joining:
             core.peers.close(parent, f"{core.seat.name} has asked somebody else for a place")
             return
         self.attached = True
+        core.peers.settle_name(parent)
         core.out.append(CancelTimer(JoinAgain()))
         standing = core.standing
         standing.parent = parent
         standing.epoch = head.epoch
         standing.succession = head.succession
+        standing.network = parcel.network
         link = core.add_link(parent, incarnation)
         learn(core, parcel)
         core.clock.raise_to(head.clock)
@@ -189,69 +200,103 @@ class Joining:
     def withdrawn(self, name: str, message: JoinWithdrawn) -> None:
         """Too late when it is a child already: then it hears the Welcome first."""
         core = self._core
-        asked = self._requests.pop(name, None) is not None or self._admitting.pop(name, None) is not None
-        if asked or name not in core.links:
+        if self._claims.drop(name) or name not in core.links:
             core.peers.send(name, JoinElsewhere(()))
 
-    def requested(self, name: str, incarnation: int, message: JoinRequest) -> None:
+    def refused(self, peer: str, message: NameTaken) -> None:
+        """Only before this broker has a place: nobody else can take its name afterwards."""
+        if not self.attached and peer == self._asked:
+            self._core.refuse(f"{peer} does not take {self._core.seat.name}: {message.reason}")
+
+    def requested(self, key: str, incarnation: int, message: JoinRequest) -> None:
+        """`key`: of the session, see `claims`."""
         core = self._core
+        claim = Claim(key, incarnation, message.address)
+        name = claim.name
         if name in core.guests:
             raise PeerError(f"{name!r} is the name of a client")
         standing = core.standing
         over = max(standing.graves.get(name, -1), standing.gone.get(name, -1))
         if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
-            core.peers.post(name, Fenced(over), core.now_us)
+            core.peers.post(key, Fenced(over), core.now_us)
+            if key != name:
+                core.peers.close(key, "it was told why")
             return
-        if message.address:
-            core.out.append(Locate(name, message.address))
-        self._requests[name] = (incarnation, message.address)
+        self._claims.put(claim)
         self.admit()
+
+    def arrived(self, key: str, name: str, incarnation: int) -> None:
+        """Somebody who has no right to its name, or has lost it to a later life without knowing."""
+        core = self._core
+        standing = core.standing
+        latest = max(standing.graves.get(name, 0), standing.sessions.get(name, 0))
+        if incarnation <= standing.graves.get(name, -1) or incarnation < latest:
+            core.peers.send(key, Fenced(latest))
+            core.peers.close(key, "it was told why")
 
     def admit(self) -> None:
         """Take those who wait, if this is a moment for it."""
         core = self._core
-        if not self.attached or self._admitting or not self._requests or not self._is_calm() or core.retired:
+        claims = self._claims
+        if not self.attached or claims.admitted or not claims or not self._is_calm() or core.retired:
             return
         standing = core.standing
         room = core.options.total_degree - len(core.links)
-        for name, (incarnation, address) in list(self._requests.items()):
-            if core.peers.incarnation(name) != incarnation:
-                del self._requests[name]
-            elif standing.admits(name, incarnation):
-                if len(self._admitting) < room:
-                    self._admitting[name] = (incarnation, address)
+        for claim in claims.clear() if room > 0 else claims.all():
+            if room <= 0:
+                self._send_elsewhere(claim)
+            elif standing.admits(claim.name, claim.incarnation) and claim.name not in claims.admitted:
+                if len(claims.admitted) < room:
+                    self._grant(claim)
                 else:
-                    self._send_elsewhere(name)
-                del self._requests[name]
-        if self._admitting:
+                    self._send_elsewhere(claim)
+        if claims.admitted:
             links = tuple(core.links)
             here = standing.publish_place()
-            lives = [incarnation for incarnation, _ in self._admitting.values()]
+            lives = [claim.incarnation for claim in claims.admitted.values()]
             foretold = msgspec.structs.replace(
-                here, neighbours=(*here.neighbours, *self._admitting), lives=(*here.lives, *lives)
+                here, neighbours=(*here.neighbours, *claims.admitted), lives=(*here.lives, *lives)
             )
             standing.places[here.name] = foretold
             self._waves.start(foretold, standing.reach, lambda: self._take_in(links))
 
-    def _send_elsewhere(self, name: str) -> None:
+    @property
+    def admitted(self) -> tuple[str, ...]:
+        """Newcomers that are being taken in."""
+        return tuple(self._claims.admitted)
+
+    def _grant(self, claim: Claim) -> None:
+        """The newcomer has its name from now on."""
+        core = self._core
+        self._claims.admit(claim)
+        if claim.key != claim.name:
+            core.peers.adopt(claim.key, claim.name)
+            claim.key = claim.name
+            self.adopted(claim.name, claim.incarnation)
+        if claim.address:
+            core.out.append(Locate(claim.name, claim.address))
+
+    def _send_elsewhere(self, claim: Claim) -> None:
         """To those who have room as far as is known here, or else to any: they will know others. What was wanted behind
         its earlier life is what its clients will want again."""
         core = self._core
-        offers = self._offers.make(name, self._ghosts.wanted(name), roomy=False)
-        core.peers.post(name, JoinElsewhere(offers), core.now_us)
+        self._claims.drop(claim.key)
+        offers = self._offers.make(claim.name, self._ghosts.wanted(claim.name), roomy=False)
+        core.peers.post(claim.key, JoinElsewhere(offers), core.now_us)
 
     def _take_in(self, links: tuple[str, ...]) -> None:
         """The new place is known. If the neighbours have changed meanwhile, it is not the place that was told."""
         core = self._core
-        admitted, self._admitting = self._admitting, {}
+        self.remember()
+        admitted, self._claims.admitted = self._claims.admitted, {}
         if tuple(core.links) != links or not self._is_calm():
-            for name, request in admitted.items():
-                self._requests.setdefault(name, request)
+            for claim in admitted.values():
+                self._claims.put_back(claim)
             self.admit()
             return
-        for name, (incarnation, _) in admitted.items():
-            if core.peers.incarnation(name) == incarnation and name not in core.links:
-                self._welcome(name, incarnation)
+        for name, claim in admitted.items():
+            if core.peers.incarnation(name) == claim.incarnation and name not in core.links:
+                self._welcome(name, claim.incarnation)
         standing = core.standing
         self._waves.start(standing.publish_place(), standing.reach, lambda: None)
         self._settled()
@@ -267,6 +312,7 @@ class Joining:
         core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.says))
         send = core.peers.send
         send(name, Welcome(core.clock.now, standing.epoch, standing.succession))
+        send(name, NetworkName(standing.network))
         for part in (*pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks, confirmed=True)):
             send(name, part)
         for lock in (*newcomer_locks(core.totals), *pack_last_totals(core.handover.last())):

@@ -67,6 +67,12 @@ class JoinWithdrawn(ProtocolMessage, frozen=True, tag=117):
     brokers must not take the same newcomer."""
 
 
+class NameTaken(ProtocolMessage, frozen=True, tag=118):
+    """There is no place for you anywhere: a broker of your name lives."""
+
+    reason: str
+
+
 class Welcome(ProtocolMessage, frozen=True, tag=102):
     """You are my child now; parcel."""
 
@@ -202,14 +208,25 @@ class Surroundings(ProtocolMessage, frozen=True, tag=113):
         return 512 + 128 * (len(self.graves) + sum(2 + len(place.neighbours) for place in self.places))
 
 
+class NetworkName(ProtocolMessage, frozen=True, tag=119):
+    """Of a `Welcome`: which network the newcomer is in now."""
+
+    network: str
+
+    @property
+    def cost(self) -> int:
+        return 64
+
+
 class ParcelEnd(ProtocolMessage, frozen=True, tag=115):
     pass
 
 
-PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings)
+PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, NetworkName)
 """Of this file; `LockReport`, `GrantedLock`, `WelcomeLock` and `LastTotals` are parts, too."""
 LOCK_PARTS = (LockReport, GrantedLock, WelcomeLock, LastTotals)
 PARCELS = (Attach, Grant, Welcome)
 REPAIR_MESSAGES = (
-    JoinRequest, JoinElsewhere, JoinWithdrawn, Leaving, MoveAway, AttachRequest, NotMember, *PARCELS, *PARTS, ParcelEnd,
+    JoinRequest, JoinElsewhere, JoinWithdrawn, NameTaken, Leaving, MoveAway, AttachRequest, NotMember,
+    *PARCELS, *PARTS, ParcelEnd,
 )  # fmt: skip

@@ -12,6 +12,7 @@ from resprout.overlay.places import Life, Place
 from resprout.stacks.resprout.messages import (
     Asks,
     Item,
+    NetworkName,
     SeenMarks,
     ServedAsks,
     Stub,
@@ -31,6 +32,7 @@ class Parcel:
         self.seen: dict[Origin, Reached] = {}
         self.asks: list[tuple[int, Predicate, bool]] = []
         self.served: list[Predicate] = []
+        self.network = ""
         self.places: list[Place] = []
         self.graves: list[Life] = []
         self.lock_reports: list[LockReport] = []
@@ -58,6 +60,8 @@ class Parcel:
             case Surroundings(places, graves):
                 self.places += places
                 self.graves += graves
+            case NetworkName(network):
+                self.network = network
             case LockReport():
                 check_locks((part,))
                 self.lock_reports.append(part)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from resprout.core.contract import Close, Effect, Open, ProtocolMessage, Send
+from resprout.core.contract import Adopt, Close, Effect, Open, ProtocolMessage, Send
 
 ERRANDS_MAX: Final = 256
 """Words that wait for a session with one broker; older ones are then out of date anyway."""
@@ -36,6 +36,8 @@ class Peers:
         self._peers: dict[str, Peer] = {}
         self.out = out
         """Effects go here; a step replaces it."""
+        self.is_newcomer = False
+        """This broker has no right to its name yet, and says so to everybody it calls."""
 
     def get(self, name: str) -> Peer | None:
         return self._peers.get(name)
@@ -62,8 +64,24 @@ class Peers:
             peer = self._peers[name] = Peer(name)
         if not peer.opened:
             peer.opened = True
-            self.out.append(Open(name))
+            self.out.append(Open(name, self.is_newcomer))
         return peer
+
+    def settle_name(self, parent: str) -> None:
+        """The name of this broker is its own, says its parent. Sessions with others in which it was a newcomer end."""
+        if self.is_newcomer:
+            self.is_newcomer = False
+            for peer in [peer for peer in self._peers.values() if peer.opened and peer.name != parent]:
+                self.close(peer.name, "it has a place now")
+            self.out.append(Open(parent))
+
+    def adopt(self, key: str, name: str) -> None:
+        """A newcomer has its name now. What stood under the name belongs to an earlier life."""
+        self.close(name, f"{name} begins another life")
+        peer = self._peers.pop(key)
+        peer.name = name
+        self._peers[name] = peer
+        self.out.append(Adopt(key, name))
 
     def close(self, name: str, reason: str) -> None:
         if self._peers.pop(name, None) is not None:

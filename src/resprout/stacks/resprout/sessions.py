@@ -6,6 +6,7 @@ before it ever was a child, or was told that this broker is dead; then it answer
 """
 
 from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Writable
+from resprout.core.names import newcomer_name
 from resprout.order.link import Link
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Ping
@@ -26,6 +27,7 @@ class Sessions:
         self._joining = joining
         self._flushes = flushes
         self._parcels = parcels
+        joining.adopted = self._met
         self._estranged: dict[str, int] = {}
         """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
 
@@ -38,9 +40,18 @@ class Sessions:
         if name in core.guests or core.peers.came_up(name, event.incarnation, event.room, core.now_us) is None:
             core.out.append(Close(name, f"{core.seat.name} takes no broker of the name {name!r}, or no more at all"))
             return
+        real_name = newcomer_name(name)
+        if real_name is None:
+            self._met(name, event.incarnation)
+        else:
+            self._joining.arrived(name, real_name, event.incarnation)
+
+    def _met(self, name: str, incarnation: int) -> None:
+        """A session with this life begins."""
+        core = self._core
         self._parcels.drop(name)
-        core.standing.sessions[name] = event.incarnation
-        self._council.heard(name, core.now_us, event.incarnation)
+        core.standing.sessions[name] = incarnation
+        self._council.heard(name, core.now_us, incarnation)
 
     def down(self, event: LinkDown) -> None:
         core = self._core
@@ -95,6 +106,8 @@ class Sessions:
             if not link.quiet:
                 core.note("suspect", f"{event.peer} is not heard")
             link.quiet = True
+        if newcomer_name(event.peer) is not None:
+            return  # a newcomer, who will come again or not
         if self._flushes.awaits(event.peer):
             core.peers.open(event.peer)  # its host will tell whether it is gone
         self._council.silent(event.peer, event.refused, core.now_us)
@@ -107,6 +120,8 @@ class Sessions:
         if peer is None:
             return
         peer.silent = False
+        if newcomer_name(event.peer) is not None:
+            return
         self._council.heard(event.peer, core.now_us)
         self._clear(event.peer)
         self._clients.decide_all()

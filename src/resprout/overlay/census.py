@@ -1,0 +1,130 @@
+"""Who bears a name, asked of the whole tree: a newcomer must not take the name of a broker that lives.
+
+The question runs along open links to everybody and the answers come back joined, each broker speaking for itself, for
+newcomers that ask it for a place, and for what it remembers of the dead. Silence is no answer: a broker that is not
+heard is waited for until it speaks or is declared dead. Where a link is in repair, or breaks on the way, the answer is
+not `complete`: nobody knows who stands behind it, and the question has to be asked again.
+
+What this file will not do: decide who may have the name.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.overlay.messages import Namesake, Seek, Sought
+from resprout.overlay.places import NUMBER_MAX
+from resprout.overlay.standing import Standing
+
+NAMES_MAX: Final = 64
+"""In one question."""
+NAMESAKES_MAX: Final = 256
+"""In one answer: more than there can be honest ones."""
+SEARCHES_MAX: Final = 4_096
+"""Questions that run through one broker at a time."""
+
+
+class Findings(msgspec.Struct):
+    """What the tree knows about some names."""
+
+    namesakes: list[Namesake]
+    latest: dict[str, int]
+    """By name: the life that asks must be above this one."""
+    complete: bool = True
+
+    def join(self, namesakes: Iterable[Namesake], latest: Iterable[int], complete: bool) -> None:
+        self.namesakes += [one for one in namesakes if one not in self.namesakes]
+        del self.namesakes[NAMESAKES_MAX:]
+        for name, number in zip(self.latest, latest, strict=True):
+            self.latest[name] = max(self.latest[name], number)
+        self.complete = self.complete and complete
+
+
+class _Search:
+    __slots__ = ("done", "findings", "waiting")
+
+    def __init__(self, waiting: dict[str, None], findings: Findings, done: Callable[[Findings], None]) -> None:
+        self.waiting = waiting
+        self.findings = findings
+        self.done = done
+
+
+class Census:
+    def __init__(self, standing: Standing, post: Callable[[str, ProtocolMessage], None]) -> None:
+        self._standing = standing
+        self._post = post
+        self.claims: Callable[[str], list[Namesake]] = lambda name: []
+        """Newcomers that ask this broker for a place under a name."""
+        self._running: dict[int, _Search] = {}
+        self._started = 0
+        self.handlers: dict[type, Callable[[str, Any, int], None]] = {Seek: self._on_seek, Sought: self._on_sought}
+
+    def ask(self, names: tuple[str, ...], done: Callable[[Findings], None]) -> None:
+        """`done` may be called at once."""
+        self._run(names, None, done)
+
+    def unwait(self, name: str) -> None:
+        """This neighbour will never answer; nobody knows who is behind it."""
+        for number, search in list(self._running.items()):
+            if search.waiting.pop(name, self) is None:
+                search.findings.complete = False
+                self._check(number)
+
+    def _run(self, names: tuple[str, ...], source: str | None, done: Callable[[Findings], None]) -> None:
+        here = self._standing
+        findings = Findings([], {name: self._latest(name) for name in names}, all(here.neighbours.values()))
+        for name in names:
+            findings.namesakes += self.claims(name)
+            if name == here.name:
+                findings.namesakes.append(Namesake(name, here.incarnation, here.address, here.parent or "", True))
+        waiting = dict.fromkeys([name for name, is_open in here.neighbours.items() if is_open and name != source])
+        if not waiting:
+            done(findings)
+            return
+        self._started += 1
+        number = self._started
+        self._running[number] = _Search(waiting, findings, done)
+        for name in list(waiting):
+            self._post(name, Seek(number, names))
+
+    def _latest(self, name: str) -> int:
+        """Dead lives are over, and so is everything below a life that was met."""
+        here = self._standing
+        dead = max(here.graves.get(name, 0), here.gone.get(name, 0))
+        place = here.places.get(name)
+        met = max(here.sessions.get(name, 0), place.incarnation if place is not None else 0)
+        return min(max(dead, met - 1), NUMBER_MAX)
+
+    def _check(self, number: int) -> None:
+        search = self._running.get(number)
+        if search is not None and not search.waiting:
+            del self._running[number]
+            search.done(search.findings)
+
+    def _on_seek(self, peer: str, message: Seek, now_us: int) -> None:
+        if len(message.names) > NAMES_MAX or len(set(message.names)) != len(message.names):
+            raise PeerError(f"{len(message.names)} names sought at once; at most {NAMES_MAX}, and each of them once")
+        if len(self._running) >= SEARCHES_MAX:
+            raise PeerError(f"more than {SEARCHES_MAX} searches at a time")
+
+        def answer(findings: Findings) -> None:
+            if self._standing.neighbours.get(peer):
+                latest = tuple(findings.latest.values())
+                self._post(peer, Sought(message.number, tuple(findings.namesakes), latest, findings.complete))
+
+        self._run(message.names, peer, answer)
+
+    def _on_sought(self, peer: str, message: Sought, now_us: int) -> None:
+        search = self._running.get(message.number)
+        if search is None or peer not in search.waiting:
+            return
+        if len(message.latest) != len(search.findings.latest) or len(message.namesakes) > NAMESAKES_MAX:
+            raise PeerError("an answer that does not fit the names that were sought")
+        del search.waiting[peer]
+        search.findings.join(
+            message.namesakes, [min(number, NUMBER_MAX) for number in message.latest], message.complete
+        )
+        self._check(message.number)
