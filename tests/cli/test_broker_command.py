@@ -17,13 +17,15 @@ def test_one_line_tells_where_it_listens_and_sigterm_ends_it_cleanly() -> None:
         host, port = address.split(":")
         socket.create_connection((host, int(port)), PATIENCE_S).close()
         assert process.end(signal.SIGTERM) == 0
-        assert process.rest() == (b"", b"")
+        out, err = process.rest()
+        assert out == b"" and err.startswith(b"b1: founded: ") and err.count(b"\n") == 1
 
 
 def test_ctrl_c_is_a_clean_end_too() -> None:
     with broker("b1") as (process, _):
         assert process.end(signal.SIGINT) == 0
-        assert process.rest() == (b"", b"")
+        out, err = process.rest()
+        assert err == b"" and json.loads(out)["kind"] == "founded"
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")

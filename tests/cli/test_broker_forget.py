@@ -25,6 +25,7 @@ def pair() -> Iterator[tuple[str, Running]]:
     """Two brokers with little patience: the address of the root, and the other one."""
     with broker("b0", *QUICK) as (_, root), broker("b1", "--parent", root, *QUICK) as (child, _):
         assert json.loads(child.line())["kind"] == "joined"
+        assert resprout("pub", "t", "first", "--server", root).returncode == 0  # by now both are on the root's list
         yield root, child
 
 

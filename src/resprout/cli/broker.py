@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +12,17 @@ from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_st
 from resprout.cli.settings import Settings, read_settings
 from resprout.cli.voice import Voice
 from resprout.core.errors import PeerError, UsageError
-from resprout.net.address import parse_address
+from resprout.net.address import Address, parse_address
 from resprout.net.broker import BrokerSpec, RunningBroker, serve
-from resprout.net.company import Company, find_company
-from resprout.net.incarnation import new_incarnation
+from resprout.net.company import Company, look_for_company
+from resprout.net.data_folder import Remembered, remembered
+from resprout.net.incarnation import incarnation_max, new_incarnation
 from resprout.net.lifeline import leave_group, watch_stdin
 from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, read_order
 
+FOUND_SECONDS: Final = 5.0
+"""How long a broker that is to found a network looks for others first."""
+NAMED_MAX: Final = 5
 LEAVE_SECONDS_MAX: Final = 30.0
 """For the network to let a broker go; then it goes without."""
 
@@ -25,10 +30,14 @@ LEAVE_SECONDS_MAX: Final = 30.0
 @click.command()
 @click.option("--name", metavar="NAME", help="What the broker is called in the whole network.")
 @click.option("--listen", metavar="HOST:PORT", help="Where it listens; port 0 takes a free one. [localhost:7450]")
-@click.option("--parent", metavar="HOST:PORT", help="Its parent in the tree; without one it is the root.")
+@click.option("--parent", metavar="HOST:PORT", help="Its parent in the tree; the root has none.")
 @click.option(
     "--join", "contacts", multiple=True, metavar="HOST:PORT",
     help="Any broker to ask for a place when the parent is not there; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--found", "founds_anew", is_flag=True,
+    help="Begin a new network if none of the brokers that it knows answers, whatever it remembers.",
 )  # fmt: skip
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach it. [where it listens]")
 @click.option("--data", type=click.Path(), metavar="DIR", help="A folder for what must survive the process.")
@@ -50,6 +59,7 @@ def broker(
     listen: str | None,
     parent: str | None,
     contacts: tuple[str, ...],
+    founds_anew: bool,
     advertise: str | None,
     data: str | None,
     stack: str | None,
@@ -63,8 +73,10 @@ def broker(
 ) -> int:
     """Run one broker of a tree until Ctrl-C or SIGTERM; SIGUSR1 lets it leave the network in good order.
 
-    It prints where it listens when it can be connected to. A parent that is not up yet is waited for, unless one of
-    the brokers given with --join answers.
+    It prints where it listens when it can be connected to. Whoever knows others looks for them first: its parent, the
+    brokers given with --join, and those that its data folder remembers. It waits until one of them answers. A broker
+    that knows nobody founds a network. So the same command, or file, serves for the first start and for every later
+    one, if there is a data folder.
 
     \b
         resprout broker --name b0 --listen :7450
@@ -85,17 +97,23 @@ def broker(
     }  # fmt: skip
     settings = read_settings(config, given, overrides, delays, contacts)
     voice = Voice(settings.name, announce, as_json)
-    return run_loop(_Life(settings, incarnation, voice, stop_with_stdin).live())
+    most = incarnation_max()
+    if incarnation is not None and most is not None and incarnation > most:
+        raise UsageError(f"--incarnation {incarnation}: no other broker would believe it; at most {most} today")
+    return run_loop(_Life(settings, incarnation, voice, stop_with_stdin, founds_anew).live())
 
 
 class _Life:
     """The process of a broker, from its first question to its last word."""
 
-    def __init__(self, settings: Settings, incarnation: int | None, voice: Voice, stop_with_stdin: bool) -> None:
+    def __init__(
+        self, settings: Settings, incarnation: int | None, voice: Voice, stop_with_stdin: bool, founds_anew: bool
+    ) -> None:
         self._settings = settings
         self._incarnation = incarnation
         self._voice = voice
         self._stop_with_stdin = stop_with_stdin
+        self._founds_anew = founds_anew
         self._broker: RunningBroker | None = None
         self._barred: tuple[str, ...] = ()
 
@@ -142,14 +160,27 @@ class _Life:
     async def _spec(self) -> BrokerSpec:
         settings = self._settings
         life = self._incarnation or new_incarnation()
-        company = Company(None, {}, 0)
-        if settings.parent is not None or settings.contacts:
-            company = await find_company(settings.parent, settings.contacts, settings.name, self._voice.say)
-            if self._incarnation is None:
-                life = max(life, company.met + 1)  # whatever the clock says
+        company = await self._company() or Company(None, {}, 0)
+        if self._incarnation is None:
+            life = max(life, company.met + 1)  # whatever the clock says
         return BrokerSpec(
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
             settings.advertise, settings.data, self._barred,
+        )  # fmt: skip
+
+    async def _company(self) -> Company | None:
+        """Whom this broker joins; None when it founds a network. One that has been in a network never founds another
+        one by itself: those it cannot reach may go on without it."""
+        settings, say = self._settings, self._voice.say
+        members = _members(remembered(settings.data), settings.name)
+        if settings.parent is None and not settings.contacts and not members:
+            return None
+        founds = self._founds_anew or (settings.founds and not members)
+        if members and not founds:
+            say(f"{settings.name} was in a network with {_listed(members)}: it looks for them, and founds no other one")
+        return await look_for_company(
+            settings.parent, settings.contacts, settings.name, say, tuple(members.values()),
+            FOUND_SECONDS if founds else None,
         )  # fmt: skip
 
     def _announce(self, broker: RunningBroker) -> None:
@@ -169,3 +200,13 @@ class _Life:
                 self._broker.bar(order.peers)
         elif self._broker is not None:
             self._broker.found({name: parse_address(text) for name, text in order.addresses.items()})
+
+
+def _members(network: Remembered, me: str) -> dict[str, Address]:
+    """Those that are worth asking."""
+    return {name: parse_address(text) for name, text in network.members.items() if name != me}
+
+
+def _listed(members: Iterable[str]) -> str:
+    names = sorted(members)
+    return ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} others" if len(names) > NAMED_MAX else "")

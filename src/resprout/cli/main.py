@@ -19,6 +19,7 @@ VERBS: Final = {
     "up": "resprout.cli.up:up",
     "pub": "resprout.cli.pub:pub",
     "sub": "resprout.cli.sub:sub",
+    "status": "resprout.cli.status:status",
     "forget": "resprout.cli.forget:forget",
     "sim": "resprout.cli.sim:sim",
     "run": "resprout.cli.run:run",

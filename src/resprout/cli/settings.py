@@ -37,7 +37,7 @@ from resprout.scenario.units import format_duration, parse_duration
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import Stack
 
-_KEYS: Final = ("name", "listen", "parent", "join", "advertise", "data", "stack", "options", "links", "delays")
+_KEYS: Final = ("name", "listen", "parent", "join", "found", "advertise", "data", "stack", "options", "links", "delays")
 CONTACTS_MAX: Final = 1_000
 DELAY_US_MAX: Final = 60_000_000
 
@@ -47,6 +47,8 @@ class Settings(msgspec.Struct, frozen=True):
     listen: Address
     parent: Address | None
     contacts: tuple[Address, ...]
+    founds: bool
+    """It begins a network when none of those it was told of answers, and it has never been in one."""
     advertise: Address | None
     data: Path | None
     stack: Stack[Any]
@@ -78,6 +80,7 @@ def read_settings(
         listen=_address(file, texts, "listen", parse_address) or Address("localhost", DEFAULT_PORT),
         parent=_address(file, texts, "parent", address_of_peer),
         contacts=_contacts(file, contacts),
+        founds=file.flag("found", False),
         advertise=_address(file, texts, "advertise", address_of_peer),
         data=_folder(file, texts),
         stack=stack,

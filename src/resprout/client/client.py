@@ -28,7 +28,7 @@ from resprout.client.receipts import Receipt, Stream
 from resprout.client.subscriptions import Subscription, Subscriptions
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.errors import UnsupportedGuaranteeError, UsageError
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.core.guarantee import Receipt as Kind
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
@@ -37,6 +37,7 @@ from resprout.edge.forgetting import check_names
 from resprout.edge.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.requests import (
     AdvertiseRequest,
+    CopiesCounted,
     FlushRequest,
     ForgetAnswered,
     ForgetRequest,
@@ -97,7 +98,7 @@ class Client:
         self._machine = machine
         self._host = host
         self._loop = asyncio.get_running_loop()
-        self._streams = {name: Stream(name, self._loop) for name in ("eventual", "ordered")}
+        self._streams = {name: Stream(name, self._loop, began.faults_tolerated + 1) for name in STREAMS}
         self._places: dict[tuple[str, Any, Any], Place] = {}
         self._builder = machine.outgoing.open
         self._topic: object = None
@@ -119,6 +120,7 @@ class Client:
         self._closed: str | None = None
         self._tell: dict[type, Callable[[Any], None]] = {
             ReceiptTurned: self._turned,
+            CopiesCounted: lambda news: self._streams[news.stream].count(news.first, news.copies),
             ReceiptWaits: lambda news: self._streams[news.stream].waits(news.seq, news.reason),
             SubscriptionConfirmed: self._confirmed,
             SubscriptionEnded: self._ended,

@@ -20,7 +20,7 @@ from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here, make_codec
 from resprout.net.host import Host, Upward
-from resprout.net.incarnation import new_incarnation
+from resprout.net.incarnation import believed, incarnation_max, new_incarnation
 from resprout.net.sessions import random_epoch, with_signs_of_life
 
 CONNECT_SECONDS = 10.0
@@ -103,6 +103,7 @@ class Connecting:
             rng=random.Random(secrets.randbits(64)),
             options=self._links,
             first_epoch=random_epoch(),
+            incarnation_max=incarnation_max,
         )
         began: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
 
@@ -134,7 +135,8 @@ class Connecting:
 
 
 def _next_incarnation(met: int) -> int:
-    """Higher than any that this process or the broker knows of."""
+    """Higher than any that this process or the broker knows of, as far as a broker can be believed: this number is
+    handed on from client to client."""
     global _latest_incarnation
-    _latest_incarnation = max(new_incarnation(), met + 1, _latest_incarnation + 1)
+    _latest_incarnation = max(new_incarnation(), believed(met) + 1, _latest_incarnation + 1)
     return _latest_incarnation

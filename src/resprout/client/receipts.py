@@ -8,7 +8,9 @@ import asyncio
 import heapq
 import itertools
 import logging
+from bisect import bisect_right
 from collections.abc import Callable
+from operator import itemgetter
 
 import msgspec
 
@@ -16,6 +18,9 @@ from resprout.client.errors import PublishError
 from resprout.core.guarantee import Receipt as Kind
 
 _log = logging.getLogger("resprout")
+
+CHANGES_KEPT = 1024
+"""Of the number of copies; what is older than that many is told as the oldest of them."""
 
 Waiting = list[tuple[int, int, "asyncio.Future[None]"]]
 
@@ -47,6 +52,12 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self._stream.state(self.seq)
 
     @property
+    def copies(self) -> int:
+        """On how many brokers `safe` rests: f + 1, or fewer where the whole network has fewer, and then the crash of
+        that many takes it away. 0 as long as it is not safe."""
+        return self._stream.copies(self.seq)
+
+    @property
     def waiting_for(self) -> str:
         """Why it takes so long, when the broker has said so: "waits for b3, which is not heard". Empty when nothing is
         known, or when it goes on."""
@@ -63,6 +74,7 @@ class Stream:
     __slots__ = (
         "_cancelled",
         "_closed",
+        "_copies",
         "_count",
         "_loop",
         "_marks",
@@ -74,8 +86,11 @@ class Stream:
         "name",
     )
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, copies: int = 1) -> None:
+        """`copies`: on how many brokers `safe` rests until something else is told."""
         self.name = name
+        self._copies = [(0, copies)]
+        """(from this publication on, so many), in order; few, because it changes with the size of the tree."""
         self._loop = loop
         self._marks = [0] * len(Kind)
         self._waiting: list[Waiting] = [[] for _ in Kind]
@@ -96,6 +111,18 @@ class Stream:
             if seq <= self._marks[kind]:
                 return kind.label
         return "published"
+
+    def copies(self, seq: int) -> int:
+        if seq > self._marks[Kind.SAFE] or seq in self._refused:
+            return 0
+        return self._copies[bisect_right(self._copies, seq, key=itemgetter(0)) - 1][1]
+
+    def count(self, first: int, copies: int) -> None:
+        while len(self._copies) > 1 and self._copies[-1][0] >= first:
+            self._copies.pop()
+        if self._copies[-1][1] != copies:
+            self._copies.append((first, copies))
+            del self._copies[:-CHANGES_KEPT]
 
     def waiting_for(self, seq: int) -> str:
         return self._waits if seq >= self._waits_from and seq not in self._refused else ""

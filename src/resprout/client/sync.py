@@ -82,6 +82,11 @@ class Receipt:
         return self._receipt.state
 
     @property
+    def copies(self) -> int:
+        """On how many brokers `safe` rests; 0 as long as it is not safe. See `resprout.client.receipts.Receipt`."""
+        return self._receipt.copies
+
+    @property
     def waiting_for(self) -> str:
         """Why it takes so long, when the broker has said so; empty when nothing is known, or when it goes on."""
         return self._receipt.waiting_for

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.contract import Note, Request, Retire
+from resprout.core.contract import Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.requests import LeaveRequest
 from resprout.links.links import Links
@@ -24,9 +24,12 @@ from resprout.net.address import Address
 from resprout.net.advertise import address_to_tell
 from resprout.net.book import AddressBook
 from resprout.net.data_folder import DataFolder, open_folder
-from resprout.net.frames import Here, make_codec
+from resprout.net.frames import Here, Who, make_codec
 from resprout.net.host import End, Host, Upward
+from resprout.net.incarnation import believed, incarnation_max
 from resprout.net.listen import ListenError, Place, take_place
+from resprout.net.lookout import Lookout
+from resprout.net.records import DiskError
 from resprout.net.sessions import random_epoch, with_signs_of_life
 from resprout.stacks.stack import BrokerSeat, Stack
 
@@ -87,7 +90,12 @@ class RunningBroker:
         self._codec = make_codec(stack.messages)
         self._book = AddressBook(spec.peers)
         self._barred: Collection[str] = spec.barred
+        self._company: tuple[str, ...] = ()
+        self._lookout = Lookout(spec.name, self._missing, lambda line: heard(Note("two_networks", {"detail": line})))
+        self._watching: asyncio.Task[None] | None = None
         self._host: Host | None = None
+        self._few_copies = ""
+        """What it has said about `safe` that rests on too few brokers."""
         self._address: Address | None = None
         self._since_s = 0.0
         self._pause_s = 0.0
@@ -106,6 +114,11 @@ class RunningBroker:
         """Where it listens, in all its lives."""
         assert self._address is not None, "a broker is started first"
         return self._address
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What people should know about it, a line each."""
+        return (*((self._few_copies,) if self._few_copies else ()), *self._lookout.notices)
 
     async def ended(self) -> None:
         """Until it has left for good. The error when it could not go on."""
@@ -130,9 +143,10 @@ class RunningBroker:
 
     async def close(self, farewell: str | None = None) -> None:
         """Ends the life that runs, see `Host.close`, and begins no other."""
-        if self._rebirth is not None:
-            self._rebirth.cancel()
-            await asyncio.wait((self._rebirth,))
+        for task in (self._rebirth, self._watching):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
         if self._host is not None:
             await self._host.close(farewell)
         if self._folder is not None:
@@ -146,6 +160,7 @@ class RunningBroker:
         place = await take_place(self._spec.listen)
         try:
             self._address = place.address
+            self._watching = asyncio.get_running_loop().create_task(self._lookout.watch())
             await self._live(place, self._spec.parent, self._spec.contacts)
         except BaseException:
             place.close()
@@ -158,6 +173,7 @@ class RunningBroker:
             self._folder.begin_life(self.incarnation)
         seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told))
         seed = secrets.randbits(64)
+        self._few_copies = ""
         node = Links(
             self._stack.make_broker(seat, self._options, random.Random(seed)),
             name=name,
@@ -166,6 +182,7 @@ class RunningBroker:
             rng=random.Random(seed + 1),
             options=self._links,
             first_epoch=random_epoch(),
+            incarnation_max=incarnation_max,
         )
         host = self._host = Host(
             node,
@@ -178,25 +195,61 @@ class RunningBroker:
             book=self._book,
             records=self._folder.records if self._folder is not None else None,
             ended=self._ended,
+            remember=self._remember,
+            asked=self._asked,
+            notices=lambda: self.notices,
         )
         self._since_s = time.monotonic()
         host.bar(self._barred)
         host.start()
         await host.serve(place)
         self._began(self)
+        if host.network and parent is None and not contacts:
+            self._tell_founded(host.network)
+
+    def _tell_founded(self, network: str) -> None:
+        forgets = "" if self._folder is not None else "; without --data or --join it founds another one at every start"
+        self._heard(Note("founded", {"detail": f"{self.name} begins the network {network}{forgets}"}))
 
     def _upward(self, effect: Upward) -> None:
-        if isinstance(effect, Note):
+        if isinstance(effect, Note) and effect.kind != "name_refused":  # that is the end, and told as such
+            if effect.kind in ("few_copies", "enough_copies"):
+                self._few_copies = effect.columns["detail"] if effect.kind == "few_copies" else ""
             self._heard(effect)
 
     def _ended(self, how: End) -> None:
         if isinstance(how, Retire) and how.again:
             self._heard(Note("note", {"detail": f"life {self.incarnation} is over: {how.reason}"}))
+            self.incarnation = max(self.incarnation, believed(how.above))
             self._rebirth = asyncio.get_running_loop().create_task(self._live_again(how.toward))
             return
         if not isinstance(how, Retire):
             self._trouble = how
+        elif how.refused:
+            self._trouble = UsageError(how.reason)
         self._over.set()
+
+    def _remember(self, effect: Remember) -> None:
+        """Who is in the tree; with a folder also for the processes after this one."""
+        self._company = effect.names
+        self.host.network = self._lookout.network = effect.network
+        if self._folder is not None:
+            places = [(name, self._book.find(name)) for name in effect.names]
+            members = {name: str(address) for name, address in places if address is not None}
+            try:
+                self._folder.remember(effect.network, members)
+            except DiskError as error:
+                self._heard(Note("note", {"detail": str(error)}))
+
+    def _asked(self, who: Who) -> None:
+        """Brokers ask whom they have known, even if those have forgotten them."""
+        self._lookout.met(who.name, who.network)
+
+    def _missing(self) -> list[tuple[str, Address]]:
+        """Who is known, and not in the tree as far as this broker sees it."""
+        aside = {self.name, *self._company, *self._barred}
+        known = [(name, self._book.find(name)) for name in self._book if name not in aside]
+        return [(name, address) for name, address in known if address is not None]
 
     async def _live_again(self, toward: str | None) -> None:
         """The next life, at once; a little later when the last one was very short. `toward`: whom it asks first."""

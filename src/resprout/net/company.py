@@ -16,10 +16,12 @@ from resprout.core.errors import ResproutError, UsageError
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here
+from resprout.net.incarnation import believed
 
 ANSWER_SECONDS_MAX: Final = 5.0
 COMPANY_SECONDS: Final = 1.0
 """How long the others may take to answer after the first."""
+MEMBER: Final = "member"
 RETRY_SECONDS_MIN: Final = 0.05
 RETRY_SECONDS_MAX: Final = 2.0
 """Between attempts: doubled from the first to the last."""
@@ -40,27 +42,53 @@ class Company(msgspec.Struct, frozen=True):
 
 
 async def find_company(
-    parent: Address | None, contacts: Sequence[Address], me: str, say: Callable[[str], None]
+    parent: Address | None,
+    contacts: Sequence[Address],
+    me: str,
+    say: Callable[[str], None],
+    members: Sequence[Address] = (),
 ) -> Company:
-    """Those who listen there, however long it takes until one does; `say` is told once who is waited for.
+    """Those who listen there, however long it takes until one does; `say` is told once who is waited for. `members`
+    were in the network when this broker was: perhaps something else listens there by now.
 
     UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name.
     """
+    company = await look_for_company(parent, contacts, me, say, members, None)
+    assert company is not None, "it is waited for"
+    return company
+
+
+async def look_for_company(
+    parent: Address | None,
+    contacts: Sequence[Address],
+    me: str,
+    say: Callable[[str], None],
+    members: Sequence[Address],
+    patience_s: float | None,
+) -> Company | None:
+    """The same, for a broker that does without: None when nobody has answered after `patience_s`, or when all hosts say
+    that nobody listens."""
     asked = [(address, "parent") for address in (parent,) if address is not None]
     asked += [(address, "contact") for address in dict.fromkeys(contacts) if address != parent]
+    asked += [(address, MEMBER) for address in dict.fromkeys(members) if address != parent and address not in contacts]
     waited = False
     delay_s = RETRY_SECONDS_MIN
+    loop = asyncio.get_running_loop()
+    until = loop.time() + patience_s if patience_s is not None else None
     while True:
         answers, refusals = await _ask_all(asked, me)
         if answers:
+            _compare(answers, say)
             return _company(answers, parent)
-        hopeless = [line for line, is_hopeless in refusals if is_hopeless]
-        if len(hopeless) == len(asked):
+        if until is not None and (loop.time() >= until or all(refused for _, _, refused in refusals)):
+            return None
+        hopeless = [line for line, is_hopeless, _ in refusals if is_hopeless]
+        if len(hopeless) == len(asked) and not members:
             raise UsageError(hopeless[0])
         if not waited:
             waited = True
-            whom = "its parent" if parent is not None else "somebody to join"
-            reasons = "; ".join(line.split(" ", 1)[1] for line, _ in refusals)
+            whom = "its parent" if parent is not None else "somebody to join" if contacts else "its network"
+            reasons = "; ".join(line.split(" ", 1)[1] for line, _, _ in refusals)
             say(f"{me} waits for {whom}: {reasons}")
         await asyncio.sleep(delay_s)
         delay_s = min(RETRY_SECONDS_MAX, delay_s * 2)
@@ -68,8 +96,9 @@ async def find_company(
 
 async def _ask_all(
     asked: Sequence[tuple[Address, str]], me: str
-) -> tuple[list[tuple[Address, Here]], list[tuple[str, bool]]]:
-    """The answers in the order of asking, and the reasons of those who gave none, with whether that is final."""
+) -> tuple[list[tuple[Address, Here]], list[tuple[str, bool, bool]]]:
+    """The answers in the order of asking, and the reasons of those who gave none, with whether that is final, and
+    whether the host says that nobody listens."""
     tasks = [asyncio.create_task(_ask(address, what, me)) for address, what in asked]
     try:
         async with asyncio.timeout(None) as patience:
@@ -85,14 +114,14 @@ async def _ask_all(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     answers: list[tuple[Address, Here]] = []
-    refusals: list[tuple[str, bool]] = []
+    refusals: list[tuple[str, bool, bool]] = []
     for (address, what), task in zip(asked, tasks, strict=True):
         if task.cancelled():
-            refusals.append((f"{what} {address}: no answer in time", False))
+            refusals.append((f"{what} {address}: no answer in time", False, False))
         elif (error := task.exception()) is None:
             answers.append((address, task.result()))
         elif isinstance(error, UnreachableError):
-            refusals.append((f"{what} {error}", error.hopeless))
+            refusals.append((f"{what} {error}", error.hopeless, error.refused))
         else:
             raise error
     return answers, refusals
@@ -100,6 +129,8 @@ async def _ask_all(
 
 async def _ask(address: Address, what: str, me: str) -> Here:
     here = await who_is(address, ANSWER_SECONDS_MAX, me)
+    if what == MEMBER and (here.role != "broker" or here.name == me):
+        raise UnreachableError(f"{address}: somebody else listens there now")
     if here.role != "broker":
         raise UsageError(f"{what} {address}: {here.name} is a {here.role}; only a broker can be a {what}")
     if here.name == me:
@@ -107,7 +138,18 @@ async def _ask(address: Address, what: str, me: str) -> Here:
     return here
 
 
+def _compare(answers: Sequence[tuple[Address, Here]], say: Callable[[str], None]) -> None:
+    """Those who are asked may have got into two networks; whoever answers first is joined all the same."""
+    networks: dict[str, str] = {}
+    for _, here in answers:
+        if here.network:
+            networks.setdefault(here.network, here.name)
+    if len(networks) > 1:
+        told = " and ".join(f"{name} is in {network}" for network, name in networks.items())
+        say(f"there are {len(networks)} networks: {told}")
+
+
 def _company(answers: Sequence[tuple[Address, Here]], parent: Address | None) -> Company:
     above = next((here.name for address, here in answers if address == parent), None)
     peers = {here.name: address for address, here in reversed(answers)}
-    return Company(above, dict(reversed(peers.items())), max(here.met for _, here in answers))
+    return Company(above, dict(reversed(peers.items())), max(believed(here.met) for _, here in answers))

@@ -1,4 +1,5 @@
-"""The folder in which one broker keeps what must survive its process: its records and the number of its latest life.
+"""The folder in which one broker keeps what must survive its process: its records, the number of its latest life, and
+who else was in its network.
 
 One process at a time: it holds a lock on the folder as long as it lives, however it ends. A folder belongs to the
 broker that used it first.
@@ -6,6 +7,7 @@ broker that used it first.
 
 import fcntl
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +19,22 @@ from resprout.net.records import DiskError, RecordFile, open_records, sync_folde
 _RECORDS: Final = "records"
 _LIFE: Final = "life.json"
 _LOCK: Final = "lock"
+_COMPANY: Final = "company.json"
+MEMBERS_MAX: Final = 1_000
+"""Brokers that are remembered; one that answers is enough."""
 
 
 class _Life(msgspec.Struct, frozen=True):
     name: str
     incarnation: int
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """The network that a broker was in, as it knew it last."""
+
+    network: str = ""
+    members: dict[str, str] = {}
+    """Where each of the others listens, by name. Empty for a broker that was alone."""
 
 
 class DataFolder:
@@ -40,11 +53,20 @@ class DataFolder:
     def begin_life(self, incarnation: int) -> None:
         """No later life takes this number again. DiskError when that cannot be kept."""
         self.incarnation = max(self.incarnation, incarnation)
-        file = self.path / _LIFE
-        draft = file.with_name(f"{_LIFE}.new")
+        self._write(_LIFE, msgspec.json.encode(_Life(self._name, self.incarnation)))
+
+    def remember(self, network: str, members: Mapping[str, str]) -> None:
+        """Whom the next process looks for. DiskError when that cannot be kept."""
+        kept = dict(list(members.items())[:MEMBERS_MAX])
+        self._write(_COMPANY, msgspec.json.encode(Remembered(network, kept)))
+
+    def _write(self, name: str, content: bytes) -> None:
+        """All of it or nothing, and for good."""
+        file = self.path / name
+        draft = file.with_name(f"{name}.new")
         try:
             with draft.open("wb") as out:
-                out.write(msgspec.json.encode(_Life(self._name, self.incarnation)))
+                out.write(content)
                 out.flush()
                 os.fsync(out.fileno())
             draft.replace(file)
@@ -74,6 +96,22 @@ def open_folder(path: Path, name: str) -> DataFolder:
         os.close(lock)
         raise
     return DataFolder(path, name, lock, records, life.incarnation if life is not None else 0, warning)
+
+
+def remembered(path: Path | None) -> Remembered:
+    """What a folder says of the network; nothing where there is no folder, or a new one. UsageError when it cannot be
+    read: a broker that forgot its network would found another one."""
+    if path is None:
+        return Remembered()
+    file = path / _COMPANY
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Remembered)
+    except (FileNotFoundError, NotADirectoryError):  # whoever opens the folder complains of what is none
+        return Remembered()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from None
+    except msgspec.MsgspecError:
+        raise UsageError(f"{file} does not tell which network this broker was in: remove it to forget that") from None
 
 
 def _take(lock: int, path: Path) -> None:

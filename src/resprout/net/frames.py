@@ -16,6 +16,8 @@ class Who(msgspec.Struct, frozen=True, tag=8, array_like=True):
 
     name: str
     """Who asks."""
+    network: str = ""
+    """Which network the asker is in, if it is a broker that has a place."""
 
 
 class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
@@ -26,6 +28,10 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
     incarnation: int
     met: int = 0
     """The latest incarnation of the asker that was met here. The asker takes a higher one, whatever its clock says."""
+    network: str = ""
+    """Which network this broker is in; empty while it has no place."""
+    notices: tuple[str, ...] = ()
+    """What people should know about it, a line each."""
 
 
 def make_codec(messages: Iterable[type[msgspec.Struct]]) -> Codec:

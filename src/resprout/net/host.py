@@ -27,6 +27,7 @@ from resprout.core.contract import (
     Note,
     Persist,
     Recovered,
+    Remember,
     Retire,
     SetTimer,
     Timer,
@@ -79,7 +80,12 @@ class Host:
         book: AddressBook | None = None,
         records: RecordFile | None = None,
         ended: Callable[[End], None] = lambda end: None,
+        remember: Callable[[Remember], None] = lambda effect: None,
+        asked: Callable[[Who], None] = lambda who: None,
+        notices: Callable[[], tuple[str, ...]] = lambda: (),
     ) -> None:
+        """`remember` keeps what the machine wants remembered; `asked` hears who wants to know who listens here, and
+        `notices` is what such a one is told for people to read."""
         self.machine = machine
         self.codec = codec
         self.here = here
@@ -91,6 +97,10 @@ class Host:
         self.connections_max = connections_max
         self._latest_incarnation = latest_incarnation
         self._ended = ended
+        self._asked = asked
+        self._notices = notices
+        self.network = ""
+        """Which network the machine is in, as it has said last."""
         self._connections: dict[int, Connection] = {}
         self._numbers = 0
         self._alarms = Alarms(self.loop, self._fire)
@@ -107,6 +117,7 @@ class Host:
             Connect: self._connect,
             Disconnect: self._disconnect,
             Locate: self._locate,
+            Remember: remember,
             Persist: self._cannot_persist,
             Forget: _nothing,
             Retire: self._end,
@@ -215,8 +226,10 @@ class Host:
             connection.abort(CUT)
             return
         here = self.here
-        connection.send(Here(here.name, here.role, here.incarnation, self._latest_incarnation(asked.name)))
+        met = self._latest_incarnation(asked.name)
+        connection.send(Here(here.name, here.role, here.incarnation, met, self.network, self._notices()))
         connection.close("answered")
+        self._asked(asked)
 
     def lost(self, connection: Connection, reason: str) -> None:
         if self._connections.pop(connection.number, None) is not None:

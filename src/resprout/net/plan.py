@@ -33,6 +33,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers to ask for a place when the parent is not there."""
     data: Path | None = None
     """The folder for what must survive the process."""
+    founds: bool = False
+    """It begins a network unless one that it knows answers, whatever its folder remembers."""
 
     def command(self) -> list[str]:
         """The words of the command line. `-P`: the folder that the user happens to be in may hold a `random.py`."""
@@ -45,6 +47,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--parent", str(self.parent)]
         for contact in self.contacts:
             words += ["--join", str(contact)]
+        if self.founds:
+            words.append("--found")
         if self.data is not None:
             words += ["--data", str(self.data)]
         if self.incarnation is not None:

@@ -128,16 +128,17 @@ class LocalTree:
         above = self.process(broker.parent) if broker.parent is not None else None
         return await self._enter(plan, above)
 
-    async def restart(self, name: str, disk: bool = True) -> Address:
-        """Start a broker that has ended again: a new life at the same address. Without `disk`, what it kept is gone."""
+    async def restart(self, name: str, disk: bool = True, first: bool = False) -> Address:
+        """Start a broker that has ended again: a new life at the same address. Without `disk`, what it kept is gone.
+        `first`: as it was started at first; then it knows its parent, and whom its folder remembers."""
         old = self.process(name)
         if old.running:
             raise ProcessError(f"broker {name} is still running")
         if not disk and old.plan.data is not None:
             await asyncio.to_thread(shutil.rmtree, old.plan.data, ignore_errors=True)
-        plan = msgspec.structs.replace(old.plan, listen=old.address)
+        plan = msgspec.structs.replace(old.plan, listen=old.address, founds=False)
         above = next((process for process in self.processes if process.name == self._parents.get(name)), None)
-        return await self._enter(plan, above)
+        return await self._enter(plan, above, alone=first)
 
     async def stop(self) -> None:
         """All of them at once. Afterwards none is left."""
@@ -162,6 +163,7 @@ class LocalTree:
             links=self._links,
             delays_us=self._delays_us.get(broker.name, {}),
             data=self._data / broker.name if self._data is not None else None,
+            founds=broker.parent is None and self._data is not None and not self._processes,
         )
 
     def _add(self, plan: BrokerPlan) -> BrokerProcess:
@@ -182,13 +184,14 @@ class LocalTree:
             await process.start(self._start_seconds_max)
         listening[broker.name].set()
 
-    async def _enter(self, plan: BrokerPlan, above: BrokerProcess | None) -> Address:
+    async def _enter(self, plan: BrokerPlan, above: BrokerProcess | None, alone: bool = False) -> Address:
         """Start a broker while others run. One that nobody could give a place waits for its parent; without a parent
-        it founds a network anew."""
+        it founds a network anew. `alone`: it is told of nobody but its parent."""
         awake = [p for p in self.processes if p.listening and not p.frozen and p.name != plan.name]
-        contacts = tuple(process.address for process in awake if process is not above)
+        contacts = tuple(process.address for process in awake if process is not above and not alone)
         parent = above.address if above is not None and (above in awake or not contacts) else None
-        process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts))
+        founds = above is None and not awake and plan.data is not None
+        process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts, founds=founds))
         async with self._starting:
             address = await process.start(self._start_seconds_max, [self._barred.get(plan.name, Bar(()))])
         self._introduce()

@@ -3,7 +3,8 @@
 | fault | how |
 |---|---|
 | crash | SIGKILL; with `host` SIGSTOP for good: nothing comes from it any more, and nobody is told |
-| recover | the process is started again: same name and address, next incarnation; without `disk` its folder is empty |
+| recover | the process is started again: same name and address, next incarnation; without `disk` its folder is empty,
+with `first` it is told of nobody but its first parent |
 | freeze, unfreeze | SIGSTOP, SIGCONT |
 | cut, partition, heal | brokers and clients are told whom they cannot reach |
 | join | the process is started |
@@ -90,7 +91,7 @@ class Faults:
 
     async def _strike_node(self, fault: FaultSpec, name: str) -> None:
         if fault.kind is FaultKind.RECOVER:
-            self._recover(name, fault.disk)
+            self._recover(name, fault.disk, fault.first)
         elif not self._runs(name):
             self._ignored(name, fault.kind, "it does not run")
         elif fault.kind is FaultKind.CRASH:
@@ -135,14 +136,14 @@ class Faults:
         if is_client:
             self._tell(kinds.CRASH, name, "host" if host else None)
 
-    def _recover(self, name: str, disk: bool) -> None:
+    def _recover(self, name: str, disk: bool, first: bool) -> None:
         if self._runs(name):
             self._ignored(name, FaultKind.RECOVER, "it runs already")
             return
         self._tell(kinds.RECOVER, name, None if disk else "empty disk")
-        self._begin(name, self._revive(name, disk))
+        self._begin(name, self._revive(name, disk, first))
 
-    async def _revive(self, name: str, disk: bool) -> None:
+    async def _revive(self, name: str, disk: bool, first: bool) -> None:
         process = self._process(name)
         if name in self._silent:
             self._silent.discard(name)
@@ -151,7 +152,7 @@ class Faults:
         if name in self._clients:
             await self._crew.revive(name)
         else:
-            self._crew.found(name, await self._tree.restart(name, disk))
+            self._crew.found(name, await self._tree.restart(name, disk, first))
         self._enforce()
 
     async def _gone(self, process: BrokerProcess) -> None:

@@ -17,6 +17,8 @@ _BY_SIGNAL: Final = (FaultKind.CRASH, FaultKind.FREEZE)
 
 def check_runnable(scenario: Scenario) -> None:
     """UsageError, in one line, for what needs more than processes on one machine."""
+    if any(fault.kind is FaultKind.DOUBLE for fault in scenario.faults):
+        raise UsageError("a second broker of one name (fault kind double) is only simulated: use `resprout sim`")
     joining = {name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes}
     brokers = len(joining | {broker.name for broker in scenario.brokers})
     for count, most, what in (
