@@ -103,6 +103,7 @@ class FaultKind(enum.StrEnum):
     HEAL = "heal"
     PARTITION = "partition"
     JOIN = "join"
+    DOUBLE = "double"
     LEAVE = "leave"
 
 
@@ -112,12 +113,14 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | kind | fields | meaning |
     |---|---|---|
     | crash | nodes, host | the processes end; with `host` their machines fall silent and nobody is told |
-    | recover | nodes, disk | crashed nodes start again; without `disk` what they persisted is gone |
+    | recover | nodes, disk, first | crashed nodes start again; without `disk` what they persisted is gone, with `first`
+    brokers know nobody but the parent they had at first and whom their disks remember |
     | freeze, unfreeze | nodes | processes stop and go on: nothing is lost, timers fire late |
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |
     | join | nodes, parent, latency_us, bandwidth_bps, site | new brokers (or ones that left) enter the tree |
+    | double | nodes, parent, latency_us | second brokers start under names that are taken, by mistake |
     | leave | nodes | nodes go in good order |
     """
 
@@ -128,6 +131,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     """Pairs of nodes; they need not be neighbours at the start, since repairs make new links."""
     host: bool = False
     disk: bool = True
+    first: bool = False
     parent: str | None = None
     latency_us: int = LINK_LATENCY_US
     bandwidth_bps: int | None = None

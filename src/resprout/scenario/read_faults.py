@@ -13,8 +13,9 @@ FAULT_NODES_MAX: Final = 100_000
 _COMMON: Final = ("at", "kind", "nodes")
 _OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
     FaultKind.CRASH: ("host",),
-    FaultKind.RECOVER: ("disk",),
+    FaultKind.RECOVER: ("disk", "first"),
     FaultKind.JOIN: ("parent", "latency", "bandwidth", "site"),
+    FaultKind.DOUBLE: ("parent", "latency"),
 }
 _LINKS: Final = (FaultKind.CUT, FaultKind.HEAL)
 
@@ -54,7 +55,8 @@ def _fault(table: Table, time_limit_us: int) -> FaultSpec:
         links=_links(table, kind) if kind in _LINKS else (),
         host=table.flag("host", False),
         disk=table.flag("disk", True),
-        parent=table.text("parent") if kind is FaultKind.JOIN else None,
+        first=table.flag("first", False),
+        parent=table.text("parent") if kind in (FaultKind.JOIN, FaultKind.DOUBLE) else None,
         latency_us=table.duration("latency", LINK_LATENCY_US),
         bandwidth_bps=table.rate("bandwidth", None),
         site=table.checked("site", check_name) if "site" in table else None,
@@ -101,6 +103,8 @@ def check_faults(
             _check_node(table, fault, i, states)
             if fault.kind is FaultKind.JOIN and name not in are_brokers and name in states:
                 table.fail(("nodes", i), f"only a broker can join, and {name!r} is a client")
+        if fault.kind is FaultKind.DOUBLE:
+            _check_double(table, fault, states, are_brokers)
         if fault.kind is FaultKind.JOIN:
             if in_sites != (fault.site is not None):
                 table.fail("site", "it needs a site, as all brokers" if in_sites else "no other broker has a site")
@@ -122,6 +126,15 @@ def _check_node(table: Table, fault: FaultSpec, number: int, states: Mapping[str
         table.fail(("nodes", number), f"node {name!r} does not exist{suggestion(name, states)}")
     if fault.kind in _CHANGES and state not in _CHANGES[fault.kind][0]:
         table.fail(("nodes", number), f"{name!r} cannot {fault.kind}: it is {state} by then")
+
+
+def _check_double(table: Table, fault: FaultSpec, states: Mapping[str, str], brokers: set[str]) -> None:
+    for number, name in enumerate(fault.nodes):
+        if name not in brokers:
+            table.fail(("nodes", number), f"{name!r} is no broker: only a broker's name is taken twice")
+        if name == fault.parent:
+            table.fail("parent", f"{name!r} would ask itself for a place")
+    _check_parent(table, fault, states, brokers)
 
 
 def _check_parent(table: Table, fault: FaultSpec, states: Mapping[str, str], brokers: set[str]) -> None:

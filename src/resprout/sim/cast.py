@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from resprout.core.contract import Machine, Timer
 from resprout.edge.client import ClientMachine
@@ -12,7 +12,8 @@ from resprout.links.frames import Data, Goodbye, Hello, Welcome
 from resprout.links.links import Links
 from resprout.links.timers import ReconnectDue
 from resprout.scenario.client_app import AppMaker
-from resprout.scenario.model import BrokerSpec, ClientSpec, Scenario
+from resprout.scenario.model import BrokerSpec, ClientSpec, FaultSpec, Scenario
+from resprout.scenario.seeds import random_for
 from resprout.sim.client import ClientSide
 from resprout.sim.distances import Distances
 from resprout.sim.network import SizeOf
@@ -24,13 +25,25 @@ from resprout.stacks.stack import BrokerSeat
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 
+INCARNATION_MAX: Final = 1 << 20
+"""Nobody begins so many lives in a run: they count from 1."""
+
 
 class Cast:
-    def __init__(self, scenario: Scenario, record: Callable[[Row], None], on_note: OnNote, has_faults: bool) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        record: Callable[[Row], None],
+        on_note: OnNote,
+        has_faults: bool,
+        has_doubles: bool = False,
+    ) -> None:
+        """`has_doubles`: some nodes will bear the names of others, so names are not enough to reach them."""
         self._scenario = scenario
         self._stack = find_stack(scenario.stack)
         self._options = self._stack.parse_options(scenario.options)
         self._links = link_options(scenario)
+        self._has_doubles = has_doubles
         self._record = record
         self._apps = AppMaker(scenario)
         self._clients: list[ClientSide] = []
@@ -59,12 +72,22 @@ class Cast:
         """The node of a broker, which does not run yet; one that has been there before gets its new place."""
         self._brokers[broker.name] = broker
         self._distances.place(broker.name, broker.parent, broker.latency_us)
-        make = partial(self._make_broker, broker)
+        make = partial(self._make_broker, broker, broker.name)
         node = self.world.nodes.get(broker.name)
         if node is None:
             return self.world.add(broker.name, make, bandwidth_bps=broker.bandwidth_bps)
         node.make = make
         node.bandwidth_bps = broker.bandwidth_bps
+        return node
+
+    def seat_double(self, name: str, fault: FaultSpec) -> Node:
+        """A broker that somebody starts under the name of another one, on a machine of its own."""
+        number = next(number for number in range(1, 1 << 20) if f"{name}+{number}" not in self.world.nodes)
+        node_name = f"{name}+{number}"
+        broker = BrokerSpec(name, fault.parent, fault.latency_us)
+        self._distances.place(node_name, fault.parent, fault.latency_us)
+        node = self.world.add(node_name, partial(self._make_broker, broker, node_name))
+        node.incarnation = random_for(self._scenario.seed, "double", node_name).choice((0, 0, 1, 3))
         return node
 
     def is_broker(self, name: str) -> bool:
@@ -76,9 +99,11 @@ class Cast:
         self._clients.append(above)
         return self.world.add(client.name, partial(self._make_client, client, above), above=above)
 
-    def _make_broker(self, broker: BrokerSpec, incarnation: int, rng: Random) -> Machine:
-        parent = self.world.nodes[broker.name].toward or broker.parent
-        seat = BrokerSeat(broker.name, incarnation, parent, self._contacts(broker, incarnation))
+    def _make_broker(self, broker: BrokerSpec, node_name: str, incarnation: int, rng: Random) -> Machine:
+        node = self.world.nodes[node_name]
+        parent = node.toward or broker.parent
+        address = node_name if self._has_doubles else ""
+        seat = BrokerSeat(broker.name, incarnation, parent, self._contacts(broker, node, incarnation), address)
         machine = self._stack.make_broker(seat, self._options, rng)
         return self._link(machine, broker.name, "broker", incarnation, rng)
 
@@ -87,13 +112,21 @@ class Cast:
         return self._link(machine, client.name, "client", incarnation, rng)
 
     def _link(self, machine: Machine, name: str, role: str, incarnation: int, rng: Random) -> Machine:
-        return Links(machine, name=name, role=role, incarnation=incarnation, rng=rng, options=self._links)
+        epoch = 1 + rng.randrange(1 << 30) if self._has_doubles else 1
+        return Links(
+            machine, name=name, role=role, incarnation=incarnation, rng=rng, options=self._links, first_epoch=epoch,
+            incarnation_max=lambda: INCARNATION_MAX,
+        )  # fmt: skip
 
-    def _contacts(self, broker: BrokerSpec, incarnation: int) -> tuple[str, ...]:
+    def _contacts(self, broker: BrokerSpec, node: Node, incarnation: int) -> tuple[str, ...]:
         """The other brokers that it may ask for a place, its parent first. None for a root that is there from the
         start: it founds the network, once."""
         founders = [founder.name for founder in self._scenario.brokers]
-        if incarnation > 1:
+        if node.first:
+            others = list(node.company)
+        elif node.name != broker.name:
+            others = founders
+        elif incarnation > 1:
             others = list(self._brokers)
         elif broker.parent is None and broker.name in founders:
             others = []
@@ -121,7 +154,8 @@ class Cast:
         return timer.background
 
     def _is_out_of_reach(self, process: Process, name: str) -> bool:
-        node = self.world.nodes.get(name)
+        target = process.node.book.get(name, name)
+        node = self.world.nodes.get(target)
         if node is None or node.process is None or node.process.step is None:
             return True
-        return self.world.network.cuts.between(process.name, name)
+        return self.world.network.cuts.between(process.name, target)

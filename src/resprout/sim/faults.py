@@ -35,15 +35,18 @@ class Faults:
             self._world.halt(process)
             process.node.host_up = not host
 
-    def recover(self, name: str, disk: bool = True) -> None:
-        """A node that crashed starts its next life, with what it persisted or with an empty disk."""
+    def recover(self, name: str, disk: bool = True, first: bool = False) -> None:
+        """A node that crashed starts its next life, with what it persisted or with an empty disk; `first`: as it was
+        started at first, by somebody who knows nothing of what has happened since."""
         node = self._world.nodes.get(name)
         if node is None or node.process is not None:
             self._ignored(name, kinds.RECOVER, "there is no such node" if node is None else "it runs already")
             return
         self._tell(kinds.RECOVER, name, None if disk else "empty disk")
+        node.first = first
         if not disk:
             node.disk.wipe()
+            node.company = ()
         self._world.boot(node)
 
     def freeze(self, name: str) -> None:
@@ -98,6 +101,11 @@ class Faults:
             self._ignored(node.name, kinds.JOIN, "it runs already")
             return
         self._tell(kinds.JOIN, node.name, None)
+        self._world.boot(node)
+
+    def double(self, node: Node, name: str) -> None:
+        """A node starts under the name of another one."""
+        self._tell(kinds.DOUBLE, node.name, name)
         self._world.boot(node)
 
     def leave(self, name: str, request: Any, retires: bool = False) -> None:

@@ -71,11 +71,12 @@ class Network:
     def connect(self, process: Process, effect: Connect) -> None:
         calendar = self._calendar
         enter = calendar.at_idly if calendar.quiet else calendar.at
-        if effect.peer not in self._nodes or effect.peer == process.name:
+        target = process.node.book.get(effect.peer, effect.peer)
+        if target not in self._nodes or target == process.name:
             enter(calendar.now_us + RESOLVE_US, self._failed, process, (effect.peer, "unknown peer", False))
         else:
-            latency_us = self.distances.between(process.name, effect.peer)
-            enter(calendar.now_us + latency_us, self._knock, process, (effect.peer, latency_us))
+            latency_us = self.distances.between(process.name, target)
+            enter(calendar.now_us + latency_us, self._knock, process, (effect.peer, target, latency_us))
 
     def transmit(self, process: Process, effect: Transmit) -> None:
         """The general case; `World.perform` does the common one itself."""
@@ -110,18 +111,18 @@ class Network:
 
     # -- what happens on the way ------------------------------------------------------------------------------------
 
-    def _knock(self, opener: Process, wish: tuple[str, int]) -> None:
+    def _knock(self, opener: Process, wish: tuple[str, str, int]) -> None:
         """The request to connect reaches the host of the peer."""
         if opener.dead:
             return
-        peer, latency_us = wish
+        peer, target, latency_us = wish
         calendar = self._calendar
-        node = self._nodes[peer]
+        node = self._nodes[target]
         enter = calendar.at_idly if calendar.quiet else calendar.at
         if not node.host_up:
             patience_us = max(CONNECT_TIMEOUT_US - latency_us, latency_us)
             enter(calendar.now_us + patience_us, self._failed, opener, (peer, "timed out", False))
-        elif self.cuts.between(opener.name, peer):
+        elif self.cuts.between(opener.name, target):
             enter(calendar.now_us + latency_us, self._failed, opener, (peer, "unreachable", False))
         elif node.process is None:
             enter(calendar.now_us + latency_us, self._failed, opener, (peer, "refused", True))

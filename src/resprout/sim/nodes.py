@@ -33,8 +33,8 @@ class Above(Protocol):
 
 class Node:
     __slots__ = (
-        "above", "bandwidth_bps", "busy_until_us", "disk", "host_up", "incarnation", "load", "make", "name", "process",
-        "toward",
+        "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "first", "host_up", "incarnation", "load",
+        "make", "name", "process", "toward",
     )  # fmt: skip
 
     def __init__(self, name: str, make: Make, bandwidth_bps: int | None, above: Above | None) -> None:
@@ -43,6 +43,12 @@ class Node:
         self.bandwidth_bps = bandwidth_bps
         self.above = above
         self.disk = Disk()
+        self.book: dict[str, str] = {}
+        """Nodes that bear a name other than their own, as this one has heard; it outlives processes."""
+        self.company: tuple[str, ...] = ()
+        """On its disk, too: who else was in the network."""
+        self.first = False
+        """It knows nobody but whom it was told at first and whom its disk remembers."""
         self.incarnation = 0
         """Of the current or latest process; the first is 1."""
         self.process: Process | None = None

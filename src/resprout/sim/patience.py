@@ -33,7 +33,7 @@ def _reach_us(scenario: Scenario) -> int:
     for broker in scenario.brokers:
         places.place(broker.name, broker.parent, broker.latency_us)
     for fault in scenario.faults:
-        if fault.kind is FaultKind.JOIN:
+        if fault.kind in (FaultKind.JOIN, FaultKind.DOUBLE):
             for broker in scenario.joining(fault):
                 places.place(broker.name, broker.parent, broker.latency_us)
     for client in scenario.clients:

@@ -54,7 +54,9 @@ class Run:
         self._at_events = at_events
         self._recorder = recorder if recorder is not None else Recorder()
         # Without faults nobody waits for anything that is not pending, and a calm run is over.
-        self._cast = Cast(scenario, self._recorder.record, self._note, bool(scenario.faults or at_events))
+        faults = [*scenario.faults, *[late.fault for late in at_events]]
+        has_doubles = any(fault.kind is FaultKind.DOUBLE for fault in faults)
+        self._cast = Cast(scenario, self._recorder.record, self._note, bool(faults), has_doubles)
         self.world = self._cast.world
         self._faults = Faults(self.world, self._tell)
 
@@ -79,7 +81,7 @@ class Run:
                     faults.crash(name, fault.host)
             case FaultKind.RECOVER:
                 for name in fault.nodes:
-                    faults.recover(name, fault.disk)
+                    faults.recover(name, fault.disk, fault.first)
             case FaultKind.FREEZE:
                 for name in fault.nodes:
                     faults.freeze(name)
@@ -99,6 +101,9 @@ class Run:
             case FaultKind.JOIN:
                 for broker in self._scenario.joining(fault):
                     faults.join(self._cast.seat(broker))
+            case FaultKind.DOUBLE:
+                for name in fault.nodes:
+                    faults.double(self._cast.seat_double(name, fault), name)
             case FaultKind.LEAVE:
                 for name in fault.nodes:
                     faults.leave(name, LeaveRequest(), retires=self._cast.is_broker(name))

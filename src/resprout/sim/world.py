@@ -29,6 +29,7 @@ from resprout.core.contract import (
     Note,
     Persist,
     Recovered,
+    Remember,
     Request,
     Retire,
     SetTimer,
@@ -90,7 +91,8 @@ class World:
             Answer: self._pass_up,
             Note: self._note,
             Retire: self._retire,
-            Locate: self._pass_over,
+            Locate: self._locate,
+            Remember: self._remember,
         }
 
     @property
@@ -134,8 +136,10 @@ class World:
         self.network.close_all(process, effect.reason)
         self.halt(process)
         if effect.again:
-            process.node.toward = effect.toward
-            self.calendar.at(self.calendar.now_us + RESTART_US, self._return, process.node, process.incarnation)
+            node = process.node
+            node.toward = effect.toward
+            node.incarnation = max(node.incarnation, effect.above)
+            self.calendar.at(self.calendar.now_us + RESTART_US, self._return, node, node.incarnation)
 
     def _return(self, node: Node, retired: int) -> None:
         if node.process is None and node.incarnation == retired:
@@ -201,8 +205,13 @@ class World:
     def _note(self, process: Process, effect: Note) -> None:
         self._on_note(process, effect)
 
-    def _pass_over(self, process: Process, effect: Effect) -> None:
-        """Of no use here: names are addresses."""
+    def _locate(self, process: Process, effect: Locate) -> None:
+        """Names are addresses, but for those of nodes that bear another one's name."""
+        if effect.address in self.nodes:
+            process.node.book[effect.peer] = effect.address
+
+    def _remember(self, process: Process, effect: Remember) -> None:
+        process.node.company = effect.names
 
     def _pass_up(self, process: Process, effect: Deliver | Answer) -> None:
         if process.node.above is not None:

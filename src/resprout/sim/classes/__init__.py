@@ -10,6 +10,8 @@ from typing import Final
 
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.seeds import random_for
+from resprout.sim.classes.doubled_names import doubled_names
+from resprout.sim.classes.restarts import restarts
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.trial import Trial
 
@@ -22,7 +24,9 @@ def _faults(seed: int) -> Trial:
     return with_mishaps(draw_scenario(seed))
 
 
-CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType({FAULTS: _faults})
+CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
+    {FAULTS: _faults, "doubled-names": doubled_names, "restarts": restarts}
+)
 """Name -> the trial of a seed. Equal seeds give equal trials as long as the stack is the same: faults are put where a
 rehearsal shows that the stack is at work."""
 

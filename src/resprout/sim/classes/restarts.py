@@ -1,0 +1,42 @@
+"""`restarts`: a supervisor starts brokers again, each as it was started at first, the root among them.
+
+Whoever does that knows nothing of what has happened meanwhile: a broker knows the parent of its first file, and whom
+its disk remembers. The root has no parent in its file. Brokers go one after the other, as in a rolling restart, or some
+that may be down together; the next ones when the tree stands again.
+"""
+
+from typing import Final
+
+from resprout.scenario.model import FaultKind, FaultSpec
+from resprout.scenario.seeds import random_for
+from resprout.sim.blows import LONG_EVENTS
+from resprout.sim.classes.striking import Stage
+from resprout.sim.trial import Trial
+
+ROUNDS_MAX: Final = 4
+
+
+def restarts(seed: int) -> Trial:
+    rng = random_for(seed, "restarts")
+    stage = Stage(seed, rng)
+    model = stage.model
+    if len(model.names) == 1:
+        return stage.trial
+    from_us = stage.formed_us
+    for number in range(rng.randint(1, ROUNDS_MAX)):
+        rehearsal = stage.rehearse()
+        if len(rehearsal.times_us) > LONG_EVENTS:
+            break
+        if number:
+            from_us = rehearsal.rest_us
+        event = stage.moment(rehearsal, from_us)
+        at_us = rehearsal.time_of(event)
+        first = model.root if rng.random() < 0.4 else rng.choice(model.names)
+        victims = [first] if number else (model.draw_victims(rng) or [first])
+        for name in dict.fromkeys(victims):
+            host = rng.random() < 0.3 and model.bears(victims)
+            stage.strike(event, FaultSpec(at_us, FaultKind.CRASH, (name,), host=host))
+            down_us = rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 10_000_000)))
+            disk = name == model.root or rng.random() < 0.7
+            stage.later(FaultSpec(at_us + down_us, FaultKind.RECOVER, (name,), disk=disk, first=True))
+    return stage.trial

@@ -1,0 +1,50 @@
+"""What the classes about people have in common: a drawn scenario that is busy after its tree has formed, and moments of
+its run to strike at."""
+
+from random import Random
+
+import msgspec
+
+from resprout.scenario.draw import draw_scenario
+from resprout.scenario.model import FaultSpec, Scenario
+from resprout.sim.blows import TIME_LIMIT_US
+from resprout.sim.fault_model import FaultModel
+from resprout.sim.run import FaultAtEvent
+from resprout.sim.trial import Rehearsal, Trial, formed_us, rehearse
+
+
+class Stage:
+    """A trial that grows fault by fault."""
+
+    def __init__(self, seed: int, rng: Random) -> None:
+        drawn = draw_scenario(seed)
+        faults = max(1, int(drawn.options.get("faults_tolerated", 1)))
+        scenario = msgspec.structs.replace(
+            drawn, options={**drawn.options, "faults_tolerated": faults}, faults=(), time_limit_us=TIME_LIMIT_US
+        )
+        self.formed_us = formed_us(scenario)
+        work = [msgspec.structs.replace(w, start_us=self.formed_us + w.start_us // 4) for w in scenario.workloads]
+        self.scenario: Scenario = msgspec.structs.replace(scenario, workloads=tuple(work))
+        self.model = FaultModel(scenario.brokers, faults)
+        self._rng = rng
+        self._at_events: list[FaultAtEvent] = []
+
+    @property
+    def trial(self) -> Trial:
+        return Trial(self.scenario, tuple(self._at_events))
+
+    def rehearse(self) -> Rehearsal:
+        return rehearse(self.trial)
+
+    def moment(self, rehearsal: Rehearsal, from_us: int) -> int:
+        """An event from then on, while clients are busy if they are."""
+        first = rehearsal.event_from(from_us)
+        last = max(first, rehearsal.event_from(rehearsal.busy_until_us + 1))
+        return self._rng.randint(first, self._rng.choice((last, first + (last - first) // 3)))
+
+    def strike(self, event: int, fault: FaultSpec) -> None:
+        self._at_events.append(FaultAtEvent(event, fault))
+
+    def later(self, *faults: FaultSpec) -> None:
+        in_order = sorted((*self.scenario.faults, *faults), key=lambda fault: fault.at_us)
+        self.scenario = msgspec.structs.replace(self.scenario, faults=tuple(in_order))
