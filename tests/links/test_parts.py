@@ -188,6 +188,15 @@ def test_the_stack_is_told_now_and_then_that_a_large_message_gets_on() -> None:
     assert len(desk.puppet.heard(Stirred)) == 5
 
 
+def test_a_stack_may_close_the_session_while_a_large_message_gets_on() -> None:
+    desk = Desk()
+    desk.accept(5, "c1")
+    desk.puppet.replies[Stirred] = [Close("c1", "enough")]
+    desk.now_us = STIRRED_US
+    assert [type(frame).__name__ for frame in frames(desk.arrive(5, part(0, 10_000)))] == ["Goodbye"]
+    assert desk.puppet.heard(Received) == []
+
+
 def test_bytes_that_move_keep_a_connection_from_being_suspected() -> None:
     desk = Desk(options=LinkOptions(heartbeat_us=100, silence_us=400))
     desk.accept(5, "c1")

@@ -6,8 +6,10 @@ a lease: what is bounded by time is bounded by those who send.
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from resprout.client.client import Client
@@ -16,7 +18,7 @@ from resprout.client.inbox import Inbox
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 
-from .stage import Proxy, Running, broker, run
+from .stage import QUICK, Proxy, Running, bare, broker, run
 
 MBIT = 125_000
 """Bytes per second."""
@@ -118,6 +120,21 @@ def test_a_message_that_takes_longer_than_a_lease_costs_nobody_its_place() -> No
                 assert complaints(brokers) == []
 
     run(scene(), seconds=60)
+
+
+def test_a_frame_that_comes_slowly_keeps_its_connection() -> None:
+    async def scene() -> None:
+        links = msgspec.structs.replace(QUICK, heartbeat_us=200_000, silence_us=1_000_000)
+        async with broker(links=links) as running, bare(running.address) as peer:
+            await peer.greet("slow")
+            peer.writer.write(struct.pack(">I", 1 << 20))
+            for _ in range(30):
+                peer.writer.write(bytes(600))
+                await asyncio.sleep(0.05)
+            assert running.notes == []
+            assert running.sessions == ["slow"]
+
+    run(scene())
 
 
 def test_small_messages_are_served_while_a_large_one_crawls() -> None:
