@@ -123,7 +123,7 @@ def test_whoever_asks_who_is_there_is_answered_and_let_go() -> None:
     async def scene() -> None:
         async with broker() as running, bare(running.address) as peer:
             peer.say(Who("nobody"), Who("nobody"), hello("nobody"))
-            assert await peer.hear() == Here("b0", "broker", 1, 0)
+            assert await peer.hear() == Here("b0", "broker", 1, 0, running.host.network)
             with pytest.raises(EOFError):
                 await peer.hear()
             assert running.sessions == []
@@ -168,7 +168,7 @@ def test_a_session_that_dribbles_a_frame_is_suspected_like_a_silent_one() -> Non
             while not ending.done():
                 peer.writer.write(b"\0")
                 await asyncio.sleep(0.02)
-            assert [note.kind for note in running.notes] == ["suspect"]
+            assert [note.kind for note in running.notes] == ["founded", "suspect"]
             await until(lambda: running.sessions == [])
 
     run(scene())
