@@ -73,6 +73,7 @@ from resprout.stacks.resprout.messages import (
     JoinWithdrawn,
     Leaving,
     ListenersChanged,
+    ListenersHeard,
     MoveAway,
     NotMember,
     ParcelEnd,
@@ -143,6 +144,7 @@ class ResproutBroker:
             Advertised: lambda link, message: core.adverts.advertise(link.name, message.topic, core.says),
             Unadvertised: lambda link, message: core.adverts.withdraw(link.name, message.topic, core.says),
             ListenersChanged: self.book.listeners.changed,
+            ListenersHeard: self.book.listeners.heard,
             ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
             MoveAway: lambda link, message: self.joining.move_away(link.name, message),
             Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
@@ -195,6 +197,7 @@ class ResproutBroker:
             handler(event)
         if not core.retired:
             self.clients.look_again()
+            self.book.listeners.settle()
             for ghost in self.ghosts.idle():
                 self._let_go(ghost)
             core.end()
