@@ -17,7 +17,7 @@ Not done here: proving who a peer is, and telling anybody that a peer is dead. S
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from resprout.core import limits
 from resprout.core.contract import (
@@ -55,6 +55,15 @@ Handler = Callable[[Any, int, Effects], None]
 
 _DEFAULTS: Final = LinkOptions()
 _ACKNOWLEDGE: Final = AcknowledgeDue()
+
+
+@runtime_checkable
+class KnowsLives(Protocol):
+    """A stack that hears of clients that are elsewhere."""
+
+    def latest_life(self, client: str) -> int:
+        """0 for none."""
+        ...
 
 
 class Links:
@@ -129,8 +138,9 @@ class Links:
         return [LinkStatus.of(link) for link in self._up.values()]
 
     def latest_incarnation(self, peer: str) -> int:
-        """The latest life of a peer that was met here; 0 for none."""
-        return self._board.sessions.latest_incarnation(peer)
+        """The latest life of a peer that was met here, or that the stack has heard of; 0 for none."""
+        heard = self.machine.latest_life(peer) if isinstance(self.machine, KnowsLives) else 0
+        return max(heard, self._board.sessions.latest_incarnation(peer))
 
     # -- the stack: what it is told, what it wants ------------------------------------------------------------------
 

@@ -205,6 +205,10 @@ class ResproutBroker:
                 self.durable.forget()
         return out
 
+    def latest_life(self, client: str) -> int:
+        """The latest life of a client that is known anywhere."""
+        return self.book.roll.latest(client)
+
     def _post(self, name: str, message: ProtocolMessage) -> None:
         self.core.peers.post(name, message, self.core.now_us)
 
