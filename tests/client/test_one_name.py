@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import resprout
+from resprout.client import connect as connect_module
 from resprout.client import local as local_module
 from resprout.client.errors import ClosedError, PublishError
 from resprout.links.options import LinkOptions
@@ -80,5 +81,23 @@ def test_a_client_that_was_away_for_too_long_is_told_and_served_again(monkeypatc
             await publisher.publish("t", b"1")
             assert (await again.next()).payload == b"1"
             await starved.close()
+
+    run(scene())
+
+
+def test_the_newer_one_stays_though_the_clock_of_the_older_one_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every broker knows the latest life, so whoever begins takes a later one."""
+
+    async def scene() -> None:
+        async with resprout.local(brokers=3) as network:
+            monkeypatch.setattr(connect_module, "new_incarnation", lambda: 10**15)
+            older = await network.connect("x", broker=1)
+            monkeypatch.setattr(connect_module, "new_incarnation", lambda: 1)
+            monkeypatch.setattr(connect_module, "_latest_incarnation", 0)
+            await until(lambda: network._running[2]._host._latest_incarnation("x") == 10**15)
+            newer = await network.connect("x", broker=2)
+            await until(lambda: older._closed is not None)
+            await (await newer.publish("t", b"1")).safe()
+            await newer.close()
 
     run(scene())

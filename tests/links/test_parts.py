@@ -150,7 +150,7 @@ def test_a_message_that_comes_whole_after_all_is_taken_once() -> None:
         Express(1, 1, (Sign(1),)),
         Express(1, 0, (Parcel(1),)),
     ],
-    ids=str,
+    ids=lambda wrong: type(wrong).__name__,
 )
 def test_what_does_not_fit_ends_the_session(wrong: Any) -> None:
     desk = Desk()

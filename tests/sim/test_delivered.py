@@ -121,3 +121,15 @@ def test_a_dead_broker_without_listeners_is_mourned_by_nobody() -> None:
     clients = (client("u", "b2"), client("p", "b0"), client("r", "b4", "a"))
     result = run(crash("b2"), clients=clients, workloads=(work("p", "a"), work("u", "a")), f=1)
     assert max(told(result, "p").values()) < 8 * SECOND
+
+
+def test_a_subscription_is_not_confirmed_before_others_know_whom_to_wait_for() -> None:
+    """What it asks for is asked of everybody already, so nobody has to be asked; but its broker is cut off, and whoever
+    replaces it must know that it has one more client. A swarm found it."""
+    late = (FaultSpec(1, FaultKind.CRASH, ("late",)), FaultSpec(4 * SECOND, FaultKind.RECOVER, ("late",)))
+    cut = (FaultSpec(3 * SECOND, FaultKind.PARTITION, ("b2",)), FaultSpec(15 * SECOND, FaultKind.HEAL))
+    clients = (client("s", "b2", "a"), client("late", "b2", "a"), client("p", "b0"), client("r", "b4", "a"))
+    faults = sorted((*late, *cut), key=lambda fault: fault.at_us)
+    result = run(*faults, clients=clients, workloads=(work("p", "a", operations=300),), f=1)
+    confirmed = [row.time_us for row in result.rows if row.kind == "subscribed" and row.node == "late"]
+    assert min(confirmed) > 15 * SECOND

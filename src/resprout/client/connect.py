@@ -48,7 +48,7 @@ def connect(
     way in: the broker tells the client where others are, should it be gone one day.
 
     `name` identifies the client in the whole network; without one it gets a random name. When another client has the
-    same name at the same broker, the newer one takes its place and the older one is told so. `timeout` is in seconds.
+    same name, at any broker, the newer one takes its place and the older one is told so. `timeout` is in seconds.
     `on_event` is called in the event loop with what happens to the client unasked (`resprout.client.events`).
     `options` bound what waits in this process, `links` tune the connection; the defaults are meant to be kept.
 

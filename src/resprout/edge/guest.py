@@ -21,9 +21,9 @@ class Guest:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered", "delivered_now", "endings",
-        "gave", "given", "gone", "incarnation", "last", "moved", "name", "received", "room", "subscriptions", "taken",
-        "turned", "unconfirmed", "unturned", "users", "waiting",
+        "announced", "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered", "delivered_now",
+        "endings", "gave", "given", "gone", "incarnation", "last", "moved", "name", "received", "room", "subscriptions",
+        "taken", "turned", "unconfirmed", "unsaid", "unturned", "users", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int) -> None:
@@ -31,6 +31,10 @@ class Guest:
         self.incarnation = incarnation
         self.room = room
         self.gone = False
+        self.announced = True
+        """Everybody knows of it who may have to look after it one day."""
+        self.unsaid: dict[int, Marks] = {}
+        """Subscriptions that are confirmed, and their bases; to be told when it is announced."""
         self.asked = False
         """It has said `Attend`."""
         self.attending = False

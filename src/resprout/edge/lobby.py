@@ -127,7 +127,7 @@ class Lobby:
         users = guest.users.get(predicate, 0)
         guest.users[predicate] = users + 1
         if predicate in guest.confirmed:
-            _say_subscribed(guest, message.id, guest.confirmed[predicate], out)
+            self._say_subscribed(guest, message.id, guest.confirmed[predicate], out)
             return
         guest.unconfirmed.setdefault(predicate, []).append(message.id)
         self.hopeful[guest.name] = guest
@@ -142,15 +142,23 @@ class Lobby:
                 self._base, self._base_marks = wish.base, to_marks(wish.base)
             base = guest.confirmed[wish.predicate] = self._base_marks
             for id in guest.unconfirmed.pop(wish.predicate, ()):
-                _say_subscribed(guest, id, base, out)
+                self._say_subscribed(guest, id, base, out)
             if not guest.unconfirmed:
                 self.hopeful.pop(guest.name, None)
+
+    def announced(self, guest: Guest, out: list[Effect]) -> None:
+        """Everybody knows of this client now, and it may be told what is confirmed."""
+        guest.announced = True
+        for id, base in guest.unsaid.items():
+            self._say_subscribed(guest, id, base, out)
+        guest.unsaid.clear()
 
     def unsubscribe(self, guest: Guest, message: Unsubscribe, says: Says, out: list[Effect]) -> None:
         predicate = guest.subscriptions.pop(message.id, None)
         if predicate is None:  # it was refused, and the client had not heard yet
             out.append(Send(guest.name, Unsubscribed(message.id)))
             return
+        guest.unsaid.pop(message.id, None)
         if message.id in guest.unconfirmed.get(predicate, ()):
             guest.unconfirmed[predicate].remove(message.id)
         guest.users[predicate] -= 1
@@ -296,13 +304,15 @@ class Lobby:
     def _tell_receipts(self, guest: Guest, entry: Entry) -> None:
         (self._turned if entry.prompt else self._turned_soon)[guest.name] = guest
 
+    def _say_subscribed(self, guest: Guest, id: int, base: Marks, out: list[Effect]) -> None:
+        if guest.announced:
+            out.extend([Send(guest.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
+        else:
+            guest.unsaid[id] = base
+
     def _took(self, entry: Entry) -> None:
         if self._log.took(entry):
             self._finished(entry)
-
-
-def _say_subscribed(guest: Guest, id: int, base: Marks, out: list[Effect]) -> None:
-    out.extend([Send(guest.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
 
 
 def _delivery(entry: Entry, guest: Guest | None) -> Delivery:

@@ -17,7 +17,7 @@ Not done here: proving who a peer is, and telling anybody that a peer is dead. S
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from resprout.core import limits
 from resprout.core.contract import (
@@ -64,6 +64,15 @@ STIRRED_US: Final = 100_000
 """While a large message gets on, the stack is told so at most this often."""
 EXPRESS_MAX: Final = 1024
 """What overtakes is little and acknowledged soon; a peer that does not is given up."""
+
+
+@runtime_checkable
+class KnowsLives(Protocol):
+    """A stack that hears of clients that are elsewhere."""
+
+    def latest_life(self, client: str) -> int:
+        """0 for none."""
+        ...
 
 
 class Links:
@@ -152,8 +161,9 @@ class Links:
         return [LinkStatus.of(link) for link in self._up.values()]
 
     def latest_incarnation(self, peer: str) -> int:
-        """The latest life of a peer that was met here; 0 for none."""
-        return self._board.sessions.latest_incarnation(peer)
+        """The latest life of a peer that was met here, or that the stack has heard of; 0 for none."""
+        heard = self.machine.latest_life(peer) if isinstance(self.machine, KnowsLives) else 0
+        return max(heard, self._board.sessions.latest_incarnation(peer))
 
     def put_between(self, machine: Machine) -> None:
         """From now on the stack is spoken to through this one."""

@@ -1,7 +1,14 @@
 """What brokers with a log each say to each other about it. Tags 64..67 of the wire belong to this file."""
 
+from typing import Annotated
+
+import msgspec
+
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
+
+Rung = Annotated[int, msgspec.Meta(ge=-64, le=64)]
+"""More than there can be: one for each broker that may fall."""
 
 
 class Forward(ProtocolMessage, frozen=True, tag=64):
@@ -38,7 +45,7 @@ class Levels(ProtocolMessage, frozen=True, tag=65):
     """back_firm[k - 1]: so many of mine, of those you were sent, have level k here."""
     done: int
     """So many of yours are delivered to everyone behind me."""
-    ahead: tuple[tuple[int, int, int], ...] = ()
+    ahead: tuple[tuple[Rung, int, int], ...] = ()
     """(rung, first, last): these, too, though one before them is not; each is said once. Rung 0 is `done`, k is
     `firm[k - 1]`, and -k is `back_firm[k - 1]`."""
 

@@ -77,6 +77,7 @@ from resprout.stacks.resprout.messages import (
     JoinWithdrawn,
     Leaving,
     ListenersChanged,
+    ListenersHeard,
     MoveAway,
     NameTaken,
     NotMember,
@@ -151,6 +152,7 @@ class ResproutBroker:
             Advertised: lambda link, message: core.adverts.advertise(link.name, message.topic, core.says),
             Unadvertised: lambda link, message: core.adverts.withdraw(link.name, message.topic, core.says),
             ListenersChanged: self.book.listeners.changed,
+            ListenersHeard: self.book.listeners.heard,
             ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
             MoveAway: lambda link, message: self.joining.move_away(link.name, message),
             Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
@@ -209,12 +211,17 @@ class ResproutBroker:
             handler(event)
         if not core.retired:
             self.clients.look_again()
+            self.book.listeners.settle()
             for ghost in self.ghosts.idle():
                 self._let_go(ghost)
             core.end()
             if self.durable is not None:
                 self.durable.forget()
         return out
+
+    def latest_life(self, client: str) -> int:
+        """The latest life of a client that is known anywhere."""
+        return self.book.roll.latest(client)
 
     def _post(self, name: str, message: ProtocolMessage) -> None:
         self.core.peers.post(name, message, self.core.now_us)

@@ -257,7 +257,7 @@ class Clients:
         core = self._core
         del self._waiting[guest.name], self._since[guest.name]
         if attend.subscriptions and resumed:
-            self._book.listeners.came(guest.name)
+            self._book.listeners.returned(guest.name)
         core.lobby.welcome(guest, attend, core.refuges(), resumed, core.says, core.out)
         core.routes.forget()
         ahead = {id: None for id, record in core.totals.locks.undelivered.items() if guest.has(record.bundle)}

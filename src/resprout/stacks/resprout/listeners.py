@@ -1,9 +1,9 @@
 """Who listens where: the clients with subscriptions that each neighbour stands for.
 
 Whoever repairs a dead broker keeps everything for its clients until they return. To know when all of them have,
-somebody must know who they were, so every broker tells its neighbours. A client is told of before its subscriptions are
-asked for, on the same links; when one of those is confirmed, all neighbours know the client. One that has no confirmed
-subscription is owed nothing, and need not be waited for.
+somebody must know who they were, so every broker tells its neighbours. No subscription of a client is confirmed to it
+before all of them have heard of the client: a wish that is covered by what is asked already is confirmed without a word
+to anybody. One that has no confirmed subscription is owed nothing, and need not be waited for.
 
 A broker also stands for the clients that its ghosts wait for. Where nobody is left who knew the clients of a dead
 broker, the ghost waits for a client that does not exist, until it expires.
@@ -15,7 +15,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.edge.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.messages import PART_ITEMS, ListenersChanged
+from resprout.stacks.resprout.messages import PART_ITEMS, ListenersChanged, ListenersHeard
 from resprout.stacks.resprout.pack import pack_listeners
 from resprout.stacks.resprout.parcels import Parcel
 
@@ -28,11 +28,23 @@ class ListenerBook:
         """As the neighbours were told."""
         self._of: dict[str, set[str]] = {}
         """By neighbour."""
+        self._unheard: dict[str, set[str]] = {}
+        """Clients here, and the neighbours that have not said that they know of them."""
+        self._heard = False
+        """Somebody has said so, or is gone."""
 
     # -- here ----------------------------------------------------------------------------------------------------------
 
     def came(self, name: str) -> None:
         """A client is about to have its first subscription here."""
+        if name not in self._mine and self._core.links:
+            self._unheard[name] = set(self._core.links)
+        if name in self._unheard:
+            self._core.guests[name].announced = False
+        self._change([name], ())
+
+    def returned(self, name: str) -> None:
+        """A client brings subscriptions along, which were confirmed elsewhere."""
         self._change([name], ())
 
     def check(self, names: Iterable[str]) -> None:
@@ -50,6 +62,7 @@ class ListenerBook:
         self._mine.update(dict.fromkeys(came))
         for name in went:
             del self._mine[name]
+            self._unheard.pop(name, None)
         for start in range(0, max(len(came), len(went)), PART_ITEMS):
             end = start + PART_ITEMS
             news = ListenersChanged(tuple(came[start:end]), tuple(went[start:end]))
@@ -61,6 +74,24 @@ class ListenerBook:
         names = self._of.setdefault(link.name, set())
         names.difference_update(message.went)
         names.update(message.came)
+        if message.came:
+            self._core.says.append((link.name, ListenersHeard(message.came)))
+
+    def heard(self, link: Link, message: ListenersHeard) -> None:
+        for name in message.names:
+            if name in self._unheard:
+                self._unheard[name].discard(link.name)
+                self._heard = True
+
+    def settle(self) -> None:
+        """At the end of a step: clients that everybody has heard of may be told what is confirmed."""
+        if self._heard:
+            self._heard = False
+            for name in [name for name, waiting in self._unheard.items() if not waiting]:
+                del self._unheard[name]
+                guest = self._core.guests.get(name)
+                if guest is not None:
+                    self._core.lobby.announced(guest, self._core.out)
 
     def handed_over(self, dead: str | None = None) -> Iterator[ProtocolMessage]:
         """For a parcel: who listens here, and who did at a dead neighbour."""
@@ -71,7 +102,14 @@ class ListenerBook:
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""
         self._of[neighbour] = parcel.listeners.get(neighbour, set())
+        if self._unheard:
+            for waiting in self._unheard.values():
+                waiting.add(neighbour)
+            self._core.says.append((neighbour, ListenersChanged(tuple(self._unheard), ())))
 
     def lost(self, name: str) -> set[str]:
         """A neighbour is replaced by others: whom it stood for."""
+        for waiting in self._unheard.values():
+            waiting.discard(name)
+        self._heard = True
         return self._of.pop(name, set())

@@ -254,6 +254,12 @@ class ListenersChanged(ProtocolMessage, frozen=True, tag=126):
     went: tuple[str, ...]
 
 
+class ListenersHeard(ProtocolMessage, frozen=True, tag=123):
+    """The sender has heard of these."""
+
+    names: tuple[str, ...]
+
+
 class ClientBegan(ProtocolMessage, frozen=True, tag=127):
     """A life of a client is served somewhere: every earlier one under its name is over. Passed on through the tree."""
 
@@ -268,5 +274,5 @@ PARCELS = (Attach, Grant, Welcome)
 REPAIR_MESSAGES = (
     JoinRequest, JoinElsewhere, JoinWithdrawn, NameTaken, Leaving, MoveAway, AttachRequest, NotMember,
     *PARCELS, *PARTS, ParcelEnd,
-    ListenersChanged, ClientBegan,
+    ListenersChanged, ListenersHeard, ClientBegan,
 )  # fmt: skip
