@@ -9,6 +9,9 @@ from resprout.client import connect as connect_module
 from resprout.client import local as local_module
 from resprout.client.errors import ClosedError, PublishError
 from resprout.links.options import LinkOptions
+from resprout.net.address import parse_address
+from resprout.net.discover import who_is
+from resprout.net.incarnation import new_incarnation
 from tests.net.stage import run, until
 
 
@@ -90,11 +93,14 @@ def test_the_newer_one_stays_though_the_clock_of_the_older_one_is_ahead(monkeypa
 
     async def scene() -> None:
         async with resprout.local(brokers=3) as network:
-            monkeypatch.setattr(connect_module, "new_incarnation", lambda: 10**15)
+            ahead = new_incarnation() + 3_600
+            monkeypatch.setattr(connect_module, "new_incarnation", lambda: ahead)
             older = await network.connect("x", broker=1)
             monkeypatch.setattr(connect_module, "new_incarnation", lambda: 1)
             monkeypatch.setattr(connect_module, "_latest_incarnation", 0)
-            await until(lambda: network._running[2]._host._latest_incarnation("x") == 10**15)
+            far = parse_address(network.addresses[2])
+            while (await who_is(far, 5, "x")).met < ahead:
+                await asyncio.sleep(0.01)
             newer = await network.connect("x", broker=2)
             await until(lambda: older._closed is not None)
             await (await newer.publish("t", b"1")).safe()
