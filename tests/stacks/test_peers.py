@@ -7,7 +7,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, Effect, Open, ProtocolMessage, Send
 from resprout.core.guarantee import Guarantee
-from resprout.overlay.messages import Alive, Probe
+from resprout.overlay.messages import Alive, Ping, Pong, Probe, Probed
 from resprout.stacks.resprout import peers as peers_module
 from resprout.stacks.resprout.messages import Item
 from resprout.stacks.resprout.peers import ERRANDS_MAX, Peers
@@ -84,7 +84,7 @@ def test_whatever_the_rooms_are_everything_leaves_once_and_in_order(seed: int) -
     said: list[ProtocolMessage] = []
     left: list[ProtocolMessage] = []
     for number in range(1, 60):
-        message = Probe(number) if rng.random() < 0.4 else item(number, rng.randint(0, 200))
+        message = Alive(f"b{number}") if rng.random() < 0.4 else item(number, rng.randint(0, 200))
         said.append(message)
         desk.peers.send("b1", message)
         if rng.random() < 0.3:
@@ -93,6 +93,16 @@ def test_whatever_the_rooms_are_everything_leaves_once_and_in_order(seed: int) -
         assert left == said[: len(left)]
     desk.peers.writable("b1", 1 << 30)
     assert left + desk.sent() == said
+
+
+def test_signs_of_life_do_not_wait_behind_what_waits_for_room() -> None:
+    desk = Desk()
+    desk.peers.came_up("b1", 1, 0, 0)
+    for message in (item(1), Alive("x"), Ping(5, 1), Pong(5, True), Probe(1), Probed(1)):
+        desk.peers.send("b1", message)
+    assert desk.sent() == [Ping(5, 1), Pong(5, True), Probe(1), Probed(1)]
+    desk.peers.writable("b1", 1)
+    assert desk.sent() == [item(1), Alive("x")]
 
 
 def test_what_waited_for_room_is_gone_with_the_session_and_what_waits_for_a_session_is_not() -> None:
