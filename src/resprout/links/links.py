@@ -264,6 +264,8 @@ class Links:
         except PeerError as error:
             self._board.end(link, str(error), "lost", True, now_us, out)
             return
+        if not is_data and link.over:  # the stack was told that something stirs, and wanted no more of it
+            return
         if link.flight.marks:
             link.came(now_us)
         for message in messages:
@@ -291,8 +293,9 @@ class Links:
             link.nod(now_us, out)
 
     def _take_part(self, link: Link, frame: Part, now_us: int, out: Effects) -> Sequence[Any]:
+        messages = link.take_part(frame)
         self._stirred(link, now_us, out)
-        return link.take_part(frame)
+        return messages
 
     def _take_parted(self, link: Link, frame: Parted, now_us: int, out: Effects) -> Sequence[Any]:
         link.confirm_part(frame)

@@ -7,7 +7,7 @@ as objects (in a simulator, in tests) it is the message itself: as long as its b
 from typing import Any, Final, Protocol
 
 from resprout.core import limits
-from resprout.core.errors import PeerError
+from resprout.core.errors import PeerError, UsageError
 from resprout.links.flight import PART_BYTES_MIN
 from resprout.links.frames import Part
 
@@ -57,7 +57,10 @@ class SharedBodies:
     """Nothing is encoded: every slice knows its message."""
 
     def pack(self, number: int, message: Any) -> Body:
-        return Slice(message, 0, max(1, message.cost + message.bulk))
+        size = max(1, message.cost + message.bulk)
+        if size > BODY_BYTES_MAX:
+            raise UsageError(f"{type(message).__name__} takes {size} bytes; parts make {BODY_BYTES_MAX} at most")
+        return Slice(message, 0, size)
 
     def unpack(self, number: int, slices: list[Any]) -> Any:
         last = slices[-1]

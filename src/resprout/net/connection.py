@@ -37,7 +37,9 @@ TURN_SECONDS_MAX = 0.02
 """After so long with frames of one peer, the others have their turn before the rest."""
 
 TRICKLE_SECONDS = 0.1
-"""While a frame comes in slowly, the machine is told so at most this often."""
+TRICKLE_BYTES = 512
+"""While a frame comes in slowly, the machine is told so at most this often, and not of less than this: who sends a byte
+now and then is not a slow link."""
 
 CUT = "cut off"
 """Why nothing passes to or from a peer that is barred."""
@@ -62,6 +64,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
         self._closing = False
+        self._trickle = 0
+        """Bytes of frames that are not complete, since the machine was told of some."""
         self._trickled_at = 0.0
         self._paused = False
         """Frames that have come wait for their turn, and no more are read."""
@@ -94,7 +98,7 @@ class Connection(asyncio.Protocol):
         if len(frames) == 1 and self._deadline is None:
             self._host.arrived(self.number, frames[0])
         elif not frames:
-            self._trickled()
+            self._trickled(len(data))
         else:
             self._take_in_turns(iter(frames))
 
@@ -161,10 +165,12 @@ class Connection(asyncio.Protocol):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _trickled(self) -> None:
+    def _trickled(self, size: int) -> None:
         """Bytes that move are a sign of life, whole frame or not."""
+        self._trickle += size
         now = self._host.loop.time()
-        if self._deadline is None and now - self._trickled_at >= TRICKLE_SECONDS:
+        if self._deadline is None and self._trickle >= TRICKLE_BYTES and now - self._trickled_at >= TRICKLE_SECONDS:
+            self._trickle = 0
             self._trickled_at = now
             self._host.trickled(self.number)
 
