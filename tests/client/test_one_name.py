@@ -1,11 +1,11 @@
 """One client name in two programs, and programs that were away for too long; over TCP."""
 
 import asyncio
+import sys
 
 import pytest
 
 import resprout
-from resprout.client import connect as connect_module
 from resprout.client import local as local_module
 from resprout.client.errors import ClosedError, PublishError
 from resprout.links.options import LinkOptions
@@ -90,6 +90,8 @@ def test_a_client_that_was_away_for_too_long_is_told_and_served_again(monkeypatc
 
 def test_the_newer_one_stays_though_the_clock_of_the_older_one_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every broker knows the latest life, so whoever begins takes a later one."""
+
+    connect_module = sys.modules["resprout.client.connect"]
 
     async def scene() -> None:
         async with resprout.local(brokers=3) as network:

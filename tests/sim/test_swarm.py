@@ -29,14 +29,41 @@ def test_drawn_scenarios_keep_every_promise(first: int) -> None:
     assert not failures, "\n\n".join(failures)
 
 
+@pytest.mark.parametrize("drawn", ["unread", "doubled-clients"])
+def test_trials_with_what_people_do_keep_every_promise(drawn: str) -> None:
+    failures = [outcome.report for outcome in try_seeds(range(1, 7), wanted=drawn) if outcome.failed]
+    assert not failures, "\n\n".join(failures)
+
+
+def test_a_publication_that_waits_for_somebody_it_does_not_concern_is_a_complaint() -> None:
+    """The receipts of one that nobody slow asked for are taken out of the trace."""
+    for seed in range(1, 50):
+        trial = swarm_trial(seed, "unread")
+        result = trial.run()
+        told = {row.topic for row in result.rows if row.kind == "publish"}
+        rows = [row for row in result.rows if row.receipt != "delivered"]
+        if told and trial.complaints(forged(result, rows)):
+            assert not trial.complaints(result)
+            return
+    raise AssertionError("no trial has a publication that concerns nobody slow")
+
+
+def test_a_name_that_two_sessions_keep_is_a_complaint() -> None:
+    trial = swarm_trial(1, "doubled-clients")
+    result = trial.run()
+    assert not trial.complaints(result)
+    assert "DOUBLED" in trial.complaints(forged(result, [row for row in result.rows if row.kind != "leave"]))[0]
+
+
 def test_equal_seeds_give_equal_trials() -> None:
     assert swarm_trial(8) == swarm_trial(8)
     assert try_seed(8).digest == try_seed(8).digest != try_seed(9).digest
 
 
+@pytest.mark.parametrize("drawn", ["faults", "unread", "doubled-clients"])
 @pytest.mark.parametrize("seed", [2, 5, 9])
-def test_a_trial_written_as_toml_is_read_back(seed: int) -> None:
-    scenario = swarm_trial(seed).timed
+def test_a_trial_written_as_toml_is_read_back(seed: int, drawn: str) -> None:
+    scenario = swarm_trial(seed, drawn).timed
     assert parse_scenario(to_toml(scenario)) == scenario
 
 
