@@ -125,7 +125,7 @@ def files_allowed() -> Iterator[Any]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_low_ulimit_is_said_at_the_start_and_the_last_clients_are_refused_and_not_lost(files_allowed: Any) -> None:
+def test_a_low_ulimit_is_said_at_the_start_and_no_more_connections_are_taken_than_it_allows(files_allowed: Any) -> None:
     async def scene() -> None:
         files_allowed(RESERVED + 40)
         async with broker() as running:

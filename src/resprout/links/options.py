@@ -48,7 +48,7 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     sessions_max: int = 4096
     """Peers beyond this are refused."""
     greetings_max: int = 1024
-    """Connections that others opened and that have not said who they are; more are closed at once."""
+    """Connections that others opened and that have not said who they are; for each one more, an old one is closed."""
     acquaintances_max: int = 65_536
     """Peers without a session whose last incarnation is remembered."""
 
