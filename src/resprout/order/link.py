@@ -176,14 +176,23 @@ class Link:
         else:
             news.firmer += [(abs(rung), entry) for entry in entries]
 
+    def kept(self) -> set[int]:
+        """The entries, by `id`, that the neighbour certainly keeps until it is told more of them."""
+        told, heard = self.told, self.heard
+        if not told.firm:
+            return set()  # with f = 0 nobody keeps anything for others
+        firm, back_firm = told.firm[-1], told.back_firm[-1]
+        sent = [entry for n, entry in self.sent.entries.items() if n not in back_firm and n <= heard.have[0]]
+        return {id(entry) for entry in (*sent, *[entry for n, entry in self.arrived.entries.items() if n not in firm])}
+
     def waits_with(self, bundle: Bundle) -> bool:
-        """This very bundle crossed, and is not forgotten here before the neighbour says more about it."""
+        """The same here: this very bundle crossed, and is not forgotten before the neighbour says more of it."""
         if not self.heard.firm:
-            return True  # with f = 0 nobody keeps anything for others
-        id = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+            return True
+        at = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
         firm, back_firm = self.heard.firm[-1], self.heard.back_firm[-1]
-        return any(entry.id == id and number not in firm for number, entry in self.sent.entries.items()) or any(
-            entry.id == id and number not in back_firm for number, entry in self.arrived.entries.items()
+        return any(entry.id == at and n not in firm for n, entry in self.sent.entries.items()) or any(
+            entry.id == at and n not in back_firm for n, entry in self.arrived.entries.items()
         )
 
     def moved(self, entry: Entry) -> None:

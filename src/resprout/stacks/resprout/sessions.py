@@ -53,6 +53,7 @@ class Sessions:
         core = self._core
         self._parcels.drop(name)
         self._council.connected(name, core.now_us, incarnation)
+        self._flushes.met(name)
 
     def down(self, event: LinkDown) -> None:
         core = self._core
