@@ -37,6 +37,8 @@ SEEDS = {
     "a client of a dead broker is given copies behind the totals that they follow": 30541,
     "a client that was cut off is not given the share of a dead broker that it only asked": 40822,
     "a client is not given what was published before it subscribed, and kept by a neighbour": 42607,
+    "a member whose request was lost with the session of its earlier life is asked again": 100812,
+    "copies for a ghost go only where they are missing, and clients find who has their ghost": 100599,
 }
 
 

@@ -121,14 +121,24 @@ class Link:
         self._forget()
         return news
 
+    def kept(self) -> set[int]:
+        """The entries, by `id`, that the neighbour certainly keeps until it is told more of them."""
+        told, heard = self.told, self.heard
+        if not told.firm:
+            return set()  # with f = 0 nobody keeps anything for others
+        sent = [entry for n, entry in self.sent.entries.items() if told.back_firm[-1] < n <= heard.have[0]]
+        return {
+            id(entry) for entry in (*sent, *[entry for n, entry in self.arrived.entries.items() if n > told.firm[-1]])
+        }
+
     def waits_with(self, bundle: Bundle) -> bool:
-        """This very bundle crossed, and is not forgotten here before the neighbour says more about it."""
-        if not self.heard.firm:
-            return True  # with f = 0 nobody keeps anything for others
-        id = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
-        firm, back_firm = self.heard.firm[-1], self.heard.back_firm[-1]
-        return any(number > firm and entry.id == id for number, entry in self.sent.entries.items()) or any(
-            number > back_firm and entry.id == id for number, entry in self.arrived.entries.items()
+        """The same here: this very bundle crossed, and is not forgotten before the neighbour says more of it."""
+        heard = self.heard
+        if not heard.firm:
+            return True
+        at = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+        return any(n > heard.firm[-1] and entry.id == at for n, entry in self.sent.entries.items()) or any(
+            n > heard.back_firm[-1] and entry.id == at for n, entry in self.arrived.entries.items()
         )
 
     def report(self) -> Levels | None:

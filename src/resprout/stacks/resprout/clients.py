@@ -23,6 +23,7 @@ from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
 from resprout.edge.owed import Owed
 from resprout.order.entry import Entry
 from resprout.order.total_messages import TotalId, id_of
+from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
 from resprout.wire.columns import check_columns
@@ -162,14 +163,14 @@ class Clients:
                 self._awaited.append(upto)
         else:
             # Who served it comes first; of those it asked, the last one kept for the others.
-            found = [self._refuge_for(guest.name, lost) for lost in (tried[0], *reversed(tried[1:]))]
-            known = [name for name in found if name is not None]
+            found = [self._refuge_for(guest.name, lost) for lost in reversed(tried[1:])]
+            known = [name for name in (self._refuge_of(guest.name, home_of(attend)), *found) if name is not None]
             untried = (name for name in known if name == core.seat.name or name not in tried[1:])
             refuge = next(untried, known[0] if known else None)
             if refuge == core.seat.name:
                 return
             # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
-            is_vain = refuge is None or refuge not in map(self._heir_of, tried)
+            is_vain = refuge is None or refuge not in (self._keeper_of(home_of(attend)), *map(self._heir_of, tried))
             if (attend.anyhow and is_vain) or (refuge is None and not attend.subscriptions):
                 self._welcome(guest, attend, not attend.subscriptions)
             else:
@@ -178,6 +179,23 @@ class Clients:
     def _is_shown(self, upto: int) -> bool:
         first = self._core.log.unshown.first
         return first is None or first.no > upto
+
+    def _refuge_of(self, client: str, home: Life) -> str | None:
+        """Who looks after the clients of this life; as below. A later one of the name owes them nothing."""
+        core = self._core
+        keeper = self._keeper_of(home)
+        if keeper is not None:
+            return keeper
+        link = core.links.get(home.name)
+        now = link.incarnation if link is not None else core.standing.incarnation_of(home.name)
+        return self._refuge_for(client, home.name) if now <= home.incarnation or home.name == core.seat.name else None
+
+    def _keeper_of(self, home: Life) -> str | None:
+        """Who says that it looks after the clients of this life."""
+        places = self._core.standing.places.values()
+        mine = self._core.seat.name
+        keepers = [place.name for place in places if home in place.looks_after and place.name != mine]
+        return next((name for name in keepers if not self._core.standing.is_dead(name)), None)
 
     def _refuge_for(self, client: str, lost: str) -> str | None:
         """Who looks after the clients of a broker that one of them has lost; this broker itself while that is not

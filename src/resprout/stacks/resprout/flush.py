@@ -97,13 +97,26 @@ class Flushes:
         for name in members:
             if name not in flush.asked:
                 flush.asked[name] = core.now_us
-                core.peers.post(name, AttachRequest(flush.token, tuple(flush.dead.values())), core.now_us)
+                self._ask(flush, name)
         if not self._council.register(frozenset(flush.dead), core.now_us):
             return
         if self.current is flush and all(self._is_in(flush, name) for name in members):
             self.current = None
             self._council.drop_registration()
             self._finish(flush, members)
+
+    def _ask(self, flush: Flush, name: str) -> None:
+        self._core.peers.post(name, AttachRequest(flush.token, tuple(flush.dead.values())), self._core.now_us)
+
+    def met(self, name: str) -> None:
+        """A session begins. What was said in the one before may be lost with it, so whoever has not answered is asked
+        again."""
+        if self.current is not None and self.awaits(name) and self._stands(name):
+            self._ask(self.current, name)
+
+    def _stands(self, name: str) -> bool:
+        """It is the life that has the place: a later one knows nothing of it, and the one asked is over."""
+        return self._core.peers.incarnation(name) == self._core.standing.incarnation_of(name)
 
     def _is_in(self, flush: Flush, name: str) -> bool:
         return name in flush.got and flush.got[name][0] == self._core.peers.incarnation(name)
@@ -144,7 +157,7 @@ class Flushes:
 
     def not_member(self, peer: str, message: NotMember) -> None:
         flush = self.current
-        if flush is not None and message.token == flush.token:
+        if flush is not None and message.token == flush.token and self._stands(peer):
             flush.others[peer] = None
             self.check()
 
@@ -348,10 +361,16 @@ class Flushes:
     def _push(self, taking: Taking, fresh: dict[str, Link], ghost: Guest) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
         core = self._core
-        for link in core.links.values():
-            if link.name in fresh or not link.open or link.cursor is not None:
-                continue
-            for entry in taking.unspread(ghost):
-                has_it = entry.source is link and not entry.shown  # what is shown, its source may have forgotten
-                if not has_it and entry.bundle is not None and link.room > 0:
+        others = [link for link in core.links.values() if link.name not in fresh and link.open]
+        for link in others:
+            for entry in taking.unspread() if link.cursor is None else ():
+                if entry.source is not link and entry.bundle is not None and link.room > 0:
                     core.send_copy(link, entry, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True))
+        kept = [link.kept() for link in others]
+        for entry in taking.read_by(ghost):
+            assert entry.bundle is not None, "the ghost keeps it"
+            missing = core.faults - len(fresh) - sum(id(entry) in each for each in kept)
+            for link, each in zip(others, kept, strict=True):
+                if missing > 0 and id(entry) not in each and link.cursor is None and link.room > 0:
+                    core.send_copy(link, entry, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True))
+                    missing -= 1

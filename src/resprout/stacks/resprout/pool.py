@@ -137,11 +137,14 @@ class Taking:
             entry.tseq = 0
             core.book.add_stub(lock.bundle, entry, new)
 
-    def unspread(self, ghost: Guest) -> list[Entry]:
-        """What was taken and has not been shown; and what the ghost reads, because others may have forgotten it: those
-        who took it before the ghost came were through with it."""
-        entries = self._touched.values()
-        return [entry for entry in entries if not entry.shown or entry.is_backup or ghost in entry.readers]
+    def unspread(self) -> list[Entry]:
+        """What was taken and has not been shown."""
+        return [entry for entry in self._touched.values() if not entry.shown or entry.is_backup]
+
+    def read_by(self, ghost: Guest) -> list[Entry]:
+        """What was shown before the ghost came, so that others may be through with it and have forgotten it."""
+        shown = [entry for entry in self._touched.values() if entry.shown and not entry.is_backup]
+        return [entry for entry in shown if ghost in entry.readers]
 
     def settle(self) -> None:
         """When all links are as they will be."""

@@ -41,6 +41,7 @@ class Sessions:
         self._parcels.drop(name)
         core.standing.sessions[name] = event.incarnation
         self._council.heard(name, core.now_us, event.incarnation)
+        self._flushes.met(name)
 
     def down(self, event: LinkDown) -> None:
         core = self._core
