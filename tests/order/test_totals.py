@@ -13,6 +13,7 @@ from resprout.order import backlog
 from resprout.order.clock import STAMP_MAX, Clock
 from resprout.order.total_handover import Handover
 from resprout.order.total_joining import accept_welcome
+from resprout.order.total_merge import MemberLocks, Piece
 from resprout.order.total_messages import Closed, GrantedLock, Lock, LockReport, Submit, WelcomeLock, check_locks, id_of
 from resprout.order.totals import Totals
 from tests.order.totals_net import Stand, publication
@@ -377,3 +378,36 @@ def test_bytes_are_shared_like_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_locks_that_cannot_be_are_refused_wherever_they_come_from(lock: Any, why: str) -> None:
     with pytest.raises(PeerError, match=why):
         check_locks([lock])
+
+
+def test_after_a_repair_what_waits_is_submitted_again_before_clients_may_submit_more() -> None:
+    desk = Desk("up", "up")
+    desk.hear("up", Lock(0, 1, total("a")))
+    desk.totals.submit(total("c", 1))
+    may_go_on: list[bool] = []
+    desk.totals._deliver = lambda bundle, tseq: may_go_on.append(not desk.totals.unsubmitted)
+    desk.seat.neighbours = {"new": True}
+    desk.seat.parent = "new"
+    desk.handover.take_locks([GrantedLock(0, 1, total("a"))], (), ["up"], ["new"])
+    desk.totals.locks.undelivered[id_of(total("a"))].heard["new"] = 3
+    desk.handover.resume()
+    assert may_go_on == [False], "a client that goes on now would have its newer one ordered first"
+    assert desk.said[-1] == ("new", Submit(total("c", 1))) and not desk.totals.unsubmitted
+
+
+def test_floors_grow_with_places_when_a_coordinator_closes_for_the_dead() -> None:
+    desk = Desk("up", "up", "dead")
+    bundles = [total(name) for name in "abc"]
+    for number, bundle in enumerate(bundles[:2]):
+        desk.hear("up", Lock(0, number, bundle))
+    desk.hear("dead", closed(bundles[0], 7))
+    reports = {"m": MemberLocks((LockReport(0, 2, bundles[2], told=1),), ())}
+    merged = desk.handover.merge(reports, [Piece(("dead",), ("m",))])
+    desk.seat.neighbours = {"up": True, "m": True}
+    desk.handover.take_locks(merged.locks, merged.last, ["dead"], ["m"])
+    desk.handover.lead(merged)
+    desk.handover.resume()
+    floors = [record.floor for record in desk.totals.locks.in_line()]
+    assert floors == sorted(set(floors)) and floors[0] == 7, (
+        "what was said of the first is a fact; the others are above"
+    )

@@ -1,0 +1,20 @@
+"""What the class of trials about totals draws."""
+
+from resprout.sim.classes import CLASSES
+from resprout.sim.classes.totals import BROKERS_MIN, totals
+
+
+def test_totals_are_in_every_mix_and_those_who_lead_fall() -> None:
+    trials = [totals(seed) for seed in range(7_001, 7_005)]
+    assert CLASSES["totals"] is totals
+    fallen: set[str] = set()
+    for trial in trials:
+        scenario = trial.scenario
+        assert len(scenario.brokers) >= BROKERS_MIN and scenario.options["faults_tolerated"] in (1, 2)
+        assert all(work.mix.total >= 0.1 and work.keys in (1, 2, 10) for work in scenario.workloads)
+        fallen.update(name for strike in trial.at_events for name in strike.fault.nodes)
+    assert "b0" in fallen, "the root falls often"
+
+
+def test_equal_seeds_give_equal_trials() -> None:
+    assert totals(7_001) == totals(7_001)
