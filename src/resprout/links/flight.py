@@ -14,9 +14,13 @@ from typing import Final
 
 from resprout.core import limits
 
-START_BYTES: Final = 8 << 10
-"""On a connection of which nothing is known yet, or not any more: about what TCP begins with. A broker with twenty thin
-links may begin on all of them at once."""
+START_BYTES: Final = 64 << 10
+"""On a connection of which nothing is known yet, or not any more. As much as a repair usually has to say, which must not
+take a second round trip."""
+START_BYTES_SHARED: Final = 256 << 10
+"""On all connections of a node together: it may begin on all of them at once, and they may share one thin line."""
+START_BYTES_LEAST: Final = 8 << 10
+"""About what TCP begins with."""
 LEAST_BYTES: Final = 4 << 10
 MOST_BYTES: Final = 8 << 20
 PART_BYTES_MIN: Final = 1 << 10
@@ -32,7 +36,7 @@ RATES_KEPT: Final = 16
 class Flight:
     """Positions are bytes of the session, counted from its beginning."""
 
-    __slots__ = ("_flight_us", "_rates", "_trip_us", "bytes_max", "marked", "marks", "part_bytes")
+    __slots__ = ("_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks", "part_bytes")
 
     def __init__(self, flight_us: int) -> None:
         self._flight_us = flight_us
@@ -41,6 +45,7 @@ class Flight:
         self._rates: deque[int] = deque(maxlen=RATES_KEPT)
         """Bytes per second."""
         self._trip_us = TRIP_US_MAX
+        self._start_bytes = START_BYTES
         self.marked = 0
         """The position of the latest mark."""
         self.bytes_max = 0
@@ -49,19 +54,25 @@ class Flight:
         """So much of it in one part."""
         self._allow(START_BYTES)
 
+    def share(self, links: int) -> None:
+        """So many begin at a time."""
+        self._start_bytes = max(START_BYTES_LEAST, min(START_BYTES, START_BYTES_SHARED // max(1, links)))
+        if not self.marks and not self._rates:
+            self._allow(self._start_bytes)
+
     def begin(self, position: int) -> None:
         """Another connection, perhaps another way."""
         self.marks.clear()
         self._rates.clear()
         self._trip_us = TRIP_US_MAX
         self.marked = position
-        self._allow(START_BYTES)
+        self._allow(self._start_bytes)
 
     def rest(self) -> None:
         """Nothing was sent for a while. Others may have begun to use the link, and all may begin again at once."""
-        if not self.marks and self.bytes_max > START_BYTES:
+        if not self.marks and self.bytes_max > self._start_bytes:
             self._rates.clear()
-            self._allow(START_BYTES)
+            self._allow(self._start_bytes)
 
     def mark(self, position: int, acknowledged: int, now_us: int) -> None:
         self.marked = position

@@ -96,9 +96,11 @@ class Link(Session):
             self.spoke_us = now_us
             out.append(Transmit(self.connection, frame))
 
-    def stand(self, connection: int, now_us: int) -> None:
-        """There is a connection."""
+    def stand(self, connection: int, links: int, now_us: int) -> None:
+        """There is a connection, one of so many."""
         self.connection = connection
+        self.flight.share(links)
+        self.allow()
         self.stood_us = self.heard_us = self.spoke_us = now_us
 
     def came(self, now_us: int) -> None:
@@ -106,9 +108,10 @@ class Link(Session):
         self.flight.acknowledged(self.acknowledged, now_us)
         self.allow()
 
-    def rest(self) -> None:
+    def rest(self, links: int) -> None:
         """To be called now and then: whoever has sent nothing since the last time begins again with little."""
         if self.weight == self.rested and not self.outbox:
+            self.flight.share(links)
             self.flight.rest()
             self.allow()
         self.rested = self.weight

@@ -48,7 +48,7 @@ class Sessions:
 
     def stand(self, link: Link, connection: int, is_up: bool, now_us: int, out: Effects) -> None:
         """A session begins, or (`is_up`) goes on, on this connection."""
-        link.stand(connection, now_us)
+        link.stand(connection, len(self.live) + 1, now_us)
         self.live[connection] = link
         self._stop_lingering(link, out)
         if not is_up:
