@@ -1,5 +1,7 @@
 """What brokers with a log each say to each other about it. Tags 64..67 of the wire belong to this file."""
 
+import msgspec
+
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 
@@ -24,6 +26,15 @@ class Forward(ProtocolMessage, frozen=True, tag=64):
         return self.bundle.key_bytes
 
 
+class Ahead(msgspec.Struct, frozen=True, array_like=True):
+    """A range of bundles."""
+
+    rung: int
+    """0 is `Levels.done`, k is `firm[k - 1]`, and -k is `back_firm[k - 1]`."""
+    first: int
+    last: int
+
+
 class Levels(ProtocolMessage, frozen=True, tag=65):
     """Cumulative acknowledgement, in bundles counted from 1 per direction of this link; see `order.entry` for what the
     levels mean and `order.link` for the counting."""
@@ -38,9 +49,8 @@ class Levels(ProtocolMessage, frozen=True, tag=65):
     """back_firm[k - 1]: so many of mine, of those you were sent, have level k here."""
     done: int
     """So many of yours are delivered to everyone behind me."""
-    ahead: tuple[tuple[int, int, int], ...] = ()
-    """(rung, first, last): these, too, though one before them is not; each is said once. Rung 0 is `done`, k is
-    `firm[k - 1]`, and -k is `back_firm[k - 1]`."""
+    ahead: tuple[Ahead, ...] = ()
+    """These, too, though one before them is not; each is said once."""
 
 
 BROKER_MESSAGES = (Forward, Levels)
