@@ -57,7 +57,7 @@ def framed(messages: Sequence[ProtocolMessage], bodies: Bodies) -> list[Any]:
     link = Link("b1", 1, LinkOptions(), bodies, is_opener=True)
     for message in messages:
         link.put(message, message.cost, message.cost + message.bulk)
-    link.stand(5, 0)
+    link.stand(5, 1, 0)
     effects: list[Effect] = []
     link.ship_all(0, effects)
     return [effect.frame for effect in effects if isinstance(effect, Transmit)]

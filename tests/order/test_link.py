@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
 from resprout.order.link import AHEAD_MAX, Link, News
-from resprout.order.messages import Levels
+from resprout.order.messages import Ahead, Levels
 from tests.order.examples import bundle
 
 
@@ -203,13 +203,17 @@ def _falls(counts: list[int]) -> bool:
 # -- one that is not taken ---------------------------------------------------------------------------------------------
 
 
+def ahead(*parts: tuple[int, int, int]) -> tuple[Ahead, ...]:
+    return tuple(Ahead(*part) for part in parts)
+
+
 def test_what_is_taken_behind_one_that_is_not_is_told_one_by_one() -> None:
     link, _, into = link_with(1, arrived=5)
     link.report()
     for entry in (into[1], into[2], into[4]):
         entry.level, entry.undone = 1, 0
         link.moved(entry)
-    assert link.report() == Levels((5,), (0,), (), (0,), 0, ((1, 2, 3), (1, 5, 5), (0, 2, 3), (0, 5, 5)))
+    assert link.report() == Levels((5,), (0,), (), (0,), 0, ahead((1, 2, 3), (1, 5, 5), (0, 2, 3), (0, 5, 5)))
     assert link.report() is None
     into[0].level, into[0].undone = 1, 0
     link.moved(into[0])
@@ -218,7 +222,7 @@ def test_what_is_taken_behind_one_that_is_not_is_told_one_by_one() -> None:
 
 def test_what_is_heard_of_some_behind_one_that_is_not_taken_is_heard_once() -> None:
     link, out, _ = link_with(1, sent=4)
-    news = hear(link, Levels((4,), (0,), (), (0,), 0, ((1, 3, 4), (0, 3, 4))))
+    news = hear(link, Levels((4,), (0,), (), (0,), 0, ahead((1, 3, 4), (0, 3, 4))))
     assert news[1:] == ([(1, out[2]), (1, out[3])], [out[2], out[3]])
     news = hear(link, Levels((4,), (4,), (), (0,), 4))
     assert news[1:] == ([(1, out[0]), (1, out[1])], [out[0], out[1]])
@@ -232,7 +236,7 @@ def test_what_is_through_behind_one_that_is_not_taken_is_forgotten() -> None:
         entry.level, entry.undone = 2, 0
         link.moved(entry)
     link.report()
-    link.take_report(Levels((50,), (0,), (), (0,), 0, ((1, 2, 50), (0, 2, 50), (-1, 2, 50))))
+    link.take_report(Levels((50,), (0,), (), (0,), 0, ahead((1, 2, 50), (0, 2, 50), (-1, 2, 50))))
     assert list(link.sent.entries) == [1] and list(link.arrived.entries) == [1]
     assert len(link.sent.numbers) == len(link.arrived.numbers) == 1
 
@@ -248,12 +252,12 @@ def test_very_many_that_are_not_taken_are_told_in_several_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    "ahead", [(0, 0, 1), (0, 2, 1), (0, 1, 4), (1, 1, 4), (-1, 1, 2), (2, 1, 1), (-2, 1, 1), (9, 1, 1)]
+    "part", [(0, 0, 1), (0, 2, 1), (0, 1, 4), (1, 1, 4), (-1, 1, 2), (2, 1, 1), (-2, 1, 1), (9, 1, 1)]
 )
-def test_impossible_reports_of_some_are_refused(ahead: tuple[int, int, int]) -> None:
+def test_impossible_reports_of_some_are_refused(part: tuple[int, int, int]) -> None:
     link, _, _ = link_with(1, sent=3, arrived=1)
     with pytest.raises(PeerError, match="reported for"):
-        link.take_report(Levels((3,), (0,), (), (0,), 0, (ahead,)))
+        link.take_report(Levels((3,), (0,), (), (0,), 0, ahead(part)))
 
 
 def test_a_level_that_leaves_out_the_one_below_it_is_refused_at_last() -> None:
@@ -261,6 +265,6 @@ def test_a_level_that_leaves_out_the_one_below_it_is_refused_at_last() -> None:
     for entry in out:
         entry.reach, entry.level = 2, 3
     link.report()
-    link.take_report(Levels((2, 2), (0, 0), (0,), (0, 0), 0, ((2, 2, 2), (0, 2, 2))))
+    link.take_report(Levels((2, 2), (0, 0), (0,), (0, 0), 0, ahead((2, 2, 2), (0, 2, 2))))
     with pytest.raises(PeerError, match="reported once more"):
         link.take_report(Levels((2, 2), (2, 0), (0,), (0, 0), 0))

@@ -9,7 +9,7 @@ import pytest
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.messages import Levels
+from resprout.order.messages import Ahead, Levels
 from tests.order.examples import bundle
 from tests.order.reference import Crossing, Facts, LinkFacts, Reference
 
@@ -100,7 +100,7 @@ class Bench:
         facts, chance = self.facts[name], 1.0 if everything else 0.6
         self._raise(facts.have, len(facts.sent), chance)
         self._raise(facts.back_have, len(facts.arrived), chance)
-        ahead: list[tuple[int, int, int]] = []
+        ahead: list[Ahead] = []
         for sign, rungs, most in ((1, facts.firm, facts.have[0]), (-1, facts.back_firm, len(facts.arrived))):
             possible = set(range(1, most + 1))
             for number, rung in enumerate(rungs, 1):
@@ -126,13 +126,13 @@ class Bench:
                 counts[index] = most if chance == 1 else self.rng.randint(count + 1, most)
             most = counts[index]
 
-    def _raise_rung(self, name: int, rung: set[int], possible: set[int], chance: float) -> list[tuple[int, int, int]]:
+    def _raise_rung(self, name: int, rung: set[int], possible: set[int], chance: float) -> list[Ahead]:
         """By some of what is possible. Those that do not follow what was said before are said one by one."""
         left = sorted(possible - rung)
         if left and self.rng.random() < chance:
             come = left if chance == 1 else self.rng.choice((left[: self.rng.randint(1, len(left))], left[-1:]))
             rung.update(come)
-            return [(name, number, number) for number in come if number > upto(rung)]
+            return [Ahead(name, number, number) for number in come if number > upto(rung)]
         return []
 
     def reports(self) -> None:
@@ -148,9 +148,9 @@ class Bench:
             if news is not None:
                 assert (*news.have, *news.back_have) == (*counts.have, *counts.back_have)
                 assert (*news.firm, *news.back_firm, news.done) == tuple([rung.upto for rung in rungs])
-                for name_of_rung, first, last in news.ahead:
-                    rung = counts.rung(name_of_rung)
-                    assert rung is not None and rung.upto < first <= last
+                for part in news.ahead:
+                    rung = counts.rung(part.rung)
+                    assert rung is not None and rung.upto < part.first <= part.last
             assert link.report() is None, "the same is not told twice"
 
     def finish(self) -> None:

@@ -110,8 +110,6 @@ def values(info: inspect.Type, field: str) -> st.SearchStrategy[Any]:
             return bundles()
         case inspect.VarTupleType():
             return st.lists(values(info.item_type, field), max_size=4).map(tuple)
-        case inspect.TupleType():
-            return st.tuples(*[values(item, field) for item in info.item_types])
         case inspect.UnionType():
             return st.one_of([values(item, field) for item in info.types])
         case inspect.StructType():

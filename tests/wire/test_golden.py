@@ -34,7 +34,7 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.links.frames import Goodbye
-from resprout.order.messages import Forward, Levels
+from resprout.order.messages import Ahead, Forward, Levels
 from resprout.order.total_levels import TotalLevel, TotalLevels
 from resprout.order.total_messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
 from resprout.overlay.messages import (
@@ -179,7 +179,8 @@ CONVERSATION: dict[str, Any] = {
     ),
     "clients, from broker to broker": data(
         Listeners("b2", ("c0", "c1")), ClientLives((Life("c0", 3),)), ListenersChanged(("c0",), ("c1",)),
-        ListenersHeard(("c0",)), ClientBegan("c0", 3), Levels((9,), (6,), (), (4,), 2, ((0, 4, 5), (-1, 7, 7))),
+        ListenersHeard(("c0",)), ClientBegan("c0", 3),
+        Levels((9,), (6,), (), (4,), 2, (Ahead(0, 4, 5), Ahead(-1, 7, 7))),
     ),
     "names, copies and networks": data(
         Seek(5, ("b3", "b4")), Sought(5, (Namesake("b3", 2, "host:7403", "b1", True),), (1, 0), False),

@@ -100,6 +100,8 @@ class Connecting:
 
     async def _connect(self) -> Client:
         """Each address has its share of the time that is left."""
+        if len(self._addresses) == 1:
+            return await self._connect_to(self._addresses[0], self._timeout_s)
         time = asyncio.get_running_loop().time
         end = time() + self._timeout_s
         failures: list[ConnectError] = []
@@ -109,8 +111,6 @@ class Connecting:
                 return await self._connect_to(address, share_s)
             except ConnectError as error:
                 failures.append(error)
-        if len(failures) == 1:
-            raise failures[0]
         raise ConnectError("; ".join(map(str, failures)), all(error.hopeless for error in failures))
 
     async def _connect_to(self, address: Address, timeout_s: float) -> Client:

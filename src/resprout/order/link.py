@@ -17,7 +17,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
 from resprout.order.left import Left
-from resprout.order.messages import Levels
+from resprout.order.messages import Ahead, Levels
 from resprout.order.ranges import Range, Ranges, as_ranges
 
 AHEAD_MAX: Final = 1_000
@@ -135,7 +135,7 @@ class Link:
         """What the neighbour has reported."""
         self.told = Counts(faults_tolerated)
         """What it was told."""
-        self._ahead: deque[tuple[int, int, int]] = deque()
+        self._ahead: deque[Ahead] = deque()
         """What it is to be told in the terms of `Levels.ahead`."""
         self.upto = -1
         """The last place in the log that the neighbour is known to have, or of what came from it and was not safe: what
@@ -159,12 +159,13 @@ class Link:
         if not heard.done.upto <= report.done <= heard.have[0]:
             raise PeerError(f"{report.done} reported as delivered of {heard.have[0]} taken, {heard.done.upto} before")
         news.delivered.extend([sent.at(number) for number in come_sent.add(heard.done.add(1, report.done))])
-        for rung, first, last in report.ahead:
-            self._hear_ahead(rung, first, last, come_arrived if rung < 0 else come_sent, news)
+        for part in report.ahead:
+            self._hear_ahead(part, come_arrived if part.rung < 0 else come_sent, news)
         self._forget(come_sent, come_arrived)
         return news
 
-    def _hear_ahead(self, rung: int, first: int, last: int, come: "_Come", news: News) -> None:
+    def _hear_ahead(self, part: Ahead, come: "_Come", news: News) -> None:
+        rung, first, last = part.rung, part.first, part.last
         reported = self.heard.rung(rung)
         most = self.arrived.count if rung < 0 else self.heard.have[0]
         if reported is None or not 1 <= first <= last <= most:
@@ -239,7 +240,7 @@ class Link:
             for first, last in as_ranges(islands):
                 come.ranges += told.add(first, last)
                 if last > told.upto:
-                    self._ahead.append((rung, first, last))
+                    self._ahead.append(Ahead(rung, first, last))
         return told.upto > before
 
     def _forget(self, sent: "_Come", arrived: "_Come") -> None:

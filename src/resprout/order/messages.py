@@ -7,9 +7,6 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 
-Rung = Annotated[int, msgspec.Meta(ge=-64, le=64)]
-"""More than there can be: one for each broker that may fall."""
-
 
 class Forward(ProtocolMessage, frozen=True, tag=64):
     """The next bundle of the sender's log that this link is owed."""
@@ -31,6 +28,15 @@ class Forward(ProtocolMessage, frozen=True, tag=64):
         return self.bundle.key_bytes
 
 
+class Ahead(msgspec.Struct, frozen=True, array_like=True):
+    """A range of bundles."""
+
+    rung: Annotated[int, msgspec.Meta(ge=-64)]
+    """0 is `Levels.done`, k is `firm[k - 1]`, and -k is `back_firm[k - 1]`."""
+    first: int
+    last: int
+
+
 class Levels(ProtocolMessage, frozen=True, tag=65):
     """Cumulative acknowledgement, in bundles counted from 1 per direction of this link; see `order.entry` for what the
     levels mean and `order.link` for the counting."""
@@ -45,9 +51,8 @@ class Levels(ProtocolMessage, frozen=True, tag=65):
     """back_firm[k - 1]: so many of mine, of those you were sent, have level k here."""
     done: int
     """So many of yours are delivered to everyone behind me."""
-    ahead: tuple[tuple[Rung, int, int], ...] = ()
-    """(rung, first, last): these, too, though one before them is not; each is said once. Rung 0 is `done`, k is
-    `firm[k - 1]`, and -k is `back_firm[k - 1]`."""
+    ahead: tuple[Ahead, ...] = ()
+    """These, too, though one before them is not; each is said once."""
 
 
 BROKER_MESSAGES = (Forward, Levels)
