@@ -14,7 +14,7 @@ from resprout.links.parts import BODY_BYTES_MAX, Slice
 from resprout.links.timers import WatchDue
 from tests.links.puppet import Desk, Parcel, Sign, data, frames
 
-LARGE = Parcel(1, 100_000)
+LARGE = Parcel(1, 800_000)
 PLENTY = 1 << 40
 
 
@@ -167,7 +167,7 @@ def test_a_message_that_changes_its_size_on_the_way_ends_the_session() -> None:
     assert len(desk.puppet.heard(LinkDown)) == 1
 
 
-@pytest.mark.parametrize("claimed", [100_000, 1 << 30])
+@pytest.mark.parametrize("claimed", [LARGE.size, 1 << 30])
 def test_a_peer_that_claims_more_of_a_message_than_there_is_is_refused(claimed: int) -> None:
     desk = sender()
     desk.ask(Send("c1", LARGE))

@@ -19,9 +19,9 @@ from resprout.core.contract import (
     TimerFired,
     Transmit,
 )
+from resprout.links.flight import START_BYTES
 from resprout.links.frames import Goodbye
 from resprout.links.options import LinkOptions
-from resprout.links.session import ROOM_BYTES_MIN
 from resprout.links.timers import LingerOver, ReconnectDue, WatchDue
 from tests.links.puppet import Desk, Parcel, frames
 
@@ -218,7 +218,7 @@ def test_an_opener_that_has_restarted_is_found_out_and_a_session_with_its_next_l
     greet(acceptor, Desk("b1", incarnation=2), 6)
     assert acceptor.puppet.events[-2:] == [
         LinkDown("b1", "b1 restarted", "restarted"),
-        LinkUp("b1", "broker", 2, ROOM_BYTES_MIN),
+        LinkUp("b1", "broker", 2, 2 * START_BYTES),
     ]
     assert acceptor.puppet.current["b1"].sent == []
     acceptor.now_us = 10**6

@@ -17,9 +17,9 @@ from resprout.trace.schema import Row
 FOLDER = Path(__file__).parents[2] / "scenarios"
 
 SMALLER = {
-    "bank": ["workload.0.operations=20", "workload.0.interval=20ms", "workload.0.start=4s"],
+    "bank": ["workload.0.operations=20", "workload.0.interval=20ms", "workload.0.start=6s"],
     "chain": [
-        "workload.0.operations=30", "workload.0.start=4s", "workload.1.start=4s", "workload.1.operations=2",
+        "workload.0.operations=30", "workload.0.start=6s", "workload.1.start=6s", "workload.1.operations=2",
         "workload.1.depth=3", 'workload.1.topics=["line/down"]', "workload.1.interval=20ms",
     ],
     "chatter": [

@@ -65,7 +65,7 @@ subscribe = ["a/x"]
 [[client]]
 name = "late"
 broker = "b5"
-latency = "500ms"
+latency = "10ms"
 subscribe = ["a/x"]
 [[workload]]
 kind = "random"
@@ -73,6 +73,7 @@ clients = ["early"]
 topics = ["a/x"]
 operations = 300
 interval = "50ms"
+start = "12s"
 """
 TOTALS = """
 [[workload]]

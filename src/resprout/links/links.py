@@ -214,6 +214,7 @@ class Links:
             news = self._news.popleft()
             if isinstance(news, Link):
                 self._up[news.peer] = news
+                news.announced = news.limit  # less than at the handshake where many links share what they begin with
                 self._tell(LinkUp(news.peer, news.role, news.incarnation, news.room), now_us, out)
             else:
                 self._tell(news, now_us, out)
