@@ -253,3 +253,11 @@ def test_a_link_that_was_idle_begins_again_with_little() -> None:
     for _ in range(2):
         desk.step(TimerFired(WatchDue()))
     assert weight(frames(desk.ask(Send("c1", LARGE)))) == START_BYTES
+
+
+def test_a_peer_that_acknowledges_what_is_still_leaving_harms_nobody() -> None:
+    """It lies, or has it from an earlier connection; either way there is nothing more to send of it."""
+    desk = sender()
+    desk.ask(Send("c1", LARGE))
+    desk.arrive(5, data(1, received=1, grant=PLENTY))
+    assert frames(desk.ask(Send("c1", Parcel(2, 10))))

@@ -5,6 +5,7 @@ from resprout.core.contract import (
     Connected,
     Hold,
     LinkDown,
+    LinkUp,
     Received,
     Release,
     Send,
@@ -108,6 +109,19 @@ def test_the_stack_hears_of_room_that_came_with_a_new_connection() -> None:
     opener.step(Connected(6, "b0"))
     opener.arrive(6, opener.welcome(received=1, grant=200))
     assert opener.puppet.heard(Writable) == [Writable("b0", 100)]
+
+
+def test_the_stack_hears_of_more_room_when_it_began_with_less_because_many_links_share_the_beginning() -> None:
+    """It was told of less than the links believed it knew of, stopped there, and never heard of more."""
+    desk = Desk()
+    for connection in range(5, 25):
+        desk.accept(connection, f"c{connection}", grant=1 << 20)
+    [last] = [up for up in desk.puppet.heard(LinkUp) if up.peer == "c24"]
+    assert last.room < desk.puppet.heard(LinkUp)[0].room
+    for number in range(1, 17):
+        desk.ask(Send("c24", Parcel(number, last.room // 16)))
+        desk.arrive(24, data(1, received=number, grant=1 << 20))
+    assert "c24" in [event.peer for event in desk.puppet.heard(Writable)]
 
 
 def test_a_message_may_begin_in_the_last_byte_of_room_but_none_may_begin_without() -> None:

@@ -32,3 +32,8 @@ def test_a_broker_without_a_place_at_the_end_is_homeless_and_one_that_does_not_r
     assert homeless(scenario, rows(*both, ("late", "join"))) == ["late"]
     assert homeless(scenario, rows(*both, ("b1", "fenced"), ("b2", "crash"))) == ["b1"]
     assert homeless(scenario, rows(*both, ("b2", "crash"), ("b2", "recover"))) == ["b2"]
+    assert homeless(scenario, rows(*both, ("b2", "fenced"), ("b2", "name_refused"))) == [], "its name is taken"
+    second = ("b2+1", "double")
+    assert homeless(scenario, rows(*both, second)) == ["b2+1"]
+    assert homeless(scenario, rows(*both, second, ("b2+1", "joined"))) == []
+    assert homeless(scenario, rows(*both, second, ("b2+1", "name_refused"))) == []

@@ -2,17 +2,19 @@
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
-from resprout.core.contract import Effect, Event, LinkUp, Received, Send
-from resprout.overlay.messages import Tell, Told
+from resprout.core.contract import Effect, Event, LinkUp, Received, Send, SetTimer, TimerFired
+from resprout.overlay.messages import Seek, Sought, Tell, Told
 from resprout.overlay.places import Place
 from resprout.scenario.model import BrokerSpec, Scenario
 from resprout.sim.homeless import homeless
 from resprout.sim.run import run_scenario
 from resprout.stacks.resprout.broker import ResproutBroker
-from resprout.stacks.resprout.messages import JoinElsewhere, JoinRequest, Welcome
+from resprout.stacks.resprout.joining import JoinAgain
+from resprout.stacks.resprout.messages import JoinElsewhere, JoinRequest, JoinWithdrawn, Welcome
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 
@@ -38,28 +40,34 @@ def test_a_long_chain_is_walked_to_its_end_without_a_pause() -> None:
     scenario = Scenario("a long chain", (BrokerSpec("b0"), *leaves), options={"total_degree": 2})
     result = run_scenario(scenario)
     assert homeless(scenario, result.rows) == []
-    assert max(row.time_us for row in result.rows if row.kind == "joined") < 5_000_000
+    joined_us = [row.time_us for row in result.rows if row.kind == "joined"]
+    gaps_us = [after - before for before, after in pairwise(joined_us)]
+    assert max(gaps_us) < ResproutOptions().heartbeat_us, "a way through the tree and back each, and no tick of a clock"
 
 
 class Full:
-    """A root without room, f = 1: it hears what happens within two hops."""
+    """A root with two children, mostly without room for more, f = 1: it hears what happens within two hops."""
 
-    def __init__(self) -> None:
-        self.broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(total_degree=2), random.Random(1))
+    def __init__(self, degree: int = 2) -> None:
+        self.broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(total_degree=degree), random.Random(1))
         self.broker.start(0)
         self.said: list[Effect] = []
         self.waves = 0
+        self.is_answered = True
         for name in ("n", "m"):
             self.ask(name)
             assert any(isinstance(message, Welcome) for message in self.told(name))
 
     def hears(self, event: Event) -> None:
-        """Its neighbours answer at once that they have recorded what it tells them."""
+        """Its neighbours answer at once: they have recorded what it tells them, and nobody bears the name it seeks."""
         effects = list(self.broker.step(event, 0))
         self.said += effects
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.message, Tell):
                 self.hears(Received(effect.peer, Told(effect.message.number)))
+            elif isinstance(effect, Send) and isinstance(effect.message, Seek) and self.is_answered:
+                nobody = (0,) * len(effect.message.names)
+                self.hears(Received(effect.peer, Sought(effect.message.number, (), nobody, True)))
 
     def ask(self, name: str) -> None:
         self.hears(LinkUp(name, "broker", 1, 10_000))
@@ -114,3 +122,45 @@ def test_who_has_no_room_sends_down_and_not_back_up() -> None:
     root.broker.core.standing.parent = "m"
     root.ask("late")
     assert root.offered("late") == ["n2"]
+
+
+def test_who_is_being_looked_for_is_not_let_go_because_the_tree_takes_long_to_answer() -> None:
+    """It would begin again somewhere else, and the whole tree would be asked again."""
+    root = Full(degree=3)
+    root.is_answered = False
+    root.ask("late")
+    root.hears(Received("late", JoinWithdrawn()))
+    assert not any(isinstance(message, JoinElsewhere) for message in root.told("late"))
+
+
+def test_who_waits_where_there_is_no_room_is_let_go() -> None:
+    root = Full()
+    root.ask("late")
+    root.hears(Received("late", JoinWithdrawn()))
+    assert JoinElsewhere(()) in root.told("late")
+
+
+def test_the_tree_is_asked_once_for_one_place_however_many_want_it() -> None:
+    root = Full(degree=3)
+    root.is_answered = False
+    for name in ("x", "y", "z"):
+        root.ask(name)
+    seeks = [message for message in root.told("n") if isinstance(message, Seek)]
+    assert seeks[-1].names == ("x",)
+    for neighbour in ("n", "m"):
+        number = next(message.number for message in reversed(root.told(neighbour)) if isinstance(message, Seek))
+        root.hears(Received(neighbour, Sought(number, (), (0,), True)))
+    assert any(isinstance(message, Welcome) for message in root.told("x"))
+    assert [message for message in root.told("n") if isinstance(message, Seek)] == seeks
+
+
+def test_a_newcomer_that_reaches_nobody_waits_longer_each_time_because_all_may_be_far_away() -> None:
+    seat = BrokerSeat("late", 1, "p", contacts=("q", "r", "s"))
+    broker = ResproutBroker(seat, ResproutOptions(), random.Random(1))
+    out = broker.start(0)
+    waits: list[int] = []
+    for _ in range(5):
+        [due_us] = [x.at_us - sum(waits) for x in out if isinstance(x, SetTimer) and x.timer == JoinAgain()]
+        waits.append(due_us)
+        out = broker.step(TimerFired(JoinAgain()), sum(waits))
+    assert waits == [20_000_000, 10_000_000, 20_000_000, 20_000_000, 20_000_000]

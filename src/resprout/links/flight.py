@@ -14,10 +14,10 @@ from typing import Final
 
 from resprout.core import limits
 
-START_BYTES: Final = 64 << 10
+START_BYTES: Final = 128 << 10
 """On a connection of which nothing is known yet, or not any more. As much as a repair usually has to say, which must
 not take a second round trip."""
-START_BYTES_SHARED: Final = 256 << 10
+START_BYTES_SHARED: Final = 512 << 10
 """On all connections of a node together: it may begin on all of them at once, and they may share one thin line."""
 START_BYTES_LEAST: Final = 8 << 10
 """About what TCP begins with."""

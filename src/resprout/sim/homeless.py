@@ -9,7 +9,8 @@ from resprout.trace.schema import Row
 
 _BEGINS = frozenset((kinds.RECOVER, kinds.JOIN, "fenced", "moved"))
 """A life without a place begins, or will at once."""
-_ENDS = frozenset((kinds.CRASH, kinds.LEAVE))
+_ENDS = frozenset((kinds.CRASH, kinds.LEAVE, "name_refused"))
+"""Whoever is refused because its name is taken has been answered, and runs no more."""
 
 
 def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:
@@ -20,7 +21,9 @@ def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:
     places = {broker.name: broker.parent is None for broker in scenario.brokers}
     places.update({name: True for name in later if name not in places})
     for row in rows:
-        if row.node in places:
+        if row.kind == kinds.DOUBLE:
+            places[row.node] = False  # a second broker of a name: it takes its place, or it is refused
+        elif row.node in places:
             if row.kind in _BEGINS:
                 places[row.node] = False
             elif row.kind == "joined" or row.kind in _ENDS:

@@ -12,7 +12,7 @@ MEMBERSHIP: Final = "membership"
 """Who belongs to the tree and lives: signs of life, joins, moves, elections."""
 REPAIR: Final = "repair"
 CLIENTS: Final = "clients"
-"""All that clients and their brokers say to each other."""
+"""All that clients and their brokers say to each other, and brokers about clients."""
 OTHER: Final = "other"
 
 _TYPES: Final = {
@@ -22,15 +22,16 @@ _TYPES: Final = {
     MEMBERSHIP: (
         "Ping Pong Probe Probed Suspect Alive Orphan Gone Fenced PreVote Vote Enrol Enrolled Decided Tell Told"
         " JoinRequest JoinElsewhere JoinWithdrawn Welcome WelcomeLock LastTotals Leaving MoveAway"
-        " TreeViewUpdate TreeViewSeen"
+        " NameTaken NetworkName Seek Sought TreeViewUpdate TreeViewSeen"
     ),
     REPAIR: (
         "AttachRequest NotMember Attach Grant Item Stub SeenMarks Asks ServedAsks Surroundings ParcelEnd LockReport"
-        " GrantedLock ParentRequest ParentResponse ParentBuffer LostMessage LostMessageRequest Placed Attached"
+        " GrantedLock Listeners ClientLives ParentRequest ParentResponse ParentBuffer LostMessage LostMessageRequest Placed Attached"
     ),
     CLIENTS: (
         "Attend Publish Subscribe Unsubscribe Advertise Unadvertise Taken ForgetBrokers Serving GoTo Refuges"
         " Subscribed SubscribeRefused Unsubscribed Delivery Turned PublishRefused BrokersForgotten PublicationWaits"
+        " SafeCopies ListenersChanged ListenersHeard ClientBegan"
     ),
 }
 _FAMILY: Final = {name: family for family, names in _TYPES.items() for name in names.split()}

@@ -24,7 +24,7 @@ from resprout.stacks.resprout.messages import NameTaken
 class Claim:
     """One newcomer that waits for a place."""
 
-    __slots__ = ("address", "incarnation", "is_clear", "key", "name", "yields_until_us")
+    __slots__ = ("address", "incarnation", "is_clear", "key", "name", "rests_until_us", "yields_until_us")
 
     def __init__(self, key: str, incarnation: int, address: str) -> None:
         self.key = key
@@ -34,6 +34,8 @@ class Claim:
         self.address = address
         self.is_clear = False
         """Nobody else bears the name."""
+        self.rests_until_us = 0
+        """It was looked for in vain: what is missing takes time."""
         self.yields_until_us = 0
         """It lets another newcomer of the same name go first."""
 
@@ -54,7 +56,6 @@ class Claims:
         self._asked: list[Claim] | None = None
         """For whom a census is under way. A claim that came later may have been missed by another one's."""
         self._is_looking = False
-        self._asks_from_us = 0
         self.admitted: dict[str, Claim] = {}
         """Those that are being taken in."""
 
@@ -83,22 +84,28 @@ class Claims:
             return True
         return self._claims.pop(key, None) is not None
 
-    def clear(self) -> list[Claim]:
-        """Those whose names are theirs; the others are looked for."""
+    def gets_on(self, key: str) -> bool:
+        """Its turn will come here, and would not come sooner elsewhere."""
+        claim = self._claims.get(key) or self.admitted.get(key)
+        return claim is not None and claim.rests_until_us <= self._core.now_us
+
+    def clear(self, room: int) -> list[Claim]:
+        """Those whose names are theirs; the others are looked for, unless there is no room for more than these."""
         core = self._core
         for key, claim in list(self._claims.items()):
             if core.peers.incarnation(key) != claim.incarnation:
                 del self._claims[key]
-        self._is_looking = True
-        self._look()
-        self._is_looking = False
+        if sum(claim.is_clear for claim in self._claims.values()) < room:
+            self._is_looking = True
+            self._look()
+            self._is_looking = False
         return [claim for claim in self._claims.values() if claim.is_clear]
 
     def _look(self) -> None:
         now_us = self._core.now_us
-        if self._asked is not None or now_us < self._asks_from_us:
+        if self._asked is not None:
             return
-        unclear = [claim for claim in self._claims.values() if not claim.is_clear and claim.yields_until_us <= now_us]
+        unclear = [claim for claim in self._claims.values() if not claim.is_clear and claim.rests_until_us <= now_us]
         if unclear:
             asked = self._asked = unclear[:NAMES_MAX]
             self._census.ask(tuple(dict.fromkeys([claim.name for claim in asked])), self._found)
@@ -117,8 +124,6 @@ class Claims:
         for claim in asked:
             if self._claims.get(claim.key) is claim and core.peers.incarnation(claim.key) == claim.incarnation:
                 self._judge(claim, findings)
-        if any(self._claims.get(claim.key) is claim and not claim.is_clear for claim in asked):
-            self._asks_from_us = core.now_us + core.options.heartbeat_us  # not at once: what is missing takes time
         if not self._is_looking:
             self._cleared()
 
@@ -135,9 +140,11 @@ class Claims:
         elif findings.latest[claim.name] >= claim.incarnation:
             self._turn_away(claim, Fenced(findings.latest[claim.name]))
         elif any((x.incarnation, x.address) < claim.life for x in others):
-            claim.yields_until_us = core.now_us + core.options.lease_us
+            claim.yields_until_us = claim.rests_until_us = core.now_us + core.options.lease_us
         elif not others and findings.complete:
             claim.is_clear = True
+        else:
+            claim.rests_until_us = core.now_us + core.options.heartbeat_us
 
     def _turn_away(self, claim: Claim, answer: ProtocolMessage) -> None:
         """Its life is over, and so is its session."""

@@ -39,7 +39,8 @@ from resprout.stacks.resprout.parcels import Parcel
 FIRST_PATIENCE_US = 20_000_000
 """How long a broker that starts waits for the parent it was given, which may be waiting for its own."""
 PATIENCE_US = 5_000_000
-"""How long one broker is waited for that is there and has not answered: it may be looking for a place itself."""
+"""How long one broker is waited for that is there and has not answered: it may be looking for a place itself. Longer
+each time that one is not even reached, up to `FIRST_PATIENCE_US`: it may be far to everybody."""
 REFUSALS_MAX = 16
 """Answers that name nobody new before a newcomer pauses: what is known about room has yet to come around."""
 TRIED_MAX = 4_096
@@ -77,6 +78,7 @@ class Joining:
         self.attached = False
         self._candidates: list[str] = []
         self._asked: str | None = None
+        self._patience_us = PATIENCE_US
         self._search: Search | None = None
         """Among places that were offered."""
         self._refusals = 0
@@ -116,7 +118,7 @@ class Joining:
         self._tried.add(self._asked)
         core.peers.post(self._asked, JoinRequest(core.seat.address), core.now_us)
         is_first = core.seat.incarnation == 1 and self._asked == core.seat.parent
-        core.out.append(SetTimer(JoinAgain(), core.now_us + (FIRST_PATIENCE_US if is_first else PATIENCE_US)))
+        core.out.append(SetTimer(JoinAgain(), core.now_us + (FIRST_PATIENCE_US if is_first else self._patience_us)))
 
     def again(self) -> None:
         """The one asked is there and has not answered: withdraw, and ask another when it agrees."""
@@ -127,6 +129,8 @@ class Joining:
             core.peers.send(self._asked, JoinWithdrawn())
             core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
         else:
+            if self._asked is not None and not core.peers.incarnation(self._asked):
+                self._patience_us = min(2 * self._patience_us, FIRST_PATIENCE_US)
             self._ask_next()
 
     def silent(self, peer: str) -> None:
@@ -215,8 +219,11 @@ class Joining:
     # -- giving a place ------------------------------------------------------------------------------------------------
 
     def withdrawn(self, name: str, message: JoinWithdrawn) -> None:
-        """Too late when it is a child already: then it hears the Welcome first."""
+        """Too late when it is a child already: then it hears the Welcome first. And in vain while it is looked for in a
+        tree that is wide: another broker would have to begin again, and would not be waited for either."""
         core = self._core
+        if self.attached and self._room > 0 and self._is_calm() and self._claims.gets_on(name):
+            return
         if self._claims.drop(name) or name not in core.links:
             core.peers.send(name, JoinElsewhere(()))
 
@@ -251,6 +258,10 @@ class Joining:
             core.peers.send(key, Fenced(latest))
             core.peers.close(key, "it was told why")
 
+    @property
+    def _room(self) -> int:
+        return self._core.options.total_degree - len(self._core.links)
+
     def admit(self) -> None:
         """Take those who wait, if this is a moment for it."""
         core = self._core
@@ -258,15 +269,16 @@ class Joining:
         if not self.attached or claims.admitted or not claims or not self._is_calm() or core.retired:
             return
         standing = core.standing
-        room = core.options.total_degree - len(core.links)
-        for claim in claims.clear() if room > 0 else claims.all():
+        room = self._room
+        for claim in claims.clear(room) if room > 0 else claims.all():
             if room <= 0:
                 self._send_elsewhere(claim)
-            elif standing.admits(claim.name, claim.incarnation) and claim.name not in claims.admitted:
-                if len(claims.admitted) < room:
-                    self._grant(claim)
-                else:
-                    self._send_elsewhere(claim)
+            elif not standing.admits(claim.name, claim.incarnation) or claim.name in claims.admitted:
+                claim.rests_until_us = core.now_us + core.options.heartbeat_us
+            elif len(claims.admitted) < room:
+                self._grant(claim)
+            else:
+                self._send_elsewhere(claim)
         if claims.admitted:
             links = tuple(core.links)
             here = standing.publish_place()
