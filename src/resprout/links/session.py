@@ -274,9 +274,7 @@ class Session:
             self.confirmed_weight = self.acknowledged
             self.full_at = received + self._outbox_messages_max
             self.full_at_bytes = self.confirmed_bytes + self._outbox_bytes_max
-            if (
-                self.shipped < received
-            ):  # it came on an earlier connection, or the peer says so of what has yet to leave
+            if self.shipped < received:  # it came on an earlier connection, or the peer lies
                 self.shipped = received
                 self.departed = max(self.departed, self.confirmed_weight)
                 self.body = None

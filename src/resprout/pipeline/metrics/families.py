@@ -26,7 +26,8 @@ _TYPES: Final = {
     ),
     REPAIR: (
         "AttachRequest NotMember Attach Grant Item Stub SeenMarks Asks ServedAsks Surroundings ParcelEnd LockReport"
-        " GrantedLock Listeners ClientLives ParentRequest ParentResponse ParentBuffer LostMessage LostMessageRequest Placed Attached"
+        " GrantedLock Listeners ClientLives ParentRequest ParentResponse ParentBuffer LostMessage LostMessageRequest"
+        " Placed Attached"
     ),
     CLIENTS: (
         "Attend Publish Subscribe Unsubscribe Advertise Unadvertise Taken ForgetBrokers Serving GoTo Refuges"
