@@ -7,6 +7,7 @@ returned that it was told to wait for, the ghost has nothing more to do.
 
 from collections.abc import Iterable
 from operator import attrgetter
+from typing import Final
 
 from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.contract import Effect, Timer
@@ -21,6 +22,8 @@ from resprout.order.log import Log
 from resprout.overlay.places import Life
 from resprout.spread.interest import Interest
 from resprout.spread.says import Says
+
+ENDED_KEPT: Final = 1_024
 
 
 class GhostOver(Timer, frozen=True):
@@ -42,6 +45,8 @@ class Ghosts:
         """By ghost: the clients that have not returned."""
         self._idle: set[str] = set()
         """Those of which it was told that they wait for nobody."""
+        self._ended: dict[Life, None] = {}
+        """Brokers whose clients were stood in for here, the latest ones."""
         self._leaving: set[str] = set()
         """Those that are about to expire."""
         self._upto: dict[str, int] = {}
@@ -104,6 +109,11 @@ class Ghosts:
         """Whether somebody who was served by this broker is stood in for."""
         return any(home in brokers for brokers in self._brokers.values())
 
+    def answers_for(self, home: Life) -> bool:
+        """Whether somebody who was served by this broker is, or was, stood in for here: what they published and has no
+        entry any more is delivered."""
+        return home in self._ended or self.knows(home)
+
     def brought_upto(self, home: Life) -> int:
         """The last place of what repairs brought those who stand in for its clients. Before everything up to there is
         shown, a share of it could be without a cause of something in it, which is not safe yet."""
@@ -148,7 +158,9 @@ class Ghosts:
 
     def expire(self, name: str, says: Says, out: list[Effect]) -> set[str]:
         """Nobody is waited for any more. Tells who has not returned."""
-        del self._brokers[name]
+        self._ended.update(dict.fromkeys(sorted(self._brokers.pop(name))))
+        for life in list(self._ended)[:-ENDED_KEPT]:
+            del self._ended[life]
         self._leaving.discard(name)
         self._idle.discard(name)
         self._upto.pop(name, None)

@@ -280,7 +280,7 @@ class Clients:
         ahead = {id: None for id, record in core.totals.locks.undelivered.items() if guest.has(record.bundle)}
         if ahead:
             self._ahead[guest.name] = ahead
-        if attend.tried and self._ghosts.knows(home_of(attend)):
+        if attend.tried and self._ghosts.answers_for(home_of(attend)):
             core.lobby.adopt(guest, self._answered_for(guest), self._reached(guest))
         elif attend.tried:
             core.lobby.adopt(guest, self._answered_for(guest))
