@@ -95,7 +95,7 @@ def test_small_messages_on_one_link_have_their_turn_beside_a_large_one_on_anothe
         row.time_us - asked_us[row.seq] for row in result.rows if row.kind == "deliver" and row.topic == "small"
     ]
     assert len(taken_us) == 200
-    assert max(taken_us) < 200_000, "in one go, 1 MiB takes 839 ms at 10 Mbit"
+    assert max(taken_us) < 250_000, "in one go, 1 MiB takes 839 ms at 10 Mbit"
 
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS.keys())
