@@ -6,9 +6,9 @@ from typing import Any
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.contract import Effect, Send
 from resprout.core.guarantee import Guarantee
-from resprout.edge.ghosts import Ghosts
-from resprout.edge.guest import Guest
-from resprout.edge.lobby import Lobby
+from resprout.edge.broker.ghosts import Ghosts
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Delivery, Refuge, Serving, Subscribe, Taken, Unsubscribe
 from resprout.order.entry import Entry
 from resprout.order.log import Log
@@ -31,17 +31,21 @@ class House:
         for name in neighbours:
             self.interest.add_neighbour(name)
             self.adverts.add_neighbour(name)
-        self.lobby = Lobby(SERVING, self.log, self.interest, self.adverts, lambda entry: self.lobby.delivered(entry))
+        self.lobby = ClientSessions(
+            SERVING, self.log, self.interest, self.adverts, lambda entry: self.lobby.delivered(entry)
+        )
         self.ghosts = Ghosts(self.lobby, self.log, self.interest)
         self.out: list[Effect] = []
         self.says: Says = []
-        self.guests: dict[str, Guest] = {}
+        self.guests: dict[str, ClientSession] = {}
         for name in clients:
             self.serve(name, room=room)
         self._published: dict[str, int] = {}
         self.prompt = True
 
-    def serve(self, name: str, attend: Attend | None = None, *, resumed: bool = True, room: int = ROOM) -> Guest:
+    def serve(
+        self, name: str, attend: Attend | None = None, *, resumed: bool = True, room: int = ROOM
+    ) -> ClientSession:
         guest = self.guests[name] = self.lobby.arrive(name, 1, room)
         self.lobby.welcome(guest, attend or Attend(0), (), resumed, self.says, self.out)
         return guest

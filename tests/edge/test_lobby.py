@@ -6,7 +6,7 @@ from resprout.core.bundle import unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, Receipt
-from resprout.edge import lobby as lobby_module
+from resprout.edge.broker import sessions as lobby_module
 from resprout.edge.messages import (
     Advertise,
     Attend,

@@ -11,9 +11,9 @@ from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.marks import Mark, from_marks
-from resprout.edge import owed as owed_module
+from resprout.edge.broker import owed as owed_module
+from resprout.edge.broker.owed import Owed, read_held
 from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribed, Turned, Unsubscribed
-from resprout.edge.owed import Owed, read_held
 from resprout.filters.predicate import parse_predicate
 from resprout.overlay.places import Life
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested

@@ -30,8 +30,8 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.names import newcomer_name
-from resprout.edge.ghosts import GhostOver, Ghosts
-from resprout.edge.guest import Guest
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -182,7 +182,7 @@ class ResproutBroker:
             Grant: self.members.granted,
             Welcome: self.joining.welcomed,
         }
-        self._on_client: dict[type, Callable[[Guest, Any], None]] = {
+        self._on_client: dict[type, Callable[[ClientSession, Any], None]] = {
             Attend: self.clients.attend,
             Publish: self.clients.publish,
             Taken: lambda guest, message: core.lobby.taken(guest, message, core.says, core.out),
@@ -314,13 +314,13 @@ class ResproutBroker:
             raise PeerError(str(error)) from None
         core.confirmed(core.interest.asked_by(link.name, message, predicate, core.says))
 
-    def _subscribe(self, guest: Guest, message: Subscribe) -> None:
+    def _subscribe(self, guest: ClientSession, message: Subscribe) -> None:
         core = self.core
         self.book.listeners.came(guest.name)
         core.lobby.subscribe(guest, message, core.says, core.out)
         core.routes.forget()
 
-    def _unsubscribe(self, guest: Guest, message: Unsubscribe) -> None:
+    def _unsubscribe(self, guest: ClientSession, message: Unsubscribe) -> None:
         core = self.core
         core.lobby.unsubscribe(guest, message, core.says, core.out)
         core.routes.forget()
@@ -449,5 +449,5 @@ class ResproutBroker:
             self.joining.leave()
 
 
-def _out_of_place(guest: Guest, message: Any) -> None:
+def _out_of_place(guest: ClientSession, message: Any) -> None:
     raise PeerError(f"{type(message).__name__} is not for {guest.name} to say")

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, Send
 from resprout.core.guarantee import STREAMS, Guarantee
-from resprout.edge.ghosts import GhostOver, Ghosts, home_of
-from resprout.edge.guest import Guest
+from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
+from resprout.edge.broker.owed import Owed
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
-from resprout.edge.owed import Owed
 from resprout.order.entry import Entry
 from resprout.order.total_messages import TotalId, id_of
 from resprout.overlay.places import Life
@@ -87,7 +87,7 @@ class Clients:
         else:
             core.lobby.arrive(name, incarnation, room)
 
-    def attend(self, guest: Guest, message: Attend) -> None:
+    def attend(self, guest: ClientSession, message: Attend) -> None:
         self._core.clock.raise_to(message.clock)
         if self._book.roll.latest(guest.name) > guest.incarnation:
             self._end(guest.name)
@@ -174,7 +174,7 @@ class Clients:
             message = Refuges(refuges)
             core.out.extend([Send(guest.name, message) for guest in core.guests.values() if guest.attending])
 
-    def _decide(self, guest: Guest) -> None:
+    def _decide(self, guest: ClientSession) -> None:
         core = self._core
         attend = self._waiting[guest.name]
         is_new = not attend.tried and not attend.subscriptions
@@ -264,13 +264,13 @@ class Clients:
             heir = following
         return heir
 
-    def _send_to(self, guest: Guest, name: str) -> None:
+    def _send_to(self, guest: ClientSession, name: str) -> None:
         place = self._core.standing.places.get(name)
         del self._waiting[guest.name], self._since[guest.name]
         refuge = Refuge(name, place.address if place is not None else "")
         self._core.out.append(Send(guest.name, GoTo(refuge)))
 
-    def _welcome(self, guest: Guest, attend: Attend, resumed: bool) -> None:
+    def _welcome(self, guest: ClientSession, attend: Attend, resumed: bool) -> None:
         core = self._core
         del self._waiting[guest.name], self._since[guest.name]
         if attend.subscriptions and resumed:
@@ -292,12 +292,12 @@ class Clients:
         self._book.listeners.check((guest.name,))
         self._book.roll.learn([Life(guest.name, guest.incarnation)])
 
-    def _reached(self, guest: Guest) -> dict[str, int]:
+    def _reached(self, guest: ClientSession) -> dict[str, int]:
         """How far the streams of a client have come here."""
         marks = {stream: self._core.seen.mark((guest.name, stream, guest.incarnation)) for stream in STREAMS}
         return {stream: last for stream, last in marks.items() if last}
 
-    def _answered_for(self, guest: Guest) -> list[Entry]:
+    def _answered_for(self, guest: ClientSession) -> list[Entry]:
         """Publications of the client that this broker answers for, because the broker that took them is dead."""
         core, me = self._core, (guest.name, guest.incarnation)
         entries = [*core.log.entries.values(), *core.book.entries()]
@@ -305,7 +305,7 @@ class Clients:
         mine = {id(entry): entry for entry in entries if (entry.publisher, entry.incarnation) == me}
         return [entry for entry in mine.values() if entry.source is None]
 
-    def _read_unshown(self, guest: Guest, attend: Attend) -> None:
+    def _read_unshown(self, guest: ClientSession, attend: Attend) -> None:
         """What is in the log and not yet shown reaches a client that has just come, too, if it is owed it."""
         core = self._core
         core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
@@ -321,7 +321,7 @@ class Clients:
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
-    def publish(self, guest: Guest, message: Publish) -> None:
+    def publish(self, guest: ClientSession, message: Publish) -> None:
         core = self._core
         bundle = message.bundle
         guest.check_next(bundle)
@@ -336,7 +336,7 @@ class Clients:
         core.show()
         core.pressure.check_guest(guest, core.out)
 
-    def _take_eventual(self, guest: Guest, message: Publish) -> None:
+    def _take_eventual(self, guest: ClientSession, message: Publish) -> None:
         if self._core.seen.has(message.bundle):
             self._core.lobby.known(guest, message.bundle, everywhere=guest.name not in self._settling)
         else:
@@ -352,7 +352,7 @@ class Clients:
                 self.drain(guest)
         self._core.show()  # a broker that is alone has at once as many copies as there can be
 
-    def drain(self, guest: Guest) -> None:
+    def drain(self, guest: ClientSession) -> None:
         """Take what need not wait any longer."""
         core = self._core
         totals = core.totals
@@ -379,7 +379,7 @@ class Clients:
             core.log.local_bytes -= message.cost
         self._draining.discard(guest.name)
 
-    def _must_follow(self, guest: Guest, bundle: Bundle) -> bool:
+    def _must_follow(self, guest: ClientSession, bundle: Bundle) -> bool:
         """Whether it has to come behind a total that is not delivered here."""
         totals = self._core.totals
         if totals.own(guest.name) is not None or totals.is_gated(bundle):
@@ -392,7 +392,7 @@ class Clients:
         del self._ahead[guest.name]
         return False
 
-    def _is_patient(self, guest: Guest, bundle: Bundle) -> bool:
+    def _is_patient(self, guest: ClientSession, bundle: Bundle) -> bool:
         """Whether something heavy waits for what was under way when its turn came; for nothing that came later."""
         if bundle.cost < HEAVY_BYTES or bundle.guarantee is Guarantee.TOTAL:
             return False
@@ -409,7 +409,7 @@ class Clients:
         self._core.clock.raise_to(bundle.stamp)
         return bundle.stamped(self._core.clock.tick())
 
-    def _accept(self, guest: Guest, bundle: Bundle, prompt: bool) -> None:
+    def _accept(self, guest: ClientSession, bundle: Bundle, prompt: bool) -> None:
         if self._durable is not None:
             self._durable.write(bundle)
         entry = self._core.accept(bundle, None, guest, 0, prompt)

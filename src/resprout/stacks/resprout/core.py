@@ -10,9 +10,9 @@ from collections.abc import Callable
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect, Note, ProtocolMessage, Retire, Send
 from resprout.core.guarantee import Guarantee
-from resprout.edge.backpressure import BackPressure
-from resprout.edge.guest import Guest
-from resprout.edge.lobby import Lobby
+from resprout.edge.broker.backpressure import BackPressure
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Refuge, Serving
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
@@ -67,7 +67,7 @@ class Core:
         self.reports = Reports(self.links, self.faults, options.ack_delay_us)
         self.pressure = BackPressure(self.log, options.log_bytes)
         serving = Serving(NAME, GUARANTEES, self.faults)
-        self.lobby = Lobby(serving, self.log, self.interest, self.adverts, self.finished)
+        self.lobby = ClientSessions(serving, self.log, self.interest, self.adverts, self.finished)
         self.lobby.copies_of = self._copies_of
         self.few_copies = 0
         """On so many brokers `safe` rests here, if that is fewer than f + 1; otherwise 0."""
@@ -199,7 +199,13 @@ class Core:
     # -- accept and forward --------------------------------------------------------------------------------------------
 
     def accept(
-        self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool, backup: bool = False
+        self,
+        bundle: Bundle,
+        source: Link | None,
+        client: ClientSession | None,
+        hops: int,
+        prompt: bool,
+        backup: bool = False,
     ) -> Entry | None:
         """Log a bundle and send it on; None when it was here before. A copy that comes back is kept all the same unless
         it is certainly here: its sender was through with it, and needs it again for a ghost."""
@@ -223,7 +229,9 @@ class Core:
             self.log.let_pass(entry, source)
         return entry
 
-    def append(self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool) -> Entry:
+    def append(
+        self, bundle: Bundle, source: Link | None, client: ClientSession | None, hops: int, prompt: bool
+    ) -> Entry:
         """To the log, and to whoever wants it."""
         wanting, readers, picks = self.find_readers(bundle)
         flood = hops < self.faults
@@ -253,7 +261,7 @@ class Core:
         entry.is_backup = True
         return entry
 
-    def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+    def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
         wanting, readers, picks = self.routes.find(bundle)
         if picks is not None:
             check_columns(bundle)  # it will be taken apart here, when its source may no longer be there to blame

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from resprout.core.contract import ProtocolMessage, SetTimer
-from resprout.edge.ghosts import GhostOver, Ghosts
-from resprout.edge.guest import Guest
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.session import ClientSession
 from resprout.order.link import Link
 from resprout.order.messages import Forward
 from resprout.order.total_merge import MemberLocks, MergedLocks, Piece
@@ -376,7 +376,7 @@ class Flushes:
             send(name, part)
         send(name, ParcelEnd())
 
-    def _push(self, taking: Taking, fresh: dict[str, Link], ghost: Guest) -> None:
+    def _push(self, taking: Taking, fresh: dict[str, Link], ghost: ClientSession) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
         core = self._core
         others = [link for link in core.links.values() if link.name not in fresh and link.open]

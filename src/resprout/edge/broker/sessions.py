@@ -13,7 +13,8 @@ from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
-from resprout.edge.guest import SUBSCRIPTIONS_MAX, TOPICS_ADVERTISED_MAX, Guest
+from resprout.edge.broker.owed import read_held
+from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, TOPICS_ADVERTISED_MAX, ClientSession
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -28,7 +29,6 @@ from resprout.edge.messages import (
     Unsubscribe,
     Unsubscribed,
 )  # fmt: skip
-from resprout.edge.owed import read_held
 from resprout.filters.predicate import parse_predicate
 from resprout.order.entry import Entry
 from resprout.order.log import Log
@@ -39,7 +39,7 @@ from resprout.spread.says import Says
 from resprout.wire.sizes import ordering_bytes
 
 
-class Lobby:
+class ClientSessions:
     """All guests of a broker. `says` collects what its neighbours must hear; `out` what its clients must."""
 
     def __init__(
@@ -53,17 +53,17 @@ class Lobby:
         """On how many brokers an entry that is safe rests; f + 1 at most."""
         self._finished = finished
         """Called when the last reader of an entry has it, and nobody else is owed it."""
-        self.guests: dict[str, Guest] = {}
+        self.guests: dict[str, ClientSession] = {}
         """Whoever may be shown something: clients, served or not yet, and ghosts."""
-        self.returned: dict[str, Guest] = {}
-        """Clients that were given something elsewhere, which may still come by here: see `Guest.has`."""
-        self._turned: dict[str, Guest] = {}
+        self.returned: dict[str, ClientSession] = {}
+        """Clients that were given something elsewhere, which may still come by here: see `ClientSession.has`."""
+        self._turned: dict[str, ClientSession] = {}
         """Guests with receipts to be told at the end of the step."""
-        self._turned_soon: dict[str, Guest] = {}
+        self._turned_soon: dict[str, ClientSession] = {}
         """Guests with receipts that nobody waits for yet, to be told with the next `flush_all`."""
-        self._ending: dict[str, Guest] = {}
+        self._ending: dict[str, ClientSession] = {}
         """Guests with subscriptions that are about to end."""
-        self.hopeful: dict[str, Guest] = {}
+        self.hopeful: dict[str, ClientSession] = {}
         """Guests with subscriptions that are not confirmed."""
         self._base: dict[Origin, Reached] = {}
         self._base_marks: Marks = ()
@@ -71,13 +71,19 @@ class Lobby:
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
-    def arrive(self, name: str, incarnation: int, room: int) -> Guest:
+    def arrive(self, name: str, incarnation: int, room: int) -> ClientSession:
         """A session begins. The client will say `Attend`; it is served when the stack says `welcome`."""
-        guest = self.guests[name] = Guest(name, incarnation, room)
+        guest = self.guests[name] = ClientSession(name, incarnation, room)
         return guest
 
     def welcome(
-        self, guest: Guest, attend: Attend, refuges: tuple[Refuge, ...], resumed: bool, says: Says, out: list[Effect]
+        self,
+        guest: ClientSession,
+        attend: Attend,
+        refuges: tuple[Refuge, ...],
+        resumed: bool,
+        says: Says,
+        out: list[Effect],
     ) -> None:
         """Serve a client, with the subscriptions that it brings along. Raises PeerError, with nothing done, when those
         cannot be. `resumed`: what it missed will be made good; otherwise it has to subscribe again."""
@@ -113,7 +119,7 @@ class Lobby:
 
     # -- what a client says --------------------------------------------------------------------------------------------
 
-    def subscribe(self, guest: Guest, message: Subscribe, says: Says, out: list[Effect]) -> None:
+    def subscribe(self, guest: ClientSession, message: Subscribe, says: Says, out: list[Effect]) -> None:
         if message.id in guest.subscriptions:
             raise PeerError(f"subscription {message.id} exists already")
         try:
@@ -146,14 +152,14 @@ class Lobby:
             if not guest.unconfirmed:
                 self.hopeful.pop(guest.name, None)
 
-    def announced(self, guest: Guest, out: list[Effect]) -> None:
+    def announced(self, guest: ClientSession, out: list[Effect]) -> None:
         """Everybody knows of this client now, and it may be told what is confirmed."""
         guest.announced = True
         for id, base in guest.unsaid.items():
             self._say_subscribed(guest, id, base, out)
         guest.unsaid.clear()
 
-    def unsubscribe(self, guest: Guest, message: Unsubscribe, says: Says, out: list[Effect]) -> None:
+    def unsubscribe(self, guest: ClientSession, message: Unsubscribe, says: Says, out: list[Effect]) -> None:
         predicate = guest.subscriptions.pop(message.id, None)
         if predicate is None:  # it was refused, and the client had not heard yet
             out.append(Send(guest.name, Unsubscribed(message.id)))
@@ -172,20 +178,20 @@ class Lobby:
         guest.endings.append((self._log.next_no, message.id))
         self._ending[guest.name] = guest
 
-    def advertise(self, guest: Guest, message: Advertise, says: Says, out: list[Effect]) -> None:
+    def advertise(self, guest: ClientSession, message: Advertise, says: Says, out: list[Effect]) -> None:
         if self._adverts.count(guest.name) >= TOPICS_ADVERTISED_MAX:
             raise PeerError(f"more than {TOPICS_ADVERTISED_MAX} topics advertised")
         self._adverts.advertise(guest.name, message.topic, says)
 
-    def advertise_implied(self, guest: Guest, topic: str, says: Says) -> None:
+    def advertise_implied(self, guest: ClientSession, topic: str, says: Says) -> None:
         """By publishing. Beyond the limit the client must not go on to new topics."""
         if not self._adverts.has(guest.name, topic):
             self.advertise(guest, Advertise(topic), says, [])
 
-    def unadvertise(self, guest: Guest, message: Unadvertise, says: Says, out: list[Effect]) -> None:
+    def unadvertise(self, guest: ClientSession, message: Unadvertise, says: Says, out: list[Effect]) -> None:
         self._adverts.withdraw(guest.name, message.topic, says)
 
-    def taken(self, guest: Guest, message: Taken, says: Says, out: list[Effect]) -> None:
+    def taken(self, guest: ClientSession, message: Taken, says: Says, out: list[Effect]) -> None:
         for entry in guest.take(message.deliveries):
             self._took(entry)
 
@@ -206,14 +212,14 @@ class Lobby:
                 if whole is None:
                     whole = _delivery(entry, None)
                 self._give(guest, entry, whole, out)
-        publisher: Guest | None = entry.client
+        publisher: ClientSession | None = entry.client
         if publisher is not None and not publisher.gone:
             publisher.count(entry, self.copies_of(entry), self._serving.faults_tolerated + 1)
             publisher.turn(entry.stream, Receipt.SAFE, entry.last)
             publisher.turn_delivered(entry)
             self._tell_receipts(publisher, entry)
 
-    def hand_over(self, guest: Guest, entry: Entry, offsets: Sequence[int], out: list[Effect]) -> None:
+    def hand_over(self, guest: ClientSession, entry: Entry, offsets: Sequence[int], out: list[Effect]) -> None:
         """Give a client something that was shown before it came: all of it, or the messages at these offsets."""
         bundle = entry.bundle
         assert entry.shown and bundle is not None, "it is kept for others"
@@ -227,17 +233,17 @@ class Lobby:
         else:
             self._give(guest, entry, _delivery(entry, guest), out)
 
-    def writable(self, guest: Guest, room: int, out: list[Effect]) -> None:
+    def writable(self, guest: ClientSession, room: int, out: list[Effect]) -> None:
         guest.room = room
         while guest.backlog and guest.room > 0:
             entry = guest.backlog.popleft()
             self._give(guest, entry, _delivery(entry, guest), out)
 
-    def published(self, guest: Guest, entry: Entry) -> None:
+    def published(self, guest: ClientSession, entry: Entry) -> None:
         guest.published(entry)
         self._tell_receipts(guest, entry)
 
-    def adopt(self, guest: Guest, entries: Iterable[Entry], reached: Mapping[str, int] | None = None) -> None:
+    def adopt(self, guest: ClientSession, entries: Iterable[Entry], reached: Mapping[str, int] | None = None) -> None:
         """These publications of a client that returned are in the log, and this broker answers for them from now on; in
         log order, after `welcome`. `reached`: how far each of its streams is known to have come; what has no entry was
         delivered."""
@@ -251,7 +257,7 @@ class Lobby:
             guest.settle(stream, last)
         self._turned[guest.name] = guest
 
-    def known(self, guest: Guest, bundle: Bundle, everywhere: bool = True) -> None:
+    def known(self, guest: ClientSession, bundle: Bundle, everywhere: bool = True) -> None:
         """A client publishes again what has been here before: it is told how far that has come. `everywhere`: what has
         no entry here is delivered; otherwise only this broker is through with it."""
         if everywhere or bundle.first in guest.unturned.get(bundle.stream, {}):
@@ -262,7 +268,7 @@ class Lobby:
 
     def delivered(self, entry: Entry) -> None:
         """Nobody is owed the entry any more: its publisher, if it is one of ours, may be told."""
-        guest: Guest | None = entry.client
+        guest: ClientSession | None = entry.client
         if guest is not None and not guest.gone and entry.shown:
             guest.turn_delivered(entry)
             self._tell_receipts(guest, entry)
@@ -295,16 +301,16 @@ class Lobby:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _give(self, guest: Guest, entry: Entry, delivery: Delivery, out: list[Effect]) -> None:
+    def _give(self, guest: ClientSession, entry: Entry, delivery: Delivery, out: list[Effect]) -> None:
         guest.gave += 1
         guest.given.append(entry)
         guest.room -= delivery.bundle.cost
         out.append(Send(guest.name, delivery))
 
-    def _tell_receipts(self, guest: Guest, entry: Entry) -> None:
+    def _tell_receipts(self, guest: ClientSession, entry: Entry) -> None:
         (self._turned if entry.prompt else self._turned_soon)[guest.name] = guest
 
-    def _say_subscribed(self, guest: Guest, id: int, base: Marks, out: list[Effect]) -> None:
+    def _say_subscribed(self, guest: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
         if guest.announced:
             out.extend([Send(guest.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
         else:
@@ -315,7 +321,7 @@ class Lobby:
             self._finished(entry)
 
 
-def _delivery(entry: Entry, guest: Guest | None) -> Delivery:
+def _delivery(entry: Entry, guest: ClientSession | None) -> Delivery:
     bundle = entry.bundle
     assert bundle is not None, "a reader pins the bundle"
     offsets = entry.picks.get(guest.name) if guest is not None and entry.picks is not None else None

@@ -16,7 +16,7 @@ SUBSCRIPTIONS_MAX = 100_000
 TOPICS_ADVERTISED_MAX = 100_000
 
 
-class Guest:
+class ClientSession:
     """One client's session at its edge broker. It exists from the beginning of the session, and is *attending* once the
     broker has agreed to serve it."""
 

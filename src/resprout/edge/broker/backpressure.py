@@ -1,7 +1,7 @@
 """Holds back the sources of a full log; see `order.log` for what counts against whom."""
 
 from resprout.core.contract import Effect, Hold, Release
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
 from resprout.order.link import Link
 from resprout.order.log import Log
 
@@ -15,7 +15,7 @@ class BackPressure:
         self._log = log
         self._bytes_max = bytes_max
         self._links: dict[str, Link] = {}
-        self._guests: dict[str, Guest] = {}
+        self._guests: dict[str, ClientSession] = {}
 
     @property
     def holding(self) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ class BackPressure:
             self._links[link.name] = link
             out.append(Hold(link.name))
 
-    def check_guest(self, guest: Guest, out: list[Effect]) -> None:
+    def check_guest(self, guest: ClientSession, out: list[Effect]) -> None:
         """All local publishers share one account: whoever publishes while it is exceeded is held."""
         if self._log.local_bytes > self._bytes_max and guest.name not in self._guests:
             self._guests[guest.name] = guest

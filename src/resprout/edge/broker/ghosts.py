@@ -12,10 +12,10 @@ from typing import Final
 from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.contract import Effect, Timer
 from resprout.core.errors import WireError
-from resprout.edge.guest import Guest
-from resprout.edge.lobby import Lobby
+from resprout.edge.broker.owed import Owed
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend
-from resprout.edge.owed import Owed
 from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
 from resprout.order.log import Log
@@ -36,7 +36,7 @@ class Ghosts:
     """All ghosts of a broker. Their names are also those of directions, so no node may be called like one: they begin
     with `~`."""
 
-    def __init__(self, lobby: Lobby, log: Log, interest: Interest) -> None:
+    def __init__(self, lobby: ClientSessions, log: Log, interest: Interest) -> None:
         self._lobby = lobby
         self._log = log
         self._interest = interest
@@ -125,7 +125,7 @@ class Ghosts:
         names = [name for name, lives in self._brokers.items() if any(life.name == broker for life in lives)]
         return tuple(dict.fromkeys(p for name in names for p in self._interest.index.predicates_of(name)))
 
-    def claim(self, guest: Guest, attend: Attend, out: list[Effect]) -> list[Entry]:
+    def claim(self, guest: ClientSession, attend: Attend, out: list[Effect]) -> list[Entry]:
         """Give a client that returns its share of what ghosts were shown; after `welcome`, and in the same step."""
         home = home_of(attend)
         lists = [self._lobby.guests[name].backlog for name, brokers in self._brokers.items() if home in brokers]
