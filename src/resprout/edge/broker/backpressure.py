@@ -1,50 +1,42 @@
-"""Holds back the sources of a full log; see `order.log` for what counts against whom."""
+"""Holds back whoever has too much under way, and releases it at half of that.
+
+A *source* is a neighbour or a client; what counts against it, and in which unit, the stack says. Several may share one
+account.
+"""
+
+from collections.abc import Callable
 
 from resprout.core.contract import Effect, Hold, Release
-from resprout.edge.broker.session import ClientSession
-from resprout.order.link import Link
-from resprout.order.log import Log
 
 
 class BackPressure:
-    """A source is held when too much of its waits, and released at half of that."""
+    __slots__ = ("_account", "_held", "_low", "_most")
 
-    __slots__ = ("_bytes_max", "_guests", "_links", "_log")
-
-    def __init__(self, log: Log, bytes_max: int) -> None:
-        self._log = log
-        self._bytes_max = bytes_max
-        self._links: dict[str, Link] = {}
-        self._guests: dict[str, ClientSession] = {}
+    def __init__(self, most: int, account: Callable[[str], int]) -> None:
+        """`account` tells what counts against a source that is held."""
+        self._most = most
+        self._low = max(1, most // 2)
+        self._account = account
+        self._held: dict[str, None] = {}
 
     @property
     def holding(self) -> tuple[str, ...]:
         """Who is held back now."""
-        return (*self._links, *self._guests)
+        return tuple(self._held)
 
-    def check_link(self, link: Link, out: list[Effect]) -> None:
-        if link.held_bytes > self._bytes_max and link.name not in self._links:
-            self._links[link.name] = link
-            out.append(Hold(link.name))
+    def check(self, source: str, amount: int, out: list[Effect]) -> None:
+        """So much counts against it now."""
+        if amount > self._most and source not in self._held:
+            self._held[source] = None
+            out.append(Hold(source))
 
-    def check_guest(self, guest: ClientSession, out: list[Effect]) -> None:
-        """All local publishers share one account: whoever publishes while it is exceeded is held."""
-        if self._log.local_bytes > self._bytes_max and guest.name not in self._guests:
-            self._guests[guest.name] = guest
-            out.append(Hold(guest.name))
-
-    def forget(self, name: str) -> None:
+    def forget(self, source: str) -> None:
         """The session is over, and its hold with it."""
-        self._links.pop(name, None)
-        self._guests.pop(name, None)
+        self._held.pop(source, None)
 
     def release(self, out: list[Effect]) -> None:
         """At the end of a step."""
-        low = self._bytes_max // 2
-        if self._links:
-            for link in [link for link in self._links.values() if link.held_bytes < low]:
-                del self._links[link.name]
-                out.append(Release(link.name))
-        if self._guests and self._log.local_bytes < low:
-            out.extend(Release(name) for name in self._guests)
-            self._guests.clear()
+        if self._held:
+            for source in [source for source in self._held if self._account(source) < self._low]:
+                del self._held[source]
+                out.append(Release(source))

@@ -111,7 +111,7 @@ class ResproutBroker:
         self.council = Council(
             core.standing, council_options, self._post, self._declared, self._registered, core.retire, self.waves
         )
-        self.ghosts = Ghosts(core.lobby, core.log, core.interest)
+        self.ghosts = Ghosts(core.lobby, core.log, core.wishes)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
         self.clients = Clients(core, self.ghosts, self.book, self.durable, lambda: self.joining.attached, self._is_calm)
@@ -185,11 +185,11 @@ class ResproutBroker:
         self._on_client: dict[type, Callable[[ClientSession, Any], None]] = {
             Attend: self.clients.attend,
             Publish: self.clients.publish,
-            Taken: lambda guest, message: core.lobby.taken(guest, message, core.says, core.out),
+            Taken: lambda guest, message: core.lobby.taken(guest, message, core.out),
             Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-            Advertise: lambda guest, message: core.lobby.advertise(guest, message, core.says, core.out),
-            Unadvertise: lambda guest, message: core.lobby.unadvertise(guest, message, core.says, core.out),
+            Unsubscribe: lambda guest, message: core.lobby.unsubscribe(guest, message, core.out),
+            Advertise: core.advertising.advertise,
+            Unadvertise: core.advertising.unadvertise,
             ForgetBrokers: self.forgetting.asked,
         }
 
@@ -304,7 +304,7 @@ class ResproutBroker:
         if entry is not None:
             core.reports.arrived(entry, link)
         core.show()
-        core.pressure.check_link(link, core.out)
+        core.pressure.check(link.name, link.held_bytes, core.out)
 
     def _interested(self, link: Link, message: Interested) -> None:
         core = self.core
@@ -317,13 +317,7 @@ class ResproutBroker:
     def _subscribe(self, guest: ClientSession, message: Subscribe) -> None:
         core = self.core
         self.book.listeners.came(guest.name)
-        core.lobby.subscribe(guest, message, core.says, core.out)
-        core.routes.forget()
-
-    def _unsubscribe(self, guest: ClientSession, message: Unsubscribe) -> None:
-        core = self.core
-        core.lobby.unsubscribe(guest, message, core.says, core.out)
-        core.routes.forget()
+        core.lobby.subscribe(guest, message, core.out)
 
     # -- time, deaths, repairs -----------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, Send
 from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
-from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
 from resprout.order.entry import Entry
@@ -109,8 +108,8 @@ class Clients:
         guest.waiting.clear()
         core.pressure.forget(name)
         core.log.unshown.put_wall()  # it may go on elsewhere, and say there again what waits here
-        core.lobby.leave(name, core.says, core.out)
-        core.routes.forget()
+        core.lobby.leave(name, core.out)
+        core.advertising.leave(name)
         self._book.listeners.check((name,))
 
     def superseded(self, name: str) -> None:
@@ -130,9 +129,8 @@ class Clients:
 
     def end_ghost(self, ghost: str) -> None:
         core = self._core
-        missing = self._ghosts.expire(ghost, core.says, core.out)
+        missing = self._ghosts.expire(ghost, core.out)
         core.out.append(CancelTimer(GhostOver(ghost)))
-        core.routes.forget()
         self._book.listeners.check(missing)
 
     def look_again(self) -> None:
@@ -209,8 +207,8 @@ class Clients:
                 self._send_to(guest, refuge or core.seat.name)
 
     def _is_shown(self, upto: int) -> bool:
-        first = self._core.log.unshown.first
-        return first is None or first.no > upto
+        first = self._core.log.first_unshown
+        return first is None or first > upto
 
     def _refuge_of(self, client: str, home: Life) -> str | None:
         """Who looks after the clients of this life; as below. A later one of the name owes them nothing."""
@@ -275,8 +273,7 @@ class Clients:
         del self._waiting[guest.name], self._since[guest.name]
         if attend.subscriptions and resumed:
             self._book.listeners.returned(guest.name)
-        core.lobby.welcome(guest, attend, core.refuges(), resumed, core.says, core.out)
-        core.routes.forget()
+        core.lobby.welcome(guest, attend, core.refuges(), resumed, core.out)
         ahead = {id: None for id, record in core.totals.locks.undelivered.items() if guest.has(record.bundle)}
         if ahead:
             self._ahead[guest.name] = ahead
@@ -286,8 +283,9 @@ class Clients:
             core.lobby.adopt(guest, self._answered_for(guest))
             self._settling[guest.name] = core.now_us + core.options.ghost_us
         if attend.tried and resumed:
-            self._ghosts.claim(guest, attend, core.out)
-            self._read_unshown(guest, attend)
+            self._ghosts.claim(guest, attend, self._ghosts.of(home_of(attend)), core.out)
+            core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
+            core.lobby.let_read(guest, attend, [entry for entry in core.log.unshown if not entry.is_backup])
         self._ghosts.unawait(guest.name)
         self._book.listeners.check((guest.name,))
         self._book.roll.learn([Life(guest.name, guest.incarnation)])
@@ -305,20 +303,6 @@ class Clients:
         mine = {id(entry): entry for entry in entries if (entry.publisher, entry.incarnation) == me}
         return [entry for entry in mine.values() if entry.source is None]
 
-    def _read_unshown(self, guest: ClientSession, attend: Attend) -> None:
-        """What is in the log and not yet shown reaches a client that has just come, too, if it is owed it."""
-        core = self._core
-        core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
-        owed = Owed(attend)
-        for entry in core.log.unshown:
-            bundle = entry.bundle
-            if bundle is None or entry.is_backup or guest in entry.readers:
-                continue
-            if offsets := owed.offsets(bundle):
-                core.log.add_reader(entry, guest)
-                if len(offsets) < bundle.count:
-                    entry.picks = {**(entry.picks or {}), guest.name: tuple(offsets)}
-
     # -- publishing ----------------------------------------------------------------------------------------------------
 
     def publish(self, guest: ClientSession, message: Publish) -> None:
@@ -326,7 +310,7 @@ class Clients:
         bundle = message.bundle
         guest.check_next(bundle)
         check_columns(bundle)
-        core.lobby.advertise_implied(guest, bundle.topic, core.says)
+        core.advertising.implied(guest, bundle.topic)
         if bundle.guarantee is Guarantee.EVENTUAL:
             self._take_eventual(guest, message)
         else:
@@ -334,7 +318,7 @@ class Clients:
             core.log.local_bytes += message.cost
             self.drain(guest)
         core.show()
-        core.pressure.check_guest(guest, core.out)
+        core.pressure.check(guest.name, core.log.local_bytes, core.out)
 
     def _take_eventual(self, guest: ClientSession, message: Publish) -> None:
         if self._core.seen.has(message.bundle):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect, Note, ProtocolMessage, Retire, Send
 from resprout.core.guarantee import Guarantee
+from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
@@ -33,6 +34,7 @@ from resprout.spread.interest import Interest
 from resprout.spread.messages import Interested, Uninterested
 from resprout.spread.needs import Wish
 from resprout.spread.says import Says
+from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
 from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.peers import Peers
@@ -65,15 +67,17 @@ class Core:
         self.adverts = Adverts()
         self.links: dict[str, Link] = {}
         self.reports = Reports(self.links, self.faults, options.ack_delay_us)
-        self.pressure = BackPressure(self.log, options.log_bytes)
+        self.pressure = BackPressure(options.log_bytes, self._held_of)
+        self.says: Says = []
         serving = Serving(NAME, GUARANTEES, self.faults)
-        self.lobby = ClientSessions(serving, self.log, self.interest, self.adverts, self.finished)
+        self.wishes = ClientInterest(self.interest, self.says, lambda: self.routes.forget())
+        self.lobby = ClientSessions(serving, self.log, self.wishes, self.finished)
+        self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
         self.lobby.copies_of = self._copies_of
         self.few_copies = 0
         """On so many brokers `safe` rests here, if that is fewer than f + 1; otherwise 0."""
-        self.guests = self.lobby.guests
+        self.guests = self.lobby.all
         self.routes = Routes(self.interest.index, self.links, self.guests)
-        self.says: Says = []
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
         self.totals = Totals(self.standing, self.clock, self._say_of_totals, self._deliver_total, self.seen.has)
@@ -375,6 +379,11 @@ class Core:
     def show(self) -> None:
         while (entry := self.log.next_to_show()) is not None:
             self.lobby.show(entry, self.out)
+
+    def _held_of(self, source: str) -> int:
+        """What counts against it; all local publishers share one account (`order.log`)."""
+        link = self.links.get(source)
+        return link.held_bytes if link is not None else self.log.local_bytes
 
     def _copies_of(self, entry: Entry) -> int:
         """Of a local publication that is safe. Where it is known to be everywhere within f hops (`Log.is_safe`), it is

@@ -251,7 +251,7 @@ class Flushes:
                 lives.update(place.looks_after)
         ghost = f"~ghost {flush.token} of {min(flush.dead)}"
         awaited = self._listeners(flush, old, parcels)
-        self._ghosts.add(ghost, frozenset(lives), predicates, core.says, core.out, awaited)
+        self._ghosts.add(ghost, frozenset(lives), predicates, core.out, awaited)
         self._book.listeners.check(awaited if awaited is not None else (ghost,))
         core.standing.looks_after = self._ghosts.lives()
         core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.ghost_us))
