@@ -5,8 +5,7 @@ all of it waits, and the log keeps it, until the ghost expires. Whoever returns 
 returned that it was told to wait for, the ghost has nothing more to do.
 """
 
-from collections.abc import Iterable
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from resprout.core.bundle import Bundle, unpack_attributes
@@ -51,6 +50,9 @@ class Ghosts:
 
     def __contains__(self, name: str) -> bool:
         return name in self._brokers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._brokers)
 
     def add(
         self,
@@ -119,18 +121,23 @@ class Ghosts:
         shown, a share of it could be without a cause of something in it, which is not safe yet."""
         return max((self._upto.get(name, -1) for name in self.of(home)), default=-1)
 
+    def named(self, broker: str) -> list[str]:
+        """Those who stand in for clients of any life of this broker."""
+        return [name for name, lives in self._brokers.items() if any(life.name == broker for life in lives)]
+
     def wanted(self, broker: str) -> tuple[Predicate, ...]:
         """What was wanted behind this broker before it died, as far as somebody is still waited for."""
-        names = [name for name, lives in self._brokers.items() if any(life.name == broker for life in lives)]
-        return tuple(dict.fromkeys(p for name in names for p in self._subscriptions.index.predicates_of(name)))
+        return tuple(
+            dict.fromkeys(p for name in self.named(broker) for p in self._subscriptions.index.predicates_of(name))
+        )
 
     def claim(self, session: ClientSession, attend: Attend, ghosts: Iterable[str], out: list[Effect]) -> list[Item]:
         """Give a client that returns its share of what these were shown; after `welcome`, and in the same step."""
         lists = [self._sessions.all[name].backlog for name in ghosts]
         if not any(lists):
             return []
-        # Copies came into a backlog later than what others read here, too: only by their ids are all in order.
-        shown = sorted({item.no: item for each in lists for item in each}.values(), key=attrgetter("id"))
+        # Copies came into a backlog later than what others read here, too: only their stamps put all in order.
+        shown = sorted({id(item): item for each in lists for item in each}.values(), key=_causally)
         owed = Owed(attend)
         claimed: list[Item] = []
         for item in shown:
@@ -176,6 +183,13 @@ class Ghosts:
             return any(name in index.match_any(topics, row) for row in unpack_attributes(bundle))
         except WireError:  # let in while nobody had to read it
             return False
+
+
+def _causally(item: Item) -> tuple[int, str, str, int, int]:
+    """Lamport clocks: whatever a publication depends on has a smaller stamp."""
+    bundle = item.bundle
+    assert bundle is not None, "a ghost keeps it"
+    return (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
 
 
 def home_of(attend: Attend) -> Life:

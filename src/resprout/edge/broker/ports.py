@@ -31,10 +31,6 @@ class Item(Protocol):
         """Its place in the broker's order."""
 
     @property
-    def id(self) -> Any:
-        """Sorts causes before effects."""
-
-    @property
     def bundle(self) -> Bundle | None:
         """Never None while a reader has not taken it."""
 

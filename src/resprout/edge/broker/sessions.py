@@ -113,6 +113,13 @@ class ClientSessions:
         for item in (*session.given, *session.backlog):
             self._took(item)
 
+    def publisher_of(self, bundle: Bundle) -> ClientSession | None:
+        """The session of the client that published it, if it is served here now, whichever broker took it."""
+        session = self.all.get(bundle.publisher)
+        if session is None or session.incarnation != bundle.incarnation or not session.attending:
+            return None
+        return session
+
     # -- what a client says --------------------------------------------------------------------------------------------
 
     def subscribe(self, session: ClientSession, message: Subscribe, out: list[Effect]) -> None:

@@ -425,10 +425,7 @@ class Core:
     def _append_total(self, bundle: Bundle) -> Entry:
         self.seen.raise_to(bundle.origin, bundle.last)
         _, readers, picks = self.find_readers(bundle)
-        client = self.guests.get(bundle.publisher)
-        if client is not None and (client.incarnation != bundle.incarnation or not client.attending):
-            client = None
-        entry = self.log.append(bundle, None, client, self.faults, len(self.links), 0, readers)
+        entry = self.log.append(bundle, None, self.lobby.publisher_of(bundle), self.faults, len(self.links), 0, readers)
         entry.picks = picks
         return entry
 
