@@ -8,6 +8,7 @@ from resprout.core.contract import (
     CancelTimer,
     Close,
     Effect,
+    EndCause,
     Event,
     Heard,
     LinkDown,
@@ -25,16 +26,12 @@ from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import (
-    Advertise,
     Attend,
-    BrokersForgotten,
-    ForgetBrokers,
     Publish,
     Refuge,
     Refuges,
     Subscribe,
     Taken,
-    Unadvertise,
     Unsubscribe,
 )  # fmt: skip
 from resprout.stacks.ginger.clients import Clients, SettleDue
@@ -143,9 +140,6 @@ class GingerBroker:
             Taken: lambda session, message: core.sessions.taken(session, message, core.out),
             Subscribe: lambda session, message: core.sessions.subscribe(session, message, core.out),
             Unsubscribe: lambda session, message: core.sessions.unsubscribe(session, message, core.out),
-            Advertise: lambda session, message: None,  # every broker takes part in every total here
-            Unadvertise: lambda session, message: None,
-            ForgetBrokers: self._forget_brokers,
         }
         self._on_timer: dict[type, Callable[[Any], None]] = {
             ReportDue: self._report_due,
@@ -236,7 +230,7 @@ class GingerBroker:
             return
         self.tree.peers.up.pop(name, None)
         if name in self.core.links and name not in self.core.broken:
-            if event.cause == "closed":  # a neighbour ends a session only with those it has declared dead
+            if event.cause is EndCause.CLOSED:  # a neighbour ends a session only with those it has declared dead
                 self.core.out.append(Retire(f"declared dead by {name}: {event.reason}"))
             else:
                 self.tree.declare(name)
@@ -299,10 +293,6 @@ class GingerBroker:
         if handler is None:
             raise PeerError(f"{type(message).__name__} is not for {session.name} to say")
         handler(session, message)
-
-    def _forget_brokers(self, session: ClientSession, message: ForgetBrokers) -> None:
-        reason = "the stack 'ginger' waits for nobody: who is silent for long is dead"
-        self.core.out.append(Send(session.name, BrokersForgotten(message.names, reason)))
 
     def _cut_off(self, peer: str, reason: str) -> None:
         if peer in self.core.sessions.all:

@@ -15,7 +15,7 @@ there when that is known, and held while that is still being decided.
 from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import CancelTimer, Close, Send
+from resprout.core.contract import CancelTimer, Close, EndCode, Send
 from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.session import ClientSession
@@ -124,7 +124,7 @@ class Clients:
 
     def _end(self, name: str) -> None:
         """As if the later one had come to this broker."""
-        self._core.out.append(Close(name, f"{name} restarted"))
+        self._core.out.append(Close(name, f"{name} restarted", EndCode.REPLACED))
         self.leave(name)
 
     def end_ghost(self, ghost: str) -> None:
