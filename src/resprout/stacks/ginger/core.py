@@ -107,7 +107,7 @@ class Core:
         entry.no = self.taken_in
         entry.taken_in = True
         self.log[entry.id] = entry
-        wanting = self.wishes.readers(bundle)
+        wanting = self.wishes.table.matches(bundle)
         clients = [self.sessions.all[name] for name in wanting if name in self.sessions.all]
         for session in clients:
             if not session.has(bundle):
@@ -146,7 +146,7 @@ class Core:
         while self.unshown and (self.unshown[0].safe or not self.links):
             self.sessions.show(self.unshown.popleft(), self.out)
 
-    # -- what clients read (`edge.broker.ports.Retention`) -------------------------------------------------------------
+    # -- what clients read (`RetentionPort`) ---------------------------------------------------------------------------
 
     @property
     def next_no(self) -> int:

@@ -237,7 +237,7 @@ class Leader:
             clients = self._view.of[name].clients if name in self._view.of else ()
             if clients and name in self._core.links:
                 life = Life(name, self._peers.incarnations.get(name, 0))
-                self._clients.expect(life, clients, self._core.wishes.index.predicates_of(name))
+                self._clients.expect(life, clients, self._core.wishes.table.of(name))
 
 
 def with_adopted(wants: tuple[Wanted, ...], adopted: Iterable[Adopted]) -> tuple[Wanted, ...]:

@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from resprout.core.bundle import Bundle, Origin, unpack_attributes
+from resprout.core.bundle import Origin
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import Mark, Reached, from_marks
-from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.spread.subscriptions import Subscriptions
 from resprout.stacks.ginger.messages import Wanted, Wish, WishEnded, WishRecorded
-
-WISHES_MAX = 1_000_000
-"""What one neighbour may ask at a time."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -47,8 +44,7 @@ class Wishes:
         self._seen = seen
         """How far the origins have come here."""
         self.says: list[tuple[str, ProtocolMessage]] = []
-        self.index: MatchIndex[str] = MatchIndex()
-        self._wanted: dict[Predicate, dict[str, None]] = {}
+        self.table = Subscriptions()
         self._open: dict[Predicate, dict[str, None]] = {}
         """Directions that wait to hear that theirs is recorded."""
         self._asks: dict[str, dict[Predicate, _Ask]] = {}
@@ -68,11 +64,12 @@ class Wishes:
             predicate = self._asked[name, ask.id] = _predicate(ask.filter, ask.where)
             mine[predicate] = _Ask(ask.id)
         self._last_id = max(self._last_id, *(ask.id for ask in asks), 0)
-        for predicate in self._wanted:
-            if predicate not in mine and self._needed(name, predicate):
+        needed = dict.fromkeys(self.table.add_neighbour(name))
+        for predicate in needed:
+            if predicate not in mine:
                 self._ask(name, predicate)
         for predicate in list(mine):
-            if not self._needed(name, predicate):
+            if predicate not in needed:
                 self._unask(name, predicate)
 
     def has_link(self, name: str) -> bool:
@@ -80,18 +77,16 @@ class Wishes:
 
     def asks_for(self, name: str) -> tuple[Wanted, ...]:
         """What a neighbour-to-be will be asked: all that anybody else wants."""
-        wanted = []
-        for predicate in self._wanted:
-            if self._needed(name, predicate):
-                self._last_id += 1
-                wanted.append(Wanted(self._last_id, predicate.filter, predicate.where_text))
-        return tuple(wanted)
+        needed = self.table.wanted_beyond(name)
+        first = self._last_id + 1
+        self._last_id += len(needed)
+        return tuple(Wanted(id, wish.filter, wish.where_text) for id, wish in enumerate(needed, start=first))
 
     def remove_link(self, name: str) -> Confirmed:
         """It is no neighbour any more, and its wishes are gone."""
         for ask in self._asks.pop(name).values():
             self._asked.pop((name, ask.id), None)
-        del self._by_id[name]
+        del self._by_id[name], self.table.neighbours[name]
         confirmed = self.drop_all(name)
         for predicate in list(self._open):
             confirmed += self._check(predicate)
@@ -100,10 +95,8 @@ class Wishes:
     def hear(self, name: str, wish: Wish | Wanted) -> Confirmed:
         predicate = _predicate(wish.filter, wish.where)
         theirs = self._by_id[name]
-        if wish.id in theirs or predicate in self.index.predicates_of(name):
+        if wish.id in theirs or predicate in self.table.of(name):
             raise PeerError(f"{name} asked for {predicate} before")
-        if len(theirs) >= WISHES_MAX:
-            raise PeerError(f"{name} has more than {WISHES_MAX} wishes")
         theirs[wish.id] = predicate
         return self.want(name, predicate)
 
@@ -125,50 +118,27 @@ class Wishes:
 
     def want(self, direction: str, predicate: Predicate, confirmed: bool = False) -> Confirmed:
         """`confirmed`: it is known to be, and nobody waits to hear it."""
-        if not self.index.add(direction, predicate):
-            return []
-        self._wanted.setdefault(predicate, {})[direction] = None
-        for name, asks in self._asks.items():
-            if name != direction and predicate not in asks:
-                self._ask(name, predicate)
+        for name in self.table.add(direction, predicate, predicate):
+            self._ask(name, predicate)
         if confirmed:
             return []
         self._open.setdefault(predicate, {})[direction] = None
         return self._check(predicate)
 
     def drop(self, direction: str, predicate: Predicate) -> Confirmed:
-        if not self.index.remove(direction, predicate):
-            return []
-        del self._wanted[predicate][direction]
+        _, unneeded = self.table.remove(direction, predicate)
         if (waiting := self._open.get(predicate)) is not None and waiting.pop(direction, 0) is None and not waiting:
             del self._open[predicate]
-        for name, asks in self._asks.items():
-            if predicate in asks and not self._needed(name, predicate):
-                self._unask(name, predicate)
-        if not self._wanted[predicate]:
-            del self._wanted[predicate]
+        for name in unneeded:
+            self._unask(name, predicate)
         return []
 
     def drop_all(self, direction: str) -> Confirmed:
-        for predicate in self.index.predicates_of(direction):
+        for predicate in self.table.of(direction):
             self.drop(direction, predicate)
         return []
 
-    def readers(self, bundle: Bundle) -> dict[str, tuple[int, ...] | None]:
-        """Who wants a publication; None: all of its messages, else which."""
-        plan = self.index.plan_any(bundle.topics)
-        if not bundle.attributes or not plan.conditional:
-            return dict.fromkeys(plan.match({}))
-        wanted: dict[str, list[int]] = {}
-        for offset, row in enumerate(unpack_attributes(bundle)):
-            for id in plan.match(row):
-                wanted.setdefault(id, []).append(offset)
-        return {id: tuple(offsets) if len(offsets) < bundle.count else None for id, offsets in wanted.items()}
-
     # -- inside --------------------------------------------------------------------------------------------------------
-
-    def _needed(self, name: str, predicate: Predicate) -> bool:
-        return any(direction != name for direction in self._wanted.get(predicate, ()))
 
     def _ask(self, name: str, predicate: Predicate) -> None:
         self._last_id += 1
