@@ -34,6 +34,7 @@ from resprout.edge.messages import (
     Taken,
     Unsubscribe,
 )  # fmt: skip
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.ginger.clients import Clients, SettleDue
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.handover import OrphansDue
@@ -56,9 +57,6 @@ from resprout.stacks.ginger.messages import (
     TotalRequest,
     TreeViewSeen,
     TreeViewUpdate,
-    Wish,
-    WishEnded,
-    WishRecorded,
 )  # fmt: skip
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.orphan import AnswerDue
@@ -120,9 +118,9 @@ class GingerBroker:
             TotalAck: self.totals.hear_ack,
             TreeViewUpdate: self._viewed,
             TreeViewSeen: lambda link, message: self.view.hear_seen(link.name, message),
-            Wish: lambda link, m: core.sessions.confirm(core.wishes.hear(link.name, m), core.out),
-            WishRecorded: lambda link, m: core.sessions.confirm(core.wishes.hear_recorded(link.name, m), core.out),
-            WishEnded: lambda link, m: core.sessions.confirm(core.wishes.hear_ended(link.name, m), core.out),
+            Interested: lambda link, m: core.sessions.confirm(core.wishes.hear(link.name, m), core.out),
+            InterestConfirmed: lambda link, m: core.sessions.confirm(core.wishes.hear_recorded(link.name, m), core.out),
+            Uninterested: lambda link, m: core.sessions.confirm(core.wishes.hear_ended(link.name, m), core.out),
         }
         self._on_broker: dict[type, Callable[[str, Any], None]] = {
             ParentRequest: tree.hear_request,
@@ -194,7 +192,7 @@ class GingerBroker:
             for name, message in says:
                 link = core.links.get(name)
                 if link is not None and name not in core.broken:
-                    if isinstance(message, WishRecorded):
+                    if isinstance(message, InterestConfirmed):
                         core.tell_skips(link)
                     core.put(link, message)
 

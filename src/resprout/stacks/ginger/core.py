@@ -19,10 +19,10 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving
 from resprout.order.seen import Seen
+from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, Progress, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.window import READERS, Entry, Link
-from resprout.stacks.ginger.wishes import Wishes
 
 
 class Core:
@@ -39,7 +39,7 @@ class Core:
         """Counts roots: every number that orders totals begins with it."""
         self.is_root = False
         self.seen = Seen()
-        self.wishes = Wishes(self.seen.marks)
+        self.wishes = RecordedSubscriptions(self.seen.marks)
         self.sessions = ClientSessions(Serving("ginger", tuple(Guarantee), 1), self, self.wishes)
         self.pressure = BackPressure(options.buffer, self._unstable_of)
         self.links: dict[str, Link] = {}

@@ -1,21 +1,25 @@
-"""Subscriptions in the tree: who wants what, what was asked of whom, and when a wish is recorded everywhere.
+"""The plain subscription table with confirmations: what was asked of whom, and when a wish is recorded everywhere.
 
-A *direction* is a neighbour, a local client, or the client of a dead broker. What one direction wants is asked of every
-neighbour but itself; it is recorded when all of them say so. A neighbour that is being replaced has not answered, so
-nothing is confirmed past it; its place is taken at once by the one that replaces it, so nothing is withdrawn either.
+What one direction wants is asked of every neighbour but itself; it is recorded when all of them say so. A neighbour
+that is being replaced has not answered, so nothing is confirmed past it; its place is taken at once by the one that
+replaces it, so nothing is withdrawn either. Nothing is covered: every wish is asked for itself. The default stack has
+`spread.interest`, which does that and knows what is still on its way.
+
+Tenants: `ginger`; `delta` is to be one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from resprout.core.bundle import Origin
-from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import Mark, Reached, from_marks
 from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
+from resprout.spread.says import Says
 from resprout.spread.subscriptions import Subscriptions
-from resprout.stacks.ginger.messages import Wanted, Wish, WishEnded, WishRecorded
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -29,6 +33,17 @@ class Recorded(msgspec.Struct, frozen=True):
 Confirmed = list[Recorded]
 
 
+class Asked(Protocol):
+    """In whatever message it comes."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def filter(self) -> str: ...
+    @property
+    def where(self) -> str | None: ...
+
+
 class _Ask:
     __slots__ = ("id", "recorded")
 
@@ -37,13 +52,13 @@ class _Ask:
         self.recorded = False
 
 
-class Wishes:
+class RecordedSubscriptions:
     """What is to be told to neighbours is appended to `says`."""
 
     def __init__(self, seen: Callable[[], Iterable[Mark]] = tuple) -> None:
         self._seen = seen
         """How far the origins have come here."""
-        self.says: list[tuple[str, ProtocolMessage]] = []
+        self.says: Says = []
         self.table = Subscriptions()
         self._open: dict[Predicate, dict[str, None]] = {}
         """Directions that wait to hear that theirs is recorded."""
@@ -56,7 +71,7 @@ class Wishes:
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
-    def add_link(self, name: str, asks: tuple[Wanted, ...]) -> None:
+    def add_link(self, name: str, asks: Sequence[Asked]) -> None:
         """A new neighbour that was told these asks; it hears what has changed since."""
         self._by_id[name] = {}
         mine = self._asks[name] = {}
@@ -75,12 +90,12 @@ class Wishes:
     def has_link(self, name: str) -> bool:
         return name in self._asks
 
-    def asks_for(self, name: str) -> tuple[Wanted, ...]:
-        """What a neighbour-to-be will be asked: all that anybody else wants."""
+    def asks_for(self, name: str) -> list[tuple[int, Predicate]]:
+        """What a neighbour-to-be will be asked, and under which numbers: all that anybody else wants."""
         needed = self.table.wanted_beyond(name)
         first = self._last_id + 1
         self._last_id += len(needed)
-        return tuple(Wanted(id, wish.filter, wish.where_text) for id, wish in enumerate(needed, start=first))
+        return list(enumerate(needed, start=first))
 
     def remove_link(self, name: str) -> Confirmed:
         """It is no neighbour any more, and its wishes are gone."""
@@ -92,7 +107,7 @@ class Wishes:
             confirmed += self._check(predicate)
         return confirmed
 
-    def hear(self, name: str, wish: Wish | Wanted) -> Confirmed:
+    def hear(self, name: str, wish: Asked) -> Confirmed:
         predicate = _predicate(wish.filter, wish.where)
         theirs = self._by_id[name]
         if wish.id in theirs or predicate in self.table.of(name):
@@ -100,13 +115,13 @@ class Wishes:
         theirs[wish.id] = predicate
         return self.want(name, predicate)
 
-    def hear_ended(self, name: str, message: WishEnded) -> Confirmed:
+    def hear_ended(self, name: str, message: Uninterested) -> Confirmed:
         predicate = self._by_id[name].pop(message.id, None)
         if predicate is None:
             raise PeerError(f"{name} never had the wish {message.id}")
         return self.drop(name, predicate)
 
-    def hear_recorded(self, name: str, message: WishRecorded) -> Confirmed:
+    def hear_recorded(self, name: str, message: InterestConfirmed) -> Confirmed:
         predicate = self._asked.get((name, message.id))
         ask = self._asks[name].get(predicate) if predicate is not None else None
         if predicate is None or ask is None or ask.id != message.id:  # it was withdrawn meanwhile
@@ -144,12 +159,12 @@ class Wishes:
         self._last_id += 1
         self._asks[name][predicate] = _Ask(self._last_id)
         self._asked[name, self._last_id] = predicate
-        self.says.append((name, Wish(self._last_id, predicate.filter, predicate.where_text)))
+        self.says.append((name, Interested(self._last_id, predicate.filter, predicate.where_text)))
 
     def _unask(self, name: str, predicate: Predicate) -> None:
         id = self._asks[name].pop(predicate).id
         self._asked.pop((name, id), None)
-        self.says.append((name, WishEnded(id)))
+        self.says.append((name, Uninterested(id)))
 
     def _check(self, predicate: Predicate) -> Confirmed:
         """Tell the directions of a predicate for which nobody is missing any more."""
@@ -162,7 +177,7 @@ class Wishes:
                     confirmed.append(Recorded(direction, predicate, from_marks(self._seen())))
                 else:
                     ids = (id for id, wanted in self._by_id[direction].items() if wanted == predicate)
-                    self.says.extend((direction, WishRecorded(id)) for id in ids)
+                    self.says.extend((direction, InterestConfirmed(id)) for id in ids)
         if not waiting:
             self._open.pop(predicate, None)
         return confirmed
