@@ -81,6 +81,15 @@ def test_what_is_reached_on_another_way_is_news_though_its_own_place_is_the_same
     assert [told.name for told in here.concerning("a", news)] == ["c", "s", "y"]
 
 
+def test_a_circle_while_news_is_on_its_way_is_walked_on_the_shorter_side() -> None:
+    """b - c was given up for c - d, and only c and d were heard since."""
+    here = Neighbourhood(place("a", "b", "d"), 5)
+    here.learn([place("b", "a", "c"), place("c", "b", "d", "e"), place("d", "a", "c"), place("e", "c")])
+    assert here.nodes() == {"b": 1, "d": 1, "c": 2, "e": 3} and here.path("e") == ("a", "b", "c", "e")
+    here.learn([place("b", "a", version=2)])
+    assert here.path("e") == ("a", "d", "c", "e")
+
+
 def test_nobody_else_says_where_this_broker_stands() -> None:
     here = chain()
     assert here.learn([place("b", "x", version=9)]) == [] and here.nodes()["a"] == 1
