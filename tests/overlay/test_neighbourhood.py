@@ -31,6 +31,7 @@ def test_the_view_ends_after_k_hops() -> None:
     assert chain().path_between("a", "d") == ("a", "b", "c", "d") and chain().path_between("d", "f") == ()
     assert chain().path_between("e", "c") == ("e", "d", "c") and chain().path_between("d", "d") == ("d",)
     assert chain().behind("c") == ["d", "e"]
+    assert chain().is_between("a", "d") and not chain().is_between("c", "e") and not chain().is_between("a", "f")
     at_e = chain().place("e")
     assert at_e is not None and at_e.address == "at e" and chain().place("f") is None
 
@@ -148,6 +149,7 @@ def test_paths_and_bypasses_are_those_of_the_whole_graph(seed: int) -> None:
         assert set(view.behind(other)) == {x for x in near if x != other and other in graph.path(name, x)}
         third = rng.choice(list(near))
         assert view.path_between(other, third) == graph.path(other, third)
+        assert view.is_between(other, third) == (name in graph.path(other, third))
     dead = {other for other in graph.names if other != name and rng.random() < rng.choice((0.1, 0.4, 0.8))}
     within = rng.randint(1, hops)
     bypass = view.bypass(dead.__contains__, within)
