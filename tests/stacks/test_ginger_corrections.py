@@ -55,7 +55,8 @@ def root_with(*children: str) -> tuple[Core, Totals]:
     totals = Totals(core)
     Guests(core, totals)
     for child in children:
-        core.links[child] = Link(child, False, 1 << 20)
+        core.links[child] = Link(child, False)
+        core.outbox.begin(child, 1 << 20)
         core.wishes.add_link(child, (), [])
     return core, totals
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Effect, Hold, ProtocolMessage, Release, Send
+from resprout.core.contract import Hold, ProtocolMessage, Release
 from resprout.core.errors import PeerError
 from resprout.core.marks import Marks, to_marks
 from resprout.order.seen import Seen
@@ -19,17 +19,20 @@ from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, Progres
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.window import Entry, Link
 from resprout.stacks.ginger.wishes import Says, Wishes
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.step import Step
 
 
-class Core:
+class Core(Step):
     """The state that every part of a broker works on, and the ways of a publication through it."""
 
     def __init__(self, name: str, options: GingerOptions) -> None:
+        super().__init__()
         self.name = name
         self.options = options
-        self.now_us = 0
-        self.out: list[Effect] = []
-        """Effects of this step."""
+        self.outbox = Outbox(self)
+        self.orphaned = False
+        """This broker looks for a parent."""
         self.clock = 0
         self.epoch = 0
         """Counts roots: every number that orders totals begins with it."""
@@ -154,18 +157,7 @@ class Core:
 
     def put(self, link: Link, message: ProtocolMessage) -> None:
         """In order, as soon as there is room."""
-        if link.out or link.room <= 0:
-            link.out.append(message)
-        else:
-            link.room -= message.cost
-            self.out.append(Send(link.name, message))
-
-    def writable(self, link: Link, room: int) -> None:
-        link.room = room
-        while link.out and link.room > 0:
-            message = link.out.popleft()
-            link.room -= message.cost
-            self.out.append(Send(link.name, message))
+        self.outbox.send(link.name, message)
 
     # -- stability -----------------------------------------------------------------------------------------------------
 
@@ -224,5 +216,5 @@ class Core:
             progress = Progress(link.received.last, link.received.mine, link.sent.mine)
             if progress != link.told:
                 link.told = progress
-                self.out.append(Send(link.name, progress))
+                self.outbox.pass_by(link.name, progress)
         return later

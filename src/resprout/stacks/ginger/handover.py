@@ -14,7 +14,7 @@ from resprout.core.marks import Marks
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.guests import Guests
 from resprout.stacks.ginger.messages import LostMessage, MessageId, Pending, Wanted
-from resprout.stacks.ginger.peers import Peers
+from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.totals import Total, Totals
 from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import Entry, Link
@@ -27,7 +27,7 @@ class OrphansDue(Timer, frozen=True):
 
 
 class Handover:
-    def __init__(self, core: Core, totals: Totals, guests: Guests, view: View, peers: Peers) -> None:
+    def __init__(self, core: Core, totals: Totals, guests: Guests, view: View, peers: GingerPeers) -> None:
         self._core = core
         self._totals = totals
         self._guests = guests
@@ -112,7 +112,7 @@ class Handover:
         core = self._core
         self._peers.reserved.pop(name, None)
         self._peers.dead.pop(name, None)
-        link = core.links[name] = Link(name, is_parent, self._peers.up.get(name, 0))
+        link = core.links[name] = Link(name, is_parent)
         self._new_links.append(name)
         lane = link.received if is_parent else link.sent
         for entry in pool:

@@ -100,16 +100,13 @@ class Link:
     """A neighbour in the tree."""
 
     __slots__ = (
-        "acknowledged", "held", "is_parent", "name", "news", "out", "pool", "received", "room", "sent",
-        "skips", "told", "unstable", "urgent",
+        "acknowledged", "held", "is_parent", "name", "news", "pool", "received", "sent", "skips",
+        "told", "unstable", "urgent",
     )  # fmt: skip
 
-    def __init__(self, name: str, is_parent: bool, room: int) -> None:
+    def __init__(self, name: str, is_parent: bool) -> None:
         self.name = name
         self.is_parent = is_parent
-        self.room = room
-        self.out: deque[ProtocolMessage] = deque()
-        """Waits for room, in order."""
         self.sent = Lane()
         self.received = Lane()
         self.acknowledged = 0
