@@ -17,6 +17,8 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.core.errors import PeerError
+from resprout.edge.broker.ghosts import GhostOver
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -30,9 +32,8 @@ from resprout.edge.messages import (
     Unadvertise,
     Unsubscribe,
 )  # fmt: skip
+from resprout.stacks.ginger.clients import Clients, SettleDue
 from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.guest import Guest
-from resprout.stacks.ginger.guests import GhostDue, Guests
 from resprout.stacks.ginger.handover import OrphansDue
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.messages import (
@@ -89,11 +90,11 @@ class GingerBroker(Shell):
         self.options = options
         core = self.core = Core(seat.name, options)
         self.totals = Totals(core)
-        self.guests = Guests(core, self.totals)
+        self.clients = Clients(core, self.totals, seat.incarnation)
         self.intake = Intake(core, self.totals)
         self.view = View(core)
-        self.tree = tree = Tree(seat, core, self.totals, self.guests, self.view, self.intake)
-        self.reception = Reception(core, self.guests, self.view, tree)
+        self.tree = tree = Tree(seat, core, self.totals, self.clients, self.view, self.intake)
+        self.reception = Reception(core, self.clients, self.view, tree)
         self._early: dict[str, list[Any]] = {}
         self._refuges: tuple[Refuge, ...] = ()
         self._report_set = False
@@ -115,7 +116,8 @@ class GingerBroker(Shell):
                 SuspectDue: lambda timer: tree.declare(timer.peer),
                 AnswerDue: tree.seeker.answer_due,
                 OrphansDue: tree.leader.orphans_due,
-                GhostDue: lambda timer: self.guests.dismiss(timer.broker),
+                GhostOver: self.clients.dismiss,
+                SettleDue: self.clients.settle,
                 AttendDue: self.reception.attend_due,
             },
             outcomes={
@@ -142,19 +144,20 @@ class GingerBroker(Shell):
     # -- who may say what ----------------------------------------------------------------------------------------------
 
     def _clients(self) -> Desk:
+        core, sessions = self.core, self.core.sessions
         return Desk(
-            self.guests.all.get,
+            sessions.all.get,
             {
                 Attend: self.reception.attend,
-                Publish: self.guests.publish,
-                Taken: self.guests.hear_taken,
-                Subscribe: self.guests.subscribe,
-                Unsubscribe: self.guests.unsubscribe,
-                Advertise: lambda guest, message: None,  # every broker takes part in every total here
-                Unadvertise: lambda guest, message: None,
+                Publish: self.clients.publish,
+                Taken: lambda session, message: sessions.taken(session, message, core.out),
+                Subscribe: lambda session, message: sessions.subscribe(session, message, core.out),
+                Unsubscribe: lambda session, message: sessions.unsubscribe(session, message, core.out),
+                Advertise: lambda session, message: None,  # every broker takes part in every total here
+                Unadvertise: lambda session, message: None,
                 ForgetBrokers: self._forget_brokers,
             },
-            check=self._check_turn,
+            check=lambda session, message: session.check_turn(message),
             is_only=True,
         )
 
@@ -175,7 +178,7 @@ class GingerBroker(Shell):
         )
 
     def _neighbours(self) -> Desk:
-        core, guests = self.core, self.guests
+        core, sessions = self.core, self.core.sessions
         return Desk(
             self._find_open,
             {
@@ -188,19 +191,15 @@ class GingerBroker(Shell):
                 TotalAck: self.totals.hear_ack,
                 TreeViewUpdate: self._viewed,
                 TreeViewSeen: lambda link, message: self.view.hear_seen(link.name, message),
-                Wish: lambda link, m: guests.confirm(core.wishes.hear(link.name, m, core.says)),
-                WishRecorded: lambda link, m: guests.confirm(core.wishes.hear_recorded(link.name, m, core.says)),
-                WishEnded: lambda link, m: guests.confirm(core.wishes.hear_ended(link.name, m, core.says)),
+                Wish: lambda link, m: sessions.confirm(core.wishes.hear(link.name, m), core.out),
+                WishRecorded: lambda link, m: sessions.confirm(core.wishes.hear_recorded(link.name, m), core.out),
+                WishEnded: lambda link, m: sessions.confirm(core.wishes.hear_ended(link.name, m), core.out),
             },
             strange=self._keep_early,
         )
 
     def _find_open(self, name: str) -> Link | None:
         return self.core.links.get(name) if name not in self.core.broken else None
-
-    def _check_turn(self, guest: Guest, message: Any) -> None:
-        if isinstance(message, Attend) == guest.attended:
-            raise PeerError(f"{type(message).__name__} is not for {guest.name} to say now")
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -210,9 +209,9 @@ class GingerBroker(Shell):
             if tree.peers.is_up(name) or name in core.links:
                 core.out.append(Close(name, f"{name!r} is the name of a broker"))
             else:
-                self.guests.all[name] = Guest(name, event.incarnation, event.room)
+                core.sessions.arrive(name, event.incarnation, event.room)
             return
-        if name in self.guests.all:
+        if name in self.core.sessions.all:
             core.out.append(Close(name, f"{name!r} is the name of a client"))
             return
         is_dead = tree.peers.dead.get(name) == event.incarnation
@@ -225,8 +224,8 @@ class GingerBroker(Shell):
     def _link_down(self, event: LinkDown) -> None:
         name = event.peer
         self._early.pop(name, None)
-        if name in self.guests.all:
-            self._lose_guest(name)
+        if name in self.core.sessions.all:
+            self._lose_client(name)
             return
         self.tree.peers.went_down(name)
         if self._find_open(name) is not None:
@@ -238,7 +237,7 @@ class GingerBroker(Shell):
     def _silent(self, event: Silent) -> None:
         name, core = event.peer, self.core
         peer = self.tree.peers.get(name)
-        if name in self.guests.all or peer is None or name in self.tree.peers.dead:
+        if name in self.core.sessions.all or peer is None or name in self.tree.peers.dead:
             return
         peer.silent = True
         if event.refused:
@@ -257,15 +256,16 @@ class GingerBroker(Shell):
             self.core.end_life(Retire(f"declared dead by {name}"))
 
     def _writable(self, event: Writable) -> None:
-        if (guest := self.guests.all.get(event.peer)) is not None:
-            self.guests.writable(guest, event.room)
+        core = self.core
+        if (session := core.sessions.all.get(event.peer)) is not None:
+            core.sessions.writable(session, event.room, core.out)
         else:
-            self.core.outbox.writable(event.peer, event.room)
+            core.outbox.writable(event.peer, event.room)
 
     def _cut_off(self, peer: str, reason: str) -> None:
-        if peer in self.guests.all:
+        if peer in self.core.sessions.all:
             self.core.out.append(Close(peer, reason))
-            self._lose_guest(peer)
+            self._lose_client(peer)
         elif peer in self.core.links:
             self.tree.declare(peer)
         else:
@@ -288,9 +288,9 @@ class GingerBroker(Shell):
         for message in self._early.pop(outcome.name, ()):
             self.hear(outcome.name, message)
 
-    def _forget_brokers(self, guest: Guest, message: ForgetBrokers) -> None:
+    def _forget_brokers(self, session: ClientSession, message: ForgetBrokers) -> None:
         reason = "the stack 'ginger' waits for nobody: who is silent for long is dead"
-        self.core.out.append(Send(guest.name, BrokersForgotten(message.names, reason)))
+        self.core.out.append(Send(session.name, BrokersForgotten(message.names, reason)))
 
     def _lock(self, link: Link, message: TotalLock) -> None:
         if not link.is_parent:
@@ -302,9 +302,9 @@ class GingerBroker(Shell):
         if link.is_parent:
             self.view.refresh()
 
-    def _lose_guest(self, name: str) -> None:
+    def _lose_client(self, name: str) -> None:
         self.reception.forget(name)
-        self.guests.leave(name)
+        self.clients.leave(name)
         self.reception.count()
 
     # -- the end of a step ---------------------------------------------------------------------------------------------
@@ -313,14 +313,14 @@ class GingerBroker(Shell):
         """What waited for totals that are processed now."""
         while self.totals.waited_for:
             self.intake.drain_all()
-            self.guests.drain_all()
+            self.clients.drain_all()
             self.totals.activate_next()
 
     def _say(self) -> None:
         """About subscriptions, in its place among the publications; to the dead, nothing."""
         core = self.core
-        if core.says:
-            says, core.says = core.says, []
+        if core.wishes.says:
+            says, core.wishes.says = core.wishes.says, []
             for name, message in says:
                 link = self._find_open(name)
                 if link is not None:
@@ -331,18 +331,20 @@ class GingerBroker(Shell):
     def _tell_refuges(self) -> None:
         if self._refuges != self.view.refuges:
             self._refuges = self.view.refuges
-            served = [guest.name for guest in self.guests.all.values() if guest.attended]
+            served = [session.name for session in self.core.sessions.all.values() if session.attending]
             self.core.out.extend(Send(name, Refuges(self._refuges)) for name in served)
 
     def _report(self) -> None:
         """What somebody waits for; the rest soon."""
         core = self.core
-        later = self.guests.flush(everything=False) | core.report(all_news=False)
+        core.sessions.flush(core.out)
+        core.pressure.release(core.out)
+        later = core.report(all_news=False) or core.sessions.patient
         if later and not self._report_set:
             self._report_set = True
             core.out.append(SetTimer(ReportDue(), core.now_us + self.options.ack_delay_us))
 
     def _report_due(self, timer: ReportDue) -> None:
         self._report_set = False
-        self.guests.flush(everything=True)
+        self.core.sessions.flush_all(self.core.out)
         self.core.report(all_news=True)

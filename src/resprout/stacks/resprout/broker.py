@@ -21,7 +21,7 @@ from resprout.core.contract import (
     Timer,
     Writable,
 )  # fmt: skip
-from resprout.edge.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.messages import Attend, ForgetBrokers, Publish
 from resprout.edge.requests import LeaveRequest
 from resprout.order.link import Link
@@ -90,7 +90,7 @@ class ResproutBroker(Shell):
         core = self.core = Core(seat, options, rng)
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
         self.council = Council(core.standing, council_options, core.peers.post, core.outcomes, core.waves)
-        self.ghosts = Ghosts(core.lobby, core.log, core.interest)
+        self.ghosts = Ghosts(core.lobby, core.log, core.wishes)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
         self.clients = Clients(core, self.ghosts, self.book, self.durable)

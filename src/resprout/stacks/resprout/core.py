@@ -8,8 +8,9 @@ import random
 
 from resprout.core.contract import Retire, Timer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.backpressure import BackPressure
-from resprout.edge.lobby import Lobby
+from resprout.edge.broker.advertising import Advertising
+from resprout.edge.broker.backpressure import BackPressure
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Refuge, Serving
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
@@ -28,6 +29,7 @@ from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.says import Says
+from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
 from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.neighbours import Neighbours
@@ -67,17 +69,19 @@ class Core(Step):
         self.adverts = Adverts()
         self.links: dict[str, Link] = {}
         self.reports = Reports(self.links, self.faults, options.ack_delay_us, self.outbox.pass_by)
-        self.pressure = BackPressure(self.log, options.log_bytes)
+        self.pressure = BackPressure(options.log_bytes, self._held_of)
+        self.says: Says = []
         self.forwarding = Forwarding(self)
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
         self.neighbours = Neighbours(self)
         serving = Serving(NAME, GUARANTEES, self.faults)
-        self.lobby = Lobby(serving, self.log, self.interest, self.adverts, self.finished)
+        self.wishes = ClientInterest(self.interest, self.says, lambda: self.routes.forget())
+        self.lobby = ClientSessions(serving, self.log, self.wishes, self.finished)
+        self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
         self.lobby.copies_of = Copies(self).count
-        self.guests = self.lobby.guests
+        self.guests = self.lobby.all
         self.routes = Routes(self.interest.index, self.links, self.guests)
-        self.says: Says = []
         self.totals = Totals(
             self.standing, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has
         )
@@ -162,6 +166,11 @@ class Core(Step):
     def show(self) -> None:
         while (entry := self.log.next_to_show()) is not None:
             self.lobby.show(entry, self.out)
+
+    def _held_of(self, source: str) -> int:
+        """What counts against it; all local publishers share one account (`order.log`)."""
+        link = self.links.get(source)
+        return link.held_bytes if link is not None else self.log.local_bytes
 
     def confirmed(self, wishes: list[Wish]) -> None:
         """Wishes of local clients; and interest has changed."""

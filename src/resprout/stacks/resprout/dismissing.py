@@ -5,7 +5,7 @@ for a newcomer must not be overtaken by one without it.
 """
 
 from resprout.core.contract import SetTimer
-from resprout.edge.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining import Joining

@@ -7,7 +7,7 @@ the outbox has room for it again. A link that is not open is owed everything in 
 from typing import TYPE_CHECKING
 
 from resprout.core.bundle import Bundle
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
@@ -28,7 +28,13 @@ class Forwarding:
     # -- in ------------------------------------------------------------------------------------------------------------
 
     def accept(
-        self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool, backup: bool = False
+        self,
+        bundle: Bundle,
+        source: Link | None,
+        client: ClientSession | None,
+        hops: int,
+        prompt: bool,
+        backup: bool = False,
     ) -> Entry | None:
         """Log a bundle and send it on; None when it was here before. A copy that comes back is kept all the same unless
         it is certainly here: its sender was through with it, and needs it again for a ghost."""
@@ -53,7 +59,9 @@ class Forwarding:
             core.log.let_pass(entry, source)
         return entry
 
-    def append(self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool) -> Entry:
+    def append(
+        self, bundle: Bundle, source: Link | None, client: ClientSession | None, hops: int, prompt: bool
+    ) -> Entry:
         """To the log, and to whoever wants it."""
         core = self._core
         wanting, readers, picks = self.find_readers(bundle)
@@ -87,7 +95,7 @@ class Forwarding:
         entry.is_backup = True
         return entry
 
-    def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+    def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
         core = self._core
         wanting, readers, picks = core.routes.find(bundle)
         if picks is not None:
@@ -104,7 +112,7 @@ class Forwarding:
         if entry is not None:
             core.reports.arrived(entry, link)
         core.show()
-        core.pressure.check_link(link, core.out)
+        core.pressure.check(link.name, link.held_bytes, core.out)
 
     def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
         """False when that was the last that the link has room for."""

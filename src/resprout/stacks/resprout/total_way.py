@@ -45,9 +45,7 @@ class TotalWay:
         core = self._core
         core.seen.raise_to(bundle.origin, bundle.last)
         _, readers, picks = core.forwarding.find_readers(bundle)
-        client = core.guests.get(bundle.publisher)
-        if client is not None and (client.incarnation != bundle.incarnation or not client.attending):
-            client = None
+        client = core.lobby.publisher_of(bundle)
         entry = core.log.append(bundle, None, client, core.faults, len(core.links), 0, readers)
         entry.picks = picks
         return entry

@@ -1,7 +1,7 @@
 """What clients and neighbours say they want."""
 
 from resprout.core.errors import PeerError, UsageError
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Advertise, Subscribe, Taken, Unadvertise, Unsubscribe
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
@@ -25,8 +25,8 @@ class Wishes:
         self.of_clients: dict[type, Handler] = {
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
-            Advertise: self._advertise,
-            Unadvertise: self._unadvertise,
+            Advertise: core.advertising.advertise,
+            Unadvertise: core.advertising.unadvertise,
             Taken: self._taken,
         }
 
@@ -56,22 +56,13 @@ class Wishes:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    def _subscribe(self, guest: Guest, message: Subscribe) -> None:
+    def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
         core = self._core
-        self._book.listeners.came(guest.name)
-        core.lobby.subscribe(guest, message, core.says, core.out)
-        core.routes.forget()
+        self._book.listeners.came(client.name)
+        core.lobby.subscribe(client, message, core.out)
 
-    def _unsubscribe(self, guest: Guest, message: Unsubscribe) -> None:
-        core = self._core
-        core.lobby.unsubscribe(guest, message, core.says, core.out)
-        core.routes.forget()
+    def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
+        self._core.lobby.unsubscribe(client, message, self._core.out)
 
-    def _advertise(self, guest: Guest, message: Advertise) -> None:
-        self._core.lobby.advertise(guest, message, self._core.says, self._core.out)
-
-    def _unadvertise(self, guest: Guest, message: Unadvertise) -> None:
-        self._core.lobby.unadvertise(guest, message, self._core.says, self._core.out)
-
-    def _taken(self, guest: Guest, message: Taken) -> None:
-        self._core.lobby.taken(guest, message, self._core.says, self._core.out)
+    def _taken(self, client: ClientSession, message: Taken) -> None:
+        self._core.lobby.taken(client, message, self._core.out)
