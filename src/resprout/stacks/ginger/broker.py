@@ -260,7 +260,7 @@ class GingerBroker(Shell):
         if (session := core.sessions.all.get(event.peer)) is not None:
             core.sessions.writable(session, event.room, core.out)
         else:
-            core.outbox.writable(event.peer, event.room)
+            core.writable(event.peer, event.room)
 
     def _cut_off(self, peer: str, reason: str) -> None:
         if peer in self.core.sessions.all:

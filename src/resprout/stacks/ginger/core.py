@@ -144,6 +144,8 @@ class Core(Step):
             self.put(link, Metadata(entry.bundle, entry.hops + 1, entry.prompt))
         else:
             self.put(link, TotalProcessed(entry.lock, entry.bundle.stamp, entry.tseq, entry.hops + 1))
+        if not self.outbox.waiting(link.name):
+            link.left = link.sent.last
 
     def show_safe(self) -> None:
         while self.unshown and (self.unshown[0].safe or not self.links):
@@ -185,6 +187,13 @@ class Core(Step):
     def put(self, link: Link, message: ProtocolMessage) -> None:
         """In order, as soon as there is room."""
         self.outbox.send(link.name, message)
+
+    def writable(self, peer: str, room: int) -> None:
+        left = self.outbox.writable(peer, room)
+        link = self.links.get(peer)
+        if left and link is not None:
+            link.left += sum(isinstance(message, Metadata | TotalProcessed) for message in left)
+            link.news = True
 
     # -- stability -----------------------------------------------------------------------------------------------------
 
@@ -242,7 +251,7 @@ class Core(Step):
             link.received.advance(link.name)
             link.sent.advance(link.name)
             link.news = link.urgent = False
-            progress = Progress(link.received.last, link.received.mine, link.sent.mine)
+            progress = Progress(link.received.last, link.received.mine, min(link.sent.mine, link.left))
             if progress != link.told:
                 link.told = progress
                 self.outbox.pass_by(link.name, progress)

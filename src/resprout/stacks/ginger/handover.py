@@ -120,6 +120,7 @@ class Handover:
             lane.add(entry)
             if entry.source == name:
                 link.unstable += entry.bundle.count
+        link.left = link.sent.last  # the pool goes over as a whole, with `Attached`
         link.news = link.urgent = True
         self._peers.open(name)
         core.wishes.add_link(name, asks)

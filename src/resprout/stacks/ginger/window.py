@@ -117,7 +117,7 @@ class Link:
     """A neighbour in the tree."""
 
     __slots__ = (
-        "acknowledged", "is_parent", "name", "news", "pool", "received", "sent", "skips", "told", "unstable",
+        "acknowledged", "is_parent", "left", "name", "news", "pool", "received", "sent", "skips", "told", "unstable",
         "urgent",
     )  # fmt: skip
 
@@ -125,6 +125,8 @@ class Link:
         self.name = name
         self.is_parent = is_parent
         self.sent = Lane()
+        self.left = 0
+        """So many of those sent have left: the others wait for room, and nothing may be said of them yet."""
         self.received = Lane()
         self.acknowledged = 0
         """So many of those sent are there."""

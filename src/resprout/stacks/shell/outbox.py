@@ -60,17 +60,19 @@ class Outbox:
         lane = self._lanes.get(peer)
         return len(lane.queue) if lane is not None else 0
 
-    def writable(self, peer: str, room: int) -> None:
-        """The peer says how much it takes from now on: what waits leaves as far as that goes."""
+    def writable(self, peer: str, room: int) -> list[ProtocolMessage]:
+        """The peer says how much it takes from now on: what waits leaves as far as that goes. Returns what has left."""
         lane = self._lanes.get(peer)
         if lane is None:
-            return
+            return []
         lane.room = room
-        queue, out = lane.queue, self._step.out
+        queue, left = lane.queue, []
         while queue and (lane.room > 0 or not queue[0].cost):
             message = queue.popleft()
             lane.room -= message.cost
-            out.append(Send(peer, message))
+            left.append(message)
+        self._step.out.extend([Send(peer, message) for message in left])
+        return left
 
     # -- what is said --------------------------------------------------------------------------------------------------
 
