@@ -31,6 +31,7 @@ def test_the_view_ends_after_k_hops() -> None:
     assert chain().path_between("a", "d") == ("a", "b", "c", "d") and chain().path_between("d", "f") == ()
     assert chain().path_between("e", "c") == ("e", "d", "c") and chain().path_between("d", "d") == ("d",)
     assert chain().behind("c") == ["d", "e"]
+    assert chain().is_between("a", "d") and not chain().is_between("c", "e") and not chain().is_between("a", "f")
     at_e = chain().place("e")
     assert at_e is not None and at_e.address == "at e" and chain().place("f") is None
 
@@ -79,6 +80,15 @@ def test_what_is_reached_on_another_way_is_news_though_its_own_place_is_the_same
     news = here.learn([place("a", "b", version=2), place("c", "b", "s", version=2), place("s", "c", "y", version=2)])
     assert [told.name for told in news] == ["a", "c", "s", "y"]
     assert [told.name for told in here.concerning("a", news)] == ["c", "s", "y"]
+
+
+def test_a_circle_while_news_is_on_its_way_is_walked_on_the_shorter_side() -> None:
+    """b - c was given up for c - d, and only c and d were heard since."""
+    here = Neighbourhood(place("a", "b", "d"), 5)
+    here.learn([place("b", "a", "c"), place("c", "b", "d", "e"), place("d", "a", "c"), place("e", "c")])
+    assert here.nodes() == {"b": 1, "d": 1, "c": 2, "e": 3} and here.path("e") == ("a", "b", "c", "e")
+    here.learn([place("b", "a", version=2)])
+    assert here.path("e") == ("a", "d", "c", "e")
 
 
 def test_nobody_else_says_where_this_broker_stands() -> None:
@@ -139,6 +149,7 @@ def test_paths_and_bypasses_are_those_of_the_whole_graph(seed: int) -> None:
         assert set(view.behind(other)) == {x for x in near if x != other and other in graph.path(name, x)}
         third = rng.choice(list(near))
         assert view.path_between(other, third) == graph.path(other, third)
+        assert view.is_between(other, third) == (name in graph.path(other, third))
     dead = {other for other in graph.names if other != name and rng.random() < rng.choice((0.1, 0.4, 0.8))}
     within = rng.randint(1, hops)
     bypass = view.bypass(dead.__contains__, within)

@@ -116,6 +116,12 @@ class Neighbourhood:
         common = sum(1 for a, b in zip(here, there, strict=False) if a == b)
         return (*reversed(here[common:]), *there[common - 1 :])
 
+    def is_between(self, one: str, other: str) -> bool:
+        """Does the path from one to the other lead through here? What comes from a node goes on only to those for which
+        that is so: the others get it without this broker. False for what is not in view."""
+        here, there = self._spots.get(one), self._spots.get(other)
+        return here is not None and there is not None and (here.branch != there.branch or self.name in (one, other))
+
     def behind(self, name: str) -> list[str]:
         """Everybody whom this one is on the path to, nearest first, itself left out."""
         through: set[str] = set()
