@@ -61,6 +61,11 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return False
 
 
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What a part of a machine found out, for the machine that it is a part of: another part acts on it. Parts leave
+    these where effects are left, and call nobody back."""
+
+
 class Machine(Protocol):
     """A protocol. `start` is called once, before any `step`."""
 
