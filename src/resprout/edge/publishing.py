@@ -26,7 +26,7 @@ from resprout.order.ranges import Ranges
 
 class Publishing:
     def __init__(self, name: str, incarnation: int, options: ClientOptions) -> None:
-        self.outgoing = Outgoing(name, incarnation)
+        self.outgoing = Outgoing(name, incarnation, options.bundle_max)
         self.unconfirmed = Unconfirmed()
         self._options = options
         self._crowded = False

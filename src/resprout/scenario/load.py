@@ -1,8 +1,9 @@
 """From a TOML file (or text) to a `Scenario`, or to a `ScenarioError` that names the place and the reason in one line.
 
 Keys of the file: `name` (default: the file's), `stack`, `seed`, `time_limit`, `client_links`, `count_bytes`, `trace`,
-`[options]` of the stack, `[[broker]]` or `[topology]`, `[[client]]`, `[[workload]]`, `[[fault]]`. What each table may hold is listed in `model` and
-`workload_options`. Anything unknown is refused: an option that is silently ignored makes a run that nobody asked for.
+`[options]` of the stack, `[[broker]]` or `[topology]`, `[[client]]`, `[[workload]]`, `[[fault]]`. What each table may
+hold is listed in `model` and `workload_options`. Anything unknown is refused: an option that is silently ignored makes
+a run that nobody asked for.
 """
 
 from collections.abc import Iterable

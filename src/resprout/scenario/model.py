@@ -136,7 +136,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |
-    | join | nodes, parent, latency_us, bandwidth_bps, site, disk_latency_us | new brokers (or ones that left) enter the tree |
+    | join | nodes, parent, latency_us, bandwidth_bps, site, disk_latency_us | new brokers (or ones that left) enter |
     | double | nodes, parent, latency_us | second brokers start under names that are taken, by mistake |
     | leave | nodes | nodes go in good order |
     """
@@ -184,9 +184,16 @@ class Scenario(msgspec.Struct, frozen=True):
         """What every account holds at first, for the judge; None when there is no bank. All banks begin alike."""
         return next((w.options.initial for w in self.workloads if isinstance(w.options, BankOptions)), None)
 
-    def bundle_max(self, client: str) -> int:
-        """Of all that this client publishes; 0 is no limit."""
-        return min((w.bundle_max for w in self.workloads if w.bundle_max and client in w.clients), default=0)
+    @property
+    def bundle_caps(self) -> dict[str, int]:
+        """How many publications make a bundle at most, of those clients that have a limit of their own."""
+        caps: dict[str, int] = {}
+        for workload in self.workloads:
+            if workload.bundle_max:
+                caps |= {
+                    name: min(workload.bundle_max, caps.get(name, workload.bundle_max)) for name in workload.clients
+                }
+        return caps
 
     def joining(self, fault: FaultSpec) -> tuple[BrokerSpec, ...]:
         """The brokers that a join brings."""

@@ -1,7 +1,7 @@
 """Faults of a scenario file: `[[fault]]`, and whether they can happen one after the other.
 
-Whom a fault befalls is named, or a share of the brokers that it can befall by then. Such a share is drawn here, from the
-seed, so that every driver strikes the same ones.
+Whom a fault befalls is named, or a share of the brokers that it can befall by then. Such a share is drawn here, from
+the seed, so that every driver strikes the same ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -155,9 +155,7 @@ def settle_faults(
     return tuple(settled)
 
 
-def _drawn(
-    table: Table, kind: FaultKind, states: Mapping[str, str], brokers: set[str], seed: int
-) -> tuple[str, ...]:
+def _drawn(table: Table, kind: FaultKind, states: Mapping[str, str], brokers: set[str], seed: int) -> tuple[str, ...]:
     """A share of the brokers that this can happen to, in their order. Those that are spared are not counted."""
     spared = table.texts("except", FAULT_NODES_MAX, ())
     for i, name in enumerate(spared):

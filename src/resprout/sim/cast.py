@@ -5,6 +5,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from resprout.core import limits
 from resprout.core.contract import Machine, Timer
 from resprout.edge.client import ClientMachine
 from resprout.edge.refuge import AskAgain
@@ -24,6 +25,7 @@ from resprout.sim.scales import Scales
 from resprout.sim.world import OnNote, World
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import BrokerSeat
+from resprout.trace.counts import Counts
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 
@@ -48,9 +50,12 @@ class Cast:
         self._has_doubles = has_doubles
         self._record = record
         self._apps = AppMaker(scenario)
+        self._bundle_caps = scenario.bundle_caps
         self._masks = Masks(scenario.clients)
         self._clients: list[ClientSide] = []
         self._distances = Distances()
+        self.counts = Counts() if scenario.trace == "counts" else None
+        """What clients saw, of a run that does not record it."""
         self._brokers: dict[str, BrokerSpec] = {}
         """All that have ever been here, in their latest places."""
         self.scales = self._make_scales()
@@ -102,9 +107,7 @@ class Cast:
     def _seat_client(self, client: ClientSpec) -> Node:
         self._distances.place(client.name, client.broker, client.latency_us)
         record = self._masks.unmasking(client, self._record)
-        above = ClientSide(
-            client, self.world, record, lambda incarnation: self._apps.make(client.name, incarnation - 1)
-        )
+        above = ClientSide(client, self.world, record, lambda life: self._apps.make(client.name, life - 1), self.counts)
         self._clients.append(above)
         node = self._add(client.name, partial(self._make_client, client, above), above)
         node.is_free = self._scenario.has_free_client_links
@@ -122,7 +125,8 @@ class Cast:
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
         others = tuple(self._brokers) if incarnation > 1 else ()
         name, incarnation = self._masks.worn_by(client, incarnation)
-        machine = above.machine = ClientMachine(name, incarnation, client.broker, options_of(client), others)
+        options = options_of(client, self._bundle_caps.get(client.name, limits.BUNDLE_MESSAGES))
+        machine = above.machine = ClientMachine(name, incarnation, client.broker, options, others)
         return self._link(machine, name, "client", incarnation, rng)
 
     def _link(self, machine: Machine, name: str, role: str, incarnation: int, rng: Random) -> Machine:

@@ -49,7 +49,9 @@ class Scales:
         self._next = self._every
         real = self._codec.widest_bytes(frame)
         kinds = ", ".join(dict.fromkeys(type(message).__name__ for message in _messages_of(frame)))
-        assert told == real, f"a {type(frame).__name__} of {kinds or 'nothing'} takes {real} bytes, computed were {told}"
+        assert told == real, (
+            f"a {type(frame).__name__} of {kinds or 'nothing'} takes {real} bytes, computed were {told}"
+        )
         self.compared += 1
 
 
@@ -61,7 +63,7 @@ def claims_size(kind: type) -> bool:
 def _messages_of(frame: Any) -> Iterable[Any]:
     """Each message once: one that travels in parts counts with its last."""
     if type(frame) is Data or type(frame) is Express:
-        return frame.messages  # type: ignore[no-any-return]
+        return frame.messages
     if type(frame) is Part:
         chunk: Any = frame.chunk
         if isinstance(chunk, Slice) and chunk.end == frame.size:

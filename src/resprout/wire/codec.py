@@ -74,8 +74,8 @@ class Codec:
         return LENGTH_BYTES + self._sizes[type(frame)](frame)
 
     def widest_bytes(self, frame: Any) -> int:
-        """The same by encoding it, with every name known to the peer under the widest number there is: for whoever wants
-        to compare. No limit is looked at."""
+        """The same by encoding it, with every name known to the peer under the widest number there is: for whoever
+        wants to compare. No limit is looked at."""
         return LENGTH_BYTES + len(widest_body(frame))
 
 
