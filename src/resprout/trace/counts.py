@@ -32,20 +32,22 @@ def bucket_of(value: int) -> int:
 class Histogram:
     """Times in microseconds, by bucket."""
 
-    __slots__ = ("buckets", "largest")
+    __slots__ = ("buckets", "largest", "total")
 
     def __init__(self) -> None:
         self.buckets: defaultdict[int, int] = defaultdict(int)
         self.largest = 0
+        self.total = 0
 
     def add(self, value: int) -> None:
         self.buckets[bucket_of(value)] += 1
+        self.total += value
         if value > self.largest:
             self.largest = value
 
     def attributes(self, prefix: str) -> dict[str, int]:
         found = {f"{prefix}:{bucket}": count for bucket, count in sorted(self.buckets.items())}
-        return found | ({f"{prefix}_max_us": self.largest} if found else {})
+        return found | ({f"{prefix}_max_us": self.largest, f"{prefix}_sum_us": self.total} if found else {})
 
 
 class _OfGuarantee:

@@ -121,15 +121,15 @@ class _Counted:
         if row.guarantee is None:
             self.rest = counts
             for receipt in dict.fromkeys(name.split(":")[1] for name in counts if name.count(":") == 2):
-                self.receipts[receipt] = _latency_in(counts, f"receipt:{receipt}")
+                self.receipts[receipt] = latency_in(counts, f"receipt:{receipt}")
             return
         self.published[row.guarantee] = counts["published"]
         self.delivered[row.guarantee] = counts["delivered"]
         if "latency_max_us" in counts:
-            self.latency[row.guarantee] = _latency_in(counts, "latency")
+            self.latency[row.guarantee] = latency_in(counts, "latency")
 
 
-def _latency_in(counts: dict[str, int], prefix: str) -> Latency:
+def latency_in(counts: dict[str, int], prefix: str) -> Latency:
     """Of a histogram as `trace.counts` writes it."""
     largest = counts[f"{prefix}_max_us"]
     begin = f"{prefix}:"
