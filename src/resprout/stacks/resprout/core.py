@@ -98,7 +98,8 @@ class Core:
 
     def end(self) -> None:
         """Of a step: tell what is to be told."""
-        self.say_all()
+        if self.says:
+            self.say_all()
         self.lobby.flush(self.out)
         self.pressure.release(self.out)
         if self.lobby.patient:
