@@ -31,7 +31,7 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.guarantee import Guarantee, Receipt
-from resprout.edge.client import ClientMachine, ClientOptions
+from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.messages import (
     Advertise,
     Attend,

@@ -26,8 +26,8 @@ from resprout.core.contract import (
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
-from resprout.edge.client import ClientMachine, ClientOptions
-from resprout.edge.incoming import TellTaken
+from resprout.edge.client.incoming import TellTaken
+from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.messages import Attend, Delivery, Publish, Refuge, Serving
 
 E = TypeVar("E", bound=Effect)

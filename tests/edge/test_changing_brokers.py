@@ -23,9 +23,21 @@ from resprout.core.contract import (
 )
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.marks import Mark
-from resprout.edge import client as client_module
-from resprout.edge import wanted as wanted_module
-from resprout.edge.client import ClientOptions
+from resprout.edge.client import machine as client_module
+from resprout.edge.client import wanted as wanted_module
+from resprout.edge.client.machine import ClientOptions
+from resprout.edge.client.search import (
+    ANSWER_US,
+    BRIEF_MAX,
+    BRIEF_US,
+    DETOURS_MAX,
+    REFUGES_MAX,
+    ROUND_US_MAX,
+    ROUND_US_MIN,
+    AnswerDue,
+    AskAgain,
+    AskOthers,
+)
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -41,18 +53,6 @@ from resprout.edge.messages import (
     Turned,
     Unsubscribe,
     Unsubscribed,
-)
-from resprout.edge.refuge import (
-    ANSWER_US,
-    BRIEF_MAX,
-    BRIEF_US,
-    DETOURS_MAX,
-    REFUGES_MAX,
-    ROUND_US_MAX,
-    ROUND_US_MIN,
-    AnswerDue,
-    AskAgain,
-    AskOthers,
 )
 from resprout.edge.requests import (
     AdvertiseRequest,

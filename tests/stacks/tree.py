@@ -38,7 +38,7 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.message import Message
-from resprout.edge.client import ClientMachine
+from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import ClientRequest
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat

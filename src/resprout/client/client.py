@@ -33,9 +33,9 @@ from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
 from resprout.core.guarantee import Receipt as Kind
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
-from resprout.edge.client import ClientMachine
-from resprout.edge.forgetting import check_names
-from resprout.edge.outgoing import PAYLOAD_OVERHEAD
+from resprout.edge.client.forgetting import check_names
+from resprout.edge.client.machine import ClientMachine
+from resprout.edge.client.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,

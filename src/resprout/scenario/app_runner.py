@@ -10,7 +10,7 @@ from typing import Protocol
 
 from resprout.core.contract import Answer, Deliver, Effect
 from resprout.core.message import Message
-from resprout.edge.client import ClientMachine
+from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import ClientNews, ClientRequest, Published, PublishRequest, Refused, SessionLost
 from resprout.scenario.app import App, Applied, WakeAt, Wish
 from resprout.scenario.observe import ClientRows, RowObserver

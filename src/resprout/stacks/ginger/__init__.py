@@ -13,7 +13,7 @@ lets it hold its keys and acknowledges; the root then has it processed, and the 
 its parent for a place, then their siblings, then break the degree (`orphan`); the parent collects what all of them
 have, and sends everybody on from the same cut (`leader`, `handover`). When the root dies, the next in its published
 order does this, and continues the totals in progress. Clients of a dead broker go where it told them, and get what they
-missed (`guests`, `reception`). Crash faults only: up to one broker at a time in any neighbourhood. A broker that is
+missed (`clients`, `reception`). Crash faults only: up to one broker at a time in any neighbourhood. A broker that is
 wrongly declared dead is told, and begins a new life as a leaf.
 
 *What was corrected.* The thesis' pseudocode fails in sixteen ways; docs/stacks/ginger.md lists them with the test that

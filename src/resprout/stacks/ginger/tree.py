@@ -13,8 +13,8 @@ Until then whatever would pass the dead broker waits; the rest goes on.
 """
 
 from resprout.core.contract import Note, Retire, Send
+from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.guests import Guests
 from resprout.stacks.ginger.handover import Handover
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.leader import Leader
@@ -32,7 +32,7 @@ UNSEEN = 1 << 62
 
 class Tree:
     def __init__(
-        self, seat: BrokerSeat, core: Core, totals: Totals, guests: Guests, view: View, intake: Intake
+        self, seat: BrokerSeat, core: Core, totals: Totals, clients: Clients, view: View, intake: Intake
     ) -> None:
         self._seat = seat
         self._core = core
@@ -40,8 +40,8 @@ class Tree:
         self._view = view
         self._intake = intake
         self.peers = Peers(core)
-        self._handover = Handover(core, totals, guests, view, self.peers)
-        self.leader = Leader(core, totals, guests, view, self.peers, self._handover)
+        self._handover = Handover(core, totals, clients, view, self.peers)
+        self.leader = Leader(core, totals, clients, view, self.peers, self._handover)
         self.seeker = Seeker(seat, core, totals, view, self.peers, self._handover)
         self._later: dict[str, ParentRequest] = {}
         """Requests that cannot be answered now."""

@@ -5,9 +5,14 @@ neighbour but itself; it is recorded when all of them say so. A neighbour that i
 nothing is confirmed past it; its place is taken at once by the one that replaces it, so nothing is withdrawn either.
 """
 
-from resprout.core.bundle import Bundle, unpack_attributes
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from resprout.core.bundle import Bundle, Origin, unpack_attributes
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
+from resprout.core.marks import Mark, Reached, from_marks
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.stacks.ginger.messages import Wanted, Wish, WishEnded, WishRecorded
@@ -15,9 +20,16 @@ from resprout.stacks.ginger.messages import Wanted, Wish, WishEnded, WishRecorde
 WISHES_MAX = 1_000_000
 """What one neighbour may ask at a time."""
 
-Says = list[tuple[str, ProtocolMessage]]
-Confirmed = list[tuple[str, Predicate]]
-"""(local client, predicate): what is recorded everywhere now."""
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What a local client wants is recorded everywhere now; `base` had passed before."""
+
+    direction: str
+    predicate: Predicate
+    base: dict[Origin, Reached]
+
+
+Confirmed = list[Recorded]
 
 
 class _Ask:
@@ -29,9 +41,12 @@ class _Ask:
 
 
 class Wishes:
-    """Methods append what is to be said to `says`."""
+    """What is to be told to neighbours is appended to `says`."""
 
-    def __init__(self) -> None:
+    def __init__(self, seen: Callable[[], Iterable[Mark]] = tuple) -> None:
+        self._seen = seen
+        """How far the origins have come here."""
+        self.says: list[tuple[str, ProtocolMessage]] = []
         self.index: MatchIndex[str] = MatchIndex()
         self._wanted: dict[Predicate, dict[str, None]] = {}
         self._open: dict[Predicate, dict[str, None]] = {}
@@ -45,8 +60,8 @@ class Wishes:
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
-    def add_link(self, name: str, asks: tuple[Wanted, ...], says: Says) -> None:
-        """A new neighbour that was told these asks; `says` gets what changed since."""
+    def add_link(self, name: str, asks: tuple[Wanted, ...]) -> None:
+        """A new neighbour that was told these asks; it hears what has changed since."""
         self._by_id[name] = {}
         mine = self._asks[name] = {}
         for ask in asks:
@@ -55,10 +70,10 @@ class Wishes:
         self._last_id = max(self._last_id, *(ask.id for ask in asks), 0)
         for predicate in self._wanted:
             if predicate not in mine and self._needed(name, predicate):
-                self._ask(name, predicate, says)
+                self._ask(name, predicate)
         for predicate in list(mine):
             if not self._needed(name, predicate):
-                self._unask(name, predicate, says)
+                self._unask(name, predicate)
 
     def has_link(self, name: str) -> bool:
         return name in self._asks
@@ -72,17 +87,17 @@ class Wishes:
                 wanted.append(Wanted(self._last_id, predicate.filter, predicate.where_text))
         return tuple(wanted)
 
-    def remove_link(self, name: str, says: Says) -> Confirmed:
+    def remove_link(self, name: str) -> Confirmed:
         """It is no neighbour any more, and its wishes are gone."""
         for ask in self._asks.pop(name).values():
             self._asked.pop((name, ask.id), None)
         del self._by_id[name]
-        confirmed = self.drop_all(name, says)
+        confirmed = self.drop_all(name)
         for predicate in list(self._open):
-            confirmed += self._check(predicate, says)
+            confirmed += self._check(predicate)
         return confirmed
 
-    def hear(self, name: str, wish: Wish | Wanted, says: Says) -> Confirmed:
+    def hear(self, name: str, wish: Wish | Wanted) -> Confirmed:
         predicate = _predicate(wish.filter, wish.where)
         theirs = self._by_id[name]
         if wish.id in theirs or predicate in self.index.predicates_of(name):
@@ -90,38 +105,38 @@ class Wishes:
         if len(theirs) >= WISHES_MAX:
             raise PeerError(f"{name} has more than {WISHES_MAX} wishes")
         theirs[wish.id] = predicate
-        return self.want(name, predicate, says)
+        return self.want(name, predicate)
 
-    def hear_ended(self, name: str, message: WishEnded, says: Says) -> Confirmed:
+    def hear_ended(self, name: str, message: WishEnded) -> Confirmed:
         predicate = self._by_id[name].pop(message.id, None)
         if predicate is None:
             raise PeerError(f"{name} never had the wish {message.id}")
-        return self.drop(name, predicate, says)
+        return self.drop(name, predicate)
 
-    def hear_recorded(self, name: str, message: WishRecorded, says: Says) -> Confirmed:
+    def hear_recorded(self, name: str, message: WishRecorded) -> Confirmed:
         predicate = self._asked.get((name, message.id))
         ask = self._asks[name].get(predicate) if predicate is not None else None
         if predicate is None or ask is None or ask.id != message.id:  # it was withdrawn meanwhile
             return []
         ask.recorded = True
-        return self._check(predicate, says)
+        return self._check(predicate)
 
     # -- directions ----------------------------------------------------------------------------------------------------
 
-    def want(self, direction: str, predicate: Predicate, says: Says, recorded: bool = False) -> Confirmed:
-        """`recorded`: it is known to be, and nobody waits to hear it."""
+    def want(self, direction: str, predicate: Predicate, confirmed: bool = False) -> Confirmed:
+        """`confirmed`: it is known to be, and nobody waits to hear it."""
         if not self.index.add(direction, predicate):
             return []
         self._wanted.setdefault(predicate, {})[direction] = None
         for name, asks in self._asks.items():
             if name != direction and predicate not in asks:
-                self._ask(name, predicate, says)
-        if recorded:
+                self._ask(name, predicate)
+        if confirmed:
             return []
         self._open.setdefault(predicate, {})[direction] = None
-        return self._check(predicate, says)
+        return self._check(predicate)
 
-    def drop(self, direction: str, predicate: Predicate, says: Says) -> Confirmed:
+    def drop(self, direction: str, predicate: Predicate) -> Confirmed:
         if not self.index.remove(direction, predicate):
             return []
         del self._wanted[predicate][direction]
@@ -129,14 +144,14 @@ class Wishes:
             del self._open[predicate]
         for name, asks in self._asks.items():
             if predicate in asks and not self._needed(name, predicate):
-                self._unask(name, predicate, says)
+                self._unask(name, predicate)
         if not self._wanted[predicate]:
             del self._wanted[predicate]
         return []
 
-    def drop_all(self, direction: str, says: Says) -> Confirmed:
+    def drop_all(self, direction: str) -> Confirmed:
         for predicate in self.index.predicates_of(direction):
-            self.drop(direction, predicate, says)
+            self.drop(direction, predicate)
         return []
 
     def readers(self, bundle: Bundle) -> dict[str, tuple[int, ...] | None]:
@@ -155,18 +170,18 @@ class Wishes:
     def _needed(self, name: str, predicate: Predicate) -> bool:
         return any(direction != name for direction in self._wanted.get(predicate, ()))
 
-    def _ask(self, name: str, predicate: Predicate, says: Says) -> None:
+    def _ask(self, name: str, predicate: Predicate) -> None:
         self._last_id += 1
         self._asks[name][predicate] = _Ask(self._last_id)
         self._asked[name, self._last_id] = predicate
-        says.append((name, Wish(self._last_id, predicate.filter, predicate.where_text)))
+        self.says.append((name, Wish(self._last_id, predicate.filter, predicate.where_text)))
 
-    def _unask(self, name: str, predicate: Predicate, says: Says) -> None:
+    def _unask(self, name: str, predicate: Predicate) -> None:
         id = self._asks[name].pop(predicate).id
         self._asked.pop((name, id), None)
-        says.append((name, WishEnded(id)))
+        self.says.append((name, WishEnded(id)))
 
-    def _check(self, predicate: Predicate, says: Says) -> Confirmed:
+    def _check(self, predicate: Predicate) -> Confirmed:
         """Tell the directions of a predicate for which nobody is missing any more."""
         confirmed: Confirmed = []
         waiting = self._open.get(predicate, {})
@@ -174,10 +189,10 @@ class Wishes:
             if all(name == direction or asks[predicate].recorded for name, asks in self._asks.items()):
                 del waiting[direction]
                 if direction not in self._by_id:
-                    confirmed.append((direction, predicate))
+                    confirmed.append(Recorded(direction, predicate, from_marks(self._seen())))
                 else:
                     ids = (id for id, wanted in self._by_id[direction].items() if wanted == predicate)
-                    says.extend((direction, WishRecorded(id)) for id in ids)
+                    self.says.extend((direction, WishRecorded(id)) for id in ids)
         if not waiting:
             self._open.pop(predicate, None)
         return confirmed

@@ -8,9 +8,10 @@ from resprout.core.contract import Answer, Effect
 from resprout.core.errors import UnsupportedGuaranteeError, UsageError, WireError
 from resprout.core.guarantee import Receipt
 from resprout.core.names import check_attributes, check_keys, check_payload, check_topic
+from resprout.edge.client.outgoing import Outgoing
+from resprout.edge.client.unconfirmed import Unconfirmed
 from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, SafeCopies, Serving, Turned
 from resprout.edge.options import ClientOptions
-from resprout.edge.outgoing import Outgoing
 from resprout.edge.requests import (
     CopiesCounted,
     Published,
@@ -20,7 +21,6 @@ from resprout.edge.requests import (
     Refused,
     RoomAgain,
 )
-from resprout.edge.unconfirmed import Unconfirmed
 from resprout.order.ranges import Ranges
 
 

@@ -6,8 +6,8 @@ place however long there is no broker; requests before that wait, unnumbered, so
 be offered leaves no gap in a stream.
 
 Every session begins with `Attend`; nothing else is said before the broker answers `Serving`. When a broker is gone
-another one serves (`edge.refuge`), with the same subscriptions (`edge.wanted`) and everything again that is not known
-to be safe (`edge.unconfirmed`). The application is told the new broker's name, and notices nothing else.
+another one serves (`search`), with the same subscriptions (`wanted`) and everything again that is not known to be safe
+(`unconfirmed`). The application is told the new broker's name, and notices nothing else.
 """
 
 from collections import deque
@@ -31,8 +31,11 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError, WireError
 from resprout.core.marks import Marks
 from resprout.core.names import check_topic
-from resprout.edge.forgetting import Forgetting
-from resprout.edge.incoming import Incoming, TellTaken
+from resprout.edge.client.forgetting import Forgetting
+from resprout.edge.client.incoming import Incoming, TellTaken
+from resprout.edge.client.publishing import Publishing
+from resprout.edge.client.search import Search
+from resprout.edge.client.wanted import Asked, Wanted, bytes_of
 from resprout.edge.messages import (
     Attend,
     BrokersForgotten,
@@ -49,8 +52,6 @@ from resprout.edge.messages import (
     Unsubscribed,
 )  # fmt: skip
 from resprout.edge.options import ClientOptions as ClientOptions
-from resprout.edge.publishing import Publishing
-from resprout.edge.refuge import Search
 from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
@@ -68,7 +69,6 @@ from resprout.edge.requests import (
     TakeRequest,
     UnsubscribeRequest,
 )  # fmt: skip
-from resprout.edge.wanted import Asked, Wanted, bytes_of
 from resprout.links.handshake import life_is_over
 
 RECEIVED_BYTES_MAX: Final = 1 << 20
