@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from resprout.core.errors import UsageError
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.seeds import random_for
-from resprout.scenario.topologies import TREES, parents_in
+from resprout.scenario.topologies import SHAPES, parents_in
 
 
 def depth(parents: list[int | None], broker: int) -> int:
@@ -28,7 +28,7 @@ def test_a_chain_and_a_star_are_what_they_are_called() -> None:
 
 
 @settings(deadline=None, derandomize=True)
-@given(st.sampled_from(TREES), st.integers(1, 60), st.integers(2, 6), st.integers(0, 1000))
+@given(st.sampled_from(SHAPES), st.integers(1, 60), st.integers(2, 6), st.integers(0, 1000))
 def test_every_shape_is_one_tree_in_breadth_first_order_within_its_degree(
     shape: str, brokers: int, degree: int, seed: int
 ) -> None:

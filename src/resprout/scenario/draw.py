@@ -21,7 +21,7 @@ from resprout.scenario.model import (
     WorkloadSpec,
 )  # fmt: skip
 from resprout.scenario.seeds import random_for
-from resprout.scenario.topologies import TREES, parents_in
+from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.scenario.workload_options import ChatterOptions, RandomOptions, WorkloadOptions
 from resprout.scenario.workloads.vocabulary import draw_filter, draw_where
 
@@ -77,7 +77,7 @@ def draw_scenario(
 
 
 def _brokers(rng: random.Random, count: int) -> tuple[BrokerSpec, ...]:
-    parents = parents_in(rng.choice(TREES), count, rng.randint(2, 5), rng)
+    parents = parents_in(rng.choice(SHAPES), count, rng.randint(2, 5), rng)
     reach_us = rng.choice((0, 100, 1_000, 20_000, 200_000))
     even = rng.random() < 0.3
     narrow = rng.choice((0.0, 0.0, 0.3, 1.0))

@@ -11,7 +11,7 @@ from resprout.filters.topics import check_filter
 from resprout.scenario.model import CLIENT_LATENCY_US, LINK_LATENCY_US, BrokerSpec, ClientSpec, SubscriptionSpec
 from resprout.scenario.reader import Table
 from resprout.scenario.seeds import random_for
-from resprout.scenario.topologies import DEGREE, FLAT, SHAPES, contacts_in, parents_in
+from resprout.scenario.topologies import DEGREE, FLAT, KINDS, contacts_in, parents_in
 
 BROKERS_MAX: Final = 100_000
 CLIENTS_MAX: Final = 100_000
@@ -51,7 +51,7 @@ def _grown(table: Table, seed: int) -> tuple[BrokerSpec, ...]:
         "kind", "brokers", "degree", "latency", "bandwidth", "clients_per_broker", "client_latency", "subscribe",
         "contacts", "disk_latency",
     ))  # fmt: skip
-    shape = table.choice("kind", SHAPES)
+    shape = table.choice("kind", KINDS)
     brokers = table.integer("brokers", 1, BROKERS_MAX)
     if "degree" in table and shape in ("chain", "star", FLAT):
         table.fail("degree", f"a {shape} has no degree to choose" if shape != FLAT else "a flat one has no degree")

@@ -13,9 +13,9 @@ from typing import Final
 
 from resprout.core.errors import UsageError
 
-TREES: Final = ("tree", "chain", "star", "random")
+SHAPES: Final = ("tree", "chain", "star", "random")
 FLAT: Final = "flat"
-SHAPES: Final = (*TREES, FLAT)
+KINDS: Final = (*SHAPES, FLAT)
 DEGREE: Final = 3
 
 
@@ -33,7 +33,7 @@ def parents_in(shape: str, brokers: int, degree: int, rng: random.Random) -> lis
         return [None, *(0 for _ in range(1, brokers))]
     if shape == "random":
         return _breadth_first(_random_parents(brokers, degree, rng))
-    raise UsageError(f"unknown tree {shape!r}; it is one of {', '.join(TREES)}")
+    raise UsageError(f"unknown tree {shape!r}; it is one of {', '.join(SHAPES)}")
 
 
 def contacts_in(brokers: int, contacts: int, rng: random.Random) -> list[tuple[int, ...]]:
