@@ -97,7 +97,8 @@ class Core(Step):
 
     def end(self) -> None:
         """Of a step: tell what is to be told."""
-        self.speaking.say_all()
+        if self.says:
+            self.speaking.say_all()
         self.lobby.flush(self.out)
         self.pressure.release(self.out)
         if self.lobby.patient:
