@@ -50,15 +50,16 @@ def build_scenario(source: Source) -> Scenario:
     joining = [name for fault in faults if fault.kind is FaultKind.JOIN for name in fault.nodes]
     check_nodes(file, brokers, clients, joining)
     check_faults(fault_tables, faults, brokers, clients)
+    options = _options(file, stack)
     return Scenario(
         name=_name(file),
         brokers=brokers,
         stack=stack.name,
         seed=seed,
         time_limit_us=time_limit_us,
-        options=_options(file, stack),
+        options=options,
         clients=clients,
-        workloads=read_workloads(file, clients, stack.guarantees),
+        workloads=read_workloads(file, clients, stack.offered(stack.parse_options(options))),
         faults=tuple(faults),
     )
 

@@ -38,6 +38,9 @@ class BrokerSpec(msgspec.Struct, frozen=True):
     """Of the node, shared by its links; None is unlimited."""
     site: str | None = None
     """Brokers of one site replicate each other; then the *sites* form the tree. All brokers have one, or none."""
+    contacts: tuple[str, ...] = ()
+    """Brokers that it is told of when it starts. One without parent that has contacts founds no network: it joins
+    theirs, wherever they have room."""
 
 
 class SubscriptionSpec(msgspec.Struct, frozen=True):
@@ -129,7 +132,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |
-    | join | nodes, parent, latency_us, bandwidth_bps, site | new brokers (or ones that left) enter the tree |
+    | join | nodes, parent, latency_us, bandwidth_bps, site, contacts | new brokers (or ones that left) enter the tree |
     | double | nodes, parent, latency_us | second brokers start under names that are taken, by mistake |
     | leave | nodes | nodes go in good order |
     """
@@ -146,6 +149,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     latency_us: int = LINK_LATENCY_US
     bandwidth_bps: int | None = None
     site: str | None = None
+    contacts: tuple[str, ...] = ()
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -171,7 +175,8 @@ class Scenario(msgspec.Struct, frozen=True):
     def joining(self, fault: FaultSpec) -> tuple[BrokerSpec, ...]:
         """The brokers that a join brings."""
         return tuple(
-            BrokerSpec(name, fault.parent, fault.latency_us, fault.bandwidth_bps, fault.site) for name in fault.nodes
+            BrokerSpec(name, fault.parent, fault.latency_us, fault.bandwidth_bps, fault.site, fault.contacts)
+            for name in fault.nodes
         )
 
     def side(self, fault: FaultSpec) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from resprout.scenario.topologies import DEGREE, SHAPES, parents_in
 
 BROKERS_MAX: Final = 100_000
 CLIENTS_MAX: Final = 100_000
+CONTACTS_MAX: Final = 1_000
+"""Of one broker."""
 SUBSCRIPTIONS_MAX: Final = 10_000
 """Of one client."""
 
@@ -29,14 +31,20 @@ def read_brokers(file: Table, seed: int) -> tuple[BrokerSpec, ...]:
 
 
 def _broker(table: Table) -> BrokerSpec:
-    table.only(("name", "parent", "latency", "bandwidth", "site"))
+    table.only(("name", "parent", "latency", "bandwidth", "site", "contacts"))
     return BrokerSpec(
         name=table.checked("name", check_name),
         parent=table.text("parent") if "parent" in table else None,
         latency_us=table.duration("latency", LINK_LATENCY_US),
         bandwidth_bps=table.rate("bandwidth", None),
         site=table.checked("site", check_name) if "site" in table else None,
+        contacts=read_contacts(table),
     )
+
+
+def read_contacts(table: Table) -> tuple[str, ...]:
+    """Of a broker that is there from the start, or joins."""
+    return table.texts("contacts", CONTACTS_MAX) if "contacts" in table else ()
 
 
 def _grown(table: Table, seed: int) -> tuple[BrokerSpec, ...]:

@@ -59,6 +59,7 @@ def _place(spec: BrokerSpec | FaultSpec) -> Lines:
         *_unless(spec.latency_us == LINK_LATENCY_US, "latency", format_duration(spec.latency_us)),
         *([] if spec.bandwidth_bps is None else [_pair("bandwidth", format_rate(spec.bandwidth_bps))]),
         *_unless(spec.site is None, "site", spec.site),
+        *_unless(not spec.contacts, "contacts", list(spec.contacts)),
     ]
 
 

@@ -19,7 +19,7 @@ from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
 from resprout.net.host import now_us
 from resprout.net.process import BrokerProcess
-from resprout.net.run.calm import Calm, Repairs, Waits
+from resprout.net.run.calm import Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
 from resprout.net.run.faults import Faults
 from resprout.net.run.live import LiveRows
@@ -71,9 +71,10 @@ class RealRun:
         live: LiveFolder | None = None,
     ) -> None:
         check_runnable(scenario)
-        options = find_stack(scenario.stack).parse_options(scenario.options)
+        stack = find_stack(scenario.stack)
         links = {"silence_us": silence_us(scenario), **(links or {})}
-        self._waits = Waits.of(with_signs_of_life(LinkOptions(**links)), options)
+        waits = stack.waits(stack.parse_options(scenario.options))
+        self._patience = Patience(with_signs_of_life(LinkOptions(**links)), waits)
         self._scenario = scenario
         self._on_progress = on_progress
         self._on_row = on_row
@@ -147,7 +148,7 @@ class RealRun:
             await asyncio.wait((faults,))
 
     async def _watch(self, faults: "asyncio.Task[None]") -> str:
-        calm = Calm(longest_way_us(self._scenario), self._waits)
+        calm = Calm(longest_way_us(self._scenario), self._patience)
         limit_us = self._start_us + self._scenario.time_limit_us
         while (time_us := now_us()) < limit_us:
             progress = self._crew.progress

@@ -36,7 +36,7 @@ def measure_run(place: RunPlace) -> Measurements:
         runs=[_run_row(run, place, setting, observed, clients)],
         latency=latency_rows(run, observed, trouble_in(observed.events, repairs, clients)),
         repairs=[_repair_row(run, repair, repairs, stars) for repair in repairs],
-        traffic=[traffic_row(run, observed, load)],
+        traffic=[traffic_row(run, setting.stack, observed, load)],
         load=load,
     )
 

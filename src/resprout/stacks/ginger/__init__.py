@@ -28,10 +28,34 @@ subscribers disagree about what came before the total. The judge reports it unde
 
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.stacks.families import Family
 from resprout.stacks.ginger.broker import GingerBroker
-from resprout.stacks.ginger.messages import GINGER_MESSAGES
+from resprout.stacks.ginger.messages import (
+    GINGER_MESSAGES,
+    Attached,
+    Gone,
+    LostMessage,
+    LostMessageRequest,
+    Metadata,
+    ParentBuffer,
+    ParentRequest,
+    ParentResponse,
+    Passed,
+    Placed,
+    Progress,
+    TotalAck,
+    TotalLock,
+    TotalProcessed,
+    TotalRequest,
+    TreeViewSeen,
+    TreeViewUpdate,
+    Wish,
+    WishEnded,
+    WishRecorded,
+)
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import Stack, Waits
+from resprout.stacks.survival import Survival
 
 GINGER = Stack(
     name="ginger",
@@ -39,4 +63,17 @@ GINGER = Stack(
     options=GingerOptions,
     messages=CLIENT_MESSAGES + GINGER_MESSAGES,
     make_broker=GingerBroker,
-)
+    families={
+        Family.PUBLICATIONS: (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed),
+        Family.REPORTS: (Passed, Progress),
+        Family.SUBSCRIPTIONS: (Wish, WishRecorded, WishEnded),
+        Family.MEMBERSHIP: (TreeViewUpdate, TreeViewSeen, Gone),
+        Family.REPAIR: (
+            ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached,
+        ),
+        Family.CLIENTS: CLIENT_MESSAGES,
+    },
+    waits=lambda options: Waits(death_us=options.timer_us, return_us=options.client_timer_us),
+    survives=lambda options: Survival(faults=1, silent_hosts=True),
+    known_anomalies=("barrier", "bank_balance", "bank_outcome", "bank_replay"),
+)  # fmt: skip
