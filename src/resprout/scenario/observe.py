@@ -111,7 +111,7 @@ class ClientRows:
             case BrokerChanged():
                 yield self._row(time_us, kinds.NOTE, detail=f"{news.name} serves this client now")
             case SessionLost():
-                yield self._row(time_us, kinds.NOTE, detail=f"session lost: {news.reason}")
+                yield self._row(time_us, kinds.SESSION_LOST, detail=news.reason)
                 if news.superseded:
                     yield self._row(time_us, kinds.LEAVE)
 

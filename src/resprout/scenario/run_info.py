@@ -7,6 +7,7 @@ import msgspec
 
 from resprout import __version__
 from resprout.scenario.model import Scenario
+from resprout.stacks.registry import find_stack
 from resprout.trace.store import RunInfo
 
 
@@ -17,6 +18,7 @@ def run_info(scenario: Scenario, ended: str) -> RunInfo:
         seed=scenario.seed,
         versions={"resprout": __version__, "python": platform.python_version()},
         ended=ended,
+        promise=find_stack(scenario.stack).promise(),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from resprout.core.errors import ResproutError
+from resprout.core.promise import Promise
 from resprout.links.options import LinkOptions
 from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
@@ -32,7 +33,7 @@ from resprout.scenario.observe import note_row
 from resprout.stacks.registry import find_stack
 from resprout.trace import kinds
 from resprout.trace.digest import digest_of
-from resprout.trace.live_folder import ABORTED, ENDS, LiveFolder
+from resprout.trace.live_folder import ABORTED, ENDS, LiveFolder, promise_row
 from resprout.trace.schema import Row
 
 T = TypeVar("T")
@@ -92,6 +93,8 @@ class RealRun:
         self._faults = Faults(scenario, self._tree, self._crew, self._tell)
         self._handed_out = 0
         self._live = LiveRows(live, scenario.time_limit_us, self._row_readers) if live is not None else None
+        if live is not None and (promise := stack.promise()) != Promise():
+            live.write([promise_row(promise)])
 
     async def finish(self) -> RunResult:
         """However it ends, no process is left afterwards. ProcessError when the processes cannot be started."""
