@@ -99,6 +99,7 @@ class Client:
         self.stack = began.stack
         self.guarantees = began.guarantees
         self.faults_tolerated = began.faults_tolerated
+        self.receipts = began.receipts
         self._machine = machine
         self._host = host
         self._on_event = on_event
@@ -107,6 +108,8 @@ class Client:
             name: Stream(machine.name, machine.incarnation, name, self._loop, began.faults_tolerated + 1)
             for name in STREAMS
         }
+        for stream in self._streams.values():
+            stream.offer(began.stack, began.receipts)
         self._places: dict[tuple[str, Any, Any], Place] = {}
         self._builder = machine.outgoing.open
         self._topic: object = None

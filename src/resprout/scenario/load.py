@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from resprout.core.guarantee import Receipt
 from resprout.scenario.check_nodes import check_nodes
 from resprout.scenario.model import TIME_LIMIT_US, FaultKind, OptionValue, Scenario
 from resprout.scenario.read_faults import check_faults, read_faults
@@ -51,6 +52,11 @@ def build_scenario(source: Source) -> Scenario:
     check_nodes(file, brokers, clients, joining)
     check_faults(fault_tables, faults, brokers, clients)
     options = _options(file, stack)
+    workloads = read_workloads(file, clients, stack.offered(stack.parse_options(options)))
+    for number, workload in enumerate(workloads):
+        if workload.window and Receipt.SAFE not in stack.receipts:
+            reason = f"the stack {stack.name!r} does not give the receipt 'safe', which a window waits for"
+            file.fail(("workload", number, "window"), reason)
     return Scenario(
         name=_name(file),
         brokers=brokers,
@@ -59,7 +65,7 @@ def build_scenario(source: Source) -> Scenario:
         time_limit_us=time_limit_us,
         options=options,
         clients=clients,
-        workloads=read_workloads(file, clients, stack.offered(stack.parse_options(options))),
+        workloads=workloads,
         faults=tuple(faults),
     )
 

@@ -74,6 +74,9 @@ GINGER = Stack(
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     waits=lambda options: Waits(death_us=options.timer_us, return_us=options.client_timer_us),
-    survives=lambda options: Survival(faults=1, silent_hosts=True),
+    survives=lambda options: Survival(
+        faults=1, silent_hosts=True, freezes=True, joins=True, recovers_with_disk=True, recovers_without_disk=True,
+        again=True,
+    ),
     known_anomalies=("barrier", "bank_balance", "bank_outcome", "bank_replay"),
 )  # fmt: skip
