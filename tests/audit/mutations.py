@@ -133,7 +133,7 @@ def pick(rng: random.Random, choices: list[Any]) -> Any:
 
 @mutation("lost_told")
 def lose_the_session(rows: Rows, rng: random.Random) -> Rows | None:
-    """What came to a client after some delivery does not come, and in the end it is told so."""
+    """Something owed does not come, and in the end the client is told that this may be."""
     i = pick(rng, owed_deliveries(rows))
     if i is None or rows[-1].kind != "quiescent":
         return None

@@ -112,6 +112,15 @@ def test_a_tally_knows_what_has_no_outcome() -> None:
     assert (tally.pending, tally.rows) == (0, 9)
 
 
+def test_the_last_receipt_that_the_network_gives_is_an_outcome() -> None:
+    modest, silent = Tally("accepted"), Tally("")
+    for tally in (modest, silent):
+        tally.count(publication("publish", 1))
+    assert (modest.pending, silent.pending) == (1, 0)
+    modest.count(publication("receipt", 1, receipt="accepted"))
+    assert modest.pending == 0
+
+
 # -- rows and lines ----------------------------------------------------------------------------------------------------
 
 
