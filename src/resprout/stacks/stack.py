@@ -75,8 +75,10 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     survives: Callable[[O], Survival] = _nothing
     keeps_records: Callable[[O], bool] = _never
     """Whether its brokers persist anything with these options, and need a place for it."""
-    known_anomalies: tuple[str, ...] = ()
-    """Rules of the judge that it breaks without any fault, and says so; a swarm passes over them."""
+    known_anomalies: Mapping[str, str] = {}
+    """By rule of the judge that it breaks without any fault: why. A swarm passes over these, a report says so."""
+    known_limits: Mapping[str, str] = {}
+    """By rule, what may be the reason for a violation, depending on who died; one all the same."""
 
     def parse_options(self, given: Mapping[str, Any]) -> O:
         """The stack's options with what was given; an unknown name, a wrong type or a bad value is a UsageError."""

@@ -26,6 +26,8 @@ subscribers disagree about what came before the total. The judge reports it unde
 `bank_balance`); "close before deliver" of the default stack is the remedy, and would make this another protocol.
 """
 
+from typing import Final
+
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.families import Family
@@ -57,6 +59,12 @@ from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.stack import Stack, Waits
 from resprout.stacks.survival import Survival
 
+_BARRIER: Final = (
+    "the barrier of the baseline was left as it is: a publication that meets a lock on its way up was delivered at "
+    "home before the total, and is delivered after it everywhere beyond"
+)
+_BOOKS: Final = "follows from the barrier anomaly: replicas of the bank saw different things before a total"
+
 GINGER = Stack(
     name="ginger",
     guarantees=tuple(Guarantee),
@@ -78,5 +86,6 @@ GINGER = Stack(
         faults=1, silent_hosts=True, freezes=True, joins=True, recovers_with_disk=True, recovers_without_disk=True,
         again=True,
     ),
-    known_anomalies=("barrier", "bank_balance", "bank_outcome", "bank_replay"),
+    known_anomalies={"barrier": _BARRIER, "bank_balance": _BOOKS, "bank_outcome": _BOOKS, "bank_replay": _BOOKS},
+    known_limits={"lost": "the baseline promises nothing for what only two neighbours had that died together"},
 )  # fmt: skip
