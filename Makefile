@@ -7,7 +7,7 @@ BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: demo test check bench soak format lock clean
+.PHONY: demo test check bench soak soak-replicas format lock clean
 
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
@@ -32,6 +32,10 @@ bench: $(READY) $(BENCH_READY)
 
 soak: $(READY)
 	$(BIN)/python -m tests.swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
+
+# The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
+soak-replicas: $(READY)
+	$(BIN)/python -m tests.replicas --seeds $${SEEDS:-5000} --first $${FIRST:-1}
 
 format: $(READY)
 	$(BIN)/ruff format src tests benchmarks

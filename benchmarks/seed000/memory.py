@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core.contract import Deliver, Effect, Event, Machine, Request
-from resprout.edge.client import ClientMachine
+from resprout.edge.client.machine import ClientMachine
 from resprout.edge.options import ClientOptions
 from resprout.edge.requests import FlushRequest, TakeRequest
 from resprout.links.options import LinkOptions

@@ -15,6 +15,7 @@ from resprout.scenario.model import OptionValue, Scenario
 from resprout.sim.distances import Distances
 from resprout.sim.nodes import Process
 from resprout.sim.run import Run
+from resprout.sim.world import World
 from resprout.stacks.registry import find_stack
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
@@ -67,10 +68,12 @@ class Traffic:
 class Played:
     """A run that is over."""
 
-    def __init__(self, scenario: Scenario, rows: list[Row], traffic: Traffic) -> None:
+    def __init__(self, scenario: Scenario, rows: list[Row], traffic: Traffic, world: World) -> None:
         self.scenario = scenario
         self.rows = rows
         self.traffic = traffic
+        self.world = world
+        """As it was at the end."""
 
     def of(self, *kinds: str) -> list[Row]:
         return [row for row in self.rows if row.kind in kinds]
@@ -83,7 +86,7 @@ def play(scenario: Scenario) -> Played:
     result = run.finish()
     if result.ended != "quiescent":
         raise RuntimeError(f"{scenario.name} on {scenario.stack}, seed {scenario.seed}: it did not come to rest")
-    return Played(scenario, result.rows, traffic)
+    return Played(scenario, result.rows, traffic, run.world)
 
 
 def listen(run: Run, brokers: set[str], frame_bytes: Callable[[Any], int]) -> Traffic:

@@ -9,7 +9,7 @@ import pytest
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.inbox import Inbox
-from resprout.edge.client import ClientOptions
+from resprout.edge.client.machine import ClientOptions
 from resprout.links.options import LinkOptions
 from tests.net.stage import broker, run, until
 

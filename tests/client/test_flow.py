@@ -8,7 +8,7 @@ from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.core import limits
 from resprout.core.guarantee import Receipt as Kind
-from resprout.edge.client import ClientOptions
+from resprout.edge.client.machine import ClientOptions
 from resprout.edge.messages import Attend, Subscribe
 from resprout.links.options import LinkOptions
 from tests.net.stage import Running, bare, broker, run, until

@@ -9,7 +9,7 @@ from resprout.client.connect import connect
 from resprout.client.errors import ClosedError, SubscribeError
 from resprout.client.inbox import Inbox
 from resprout.core.errors import UsageError
-from resprout.edge.client import ClientOptions
+from resprout.edge.client.machine import ClientOptions
 from tests.net.stage import broker, run, until
 
 

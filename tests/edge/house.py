@@ -6,15 +6,17 @@ from typing import Any
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.contract import Effect, Send
 from resprout.core.guarantee import Guarantee
-from resprout.edge.ghosts import Ghosts
-from resprout.edge.guest import Guest
-from resprout.edge.lobby import Lobby
+from resprout.edge.broker.advertising import Advertising
+from resprout.edge.broker.ghosts import Ghosts
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Delivery, Refuge, Serving, Subscribe, Taken, Unsubscribe
 from resprout.order.entry import Entry
 from resprout.order.log import Log
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.says import Says
+from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
 
 ROOM = 1 << 20
 REFUGES = (Refuge("b8", "host:1"), Refuge("b9", ""))
@@ -31,26 +33,30 @@ class House:
         for name in neighbours:
             self.interest.add_neighbour(name)
             self.adverts.add_neighbour(name)
-        self.lobby = Lobby(SERVING, self.log, self.interest, self.adverts, lambda entry: self.lobby.delivered(entry))
-        self.ghosts = Ghosts(self.lobby, self.log, self.interest)
-        self.out: list[Effect] = []
         self.says: Says = []
-        self.guests: dict[str, Guest] = {}
+        self.wishes = ClientInterest(self.interest, self.says)
+        self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
+        self.lobby = ClientSessions(SERVING, self.log, self.wishes, lambda entry: self.lobby.delivered(entry))
+        self.ghosts = Ghosts(self.lobby, self.log, self.wishes, self.interest.index)
+        self.out: list[Effect] = []
+        self.guests: dict[str, ClientSession] = {}
         for name in clients:
             self.serve(name, room=room)
         self._published: dict[str, int] = {}
         self.prompt = True
 
-    def serve(self, name: str, attend: Attend | None = None, *, resumed: bool = True, room: int = ROOM) -> Guest:
+    def serve(
+        self, name: str, attend: Attend | None = None, *, resumed: bool = True, room: int = ROOM
+    ) -> ClientSession:
         guest = self.guests[name] = self.lobby.arrive(name, 1, room)
-        self.lobby.welcome(guest, attend or Attend(0), (), resumed, self.says, self.out)
+        self.lobby.welcome(guest, attend or Attend(0), (), resumed, self.out)
         return guest
 
     def subscribe(self, name: str, id: int, filter: str = "t", where: str | None = None) -> None:
-        self.lobby.subscribe(self.guests[name], Subscribe(id, filter, where), self.says, self.out)
+        self.lobby.subscribe(self.guests[name], Subscribe(id, filter, where), self.out)
 
     def unsubscribe(self, name: str, id: int) -> None:
-        self.lobby.unsubscribe(self.guests[name], Unsubscribe(id), self.says, self.out)
+        self.lobby.unsubscribe(self.guests[name], Unsubscribe(id), self.out)
 
     def bundle(
         self,
@@ -72,7 +78,7 @@ class House:
 
     def append(self, *readers: str, by: str | None = None, **how: Any) -> Entry:
         client = self.guests[by] if by is not None else None
-        shown_to = tuple(self.lobby.guests[name] for name in readers)
+        shown_to = tuple(self.lobby.all[name] for name in readers)
         entry = self.log.append(self.bundle(by or "p", **how), None, client, 0, 0, 0, shown_to)
         entry.prompt = self.prompt
         if client is not None:
@@ -89,10 +95,11 @@ class House:
         return entry
 
     def take(self, name: str, deliveries: int) -> None:
-        self.lobby.taken(self.guests[name], Taken(deliveries), self.says, self.out)
+        self.lobby.taken(self.guests[name], Taken(deliveries), self.out)
 
     def leave(self, name: str) -> None:
-        self.lobby.leave(name, self.says, self.out)
+        self.lobby.leave(name, self.out)
+        self.advertising.leave(name)
 
     def messages(self, name: str) -> list[Any]:
         """What a client was sent since the last time anyone asked."""

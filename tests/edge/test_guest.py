@@ -5,7 +5,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, Receipt
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Subscribe, Taken, Turned
 from resprout.order.entry import Entry
 
@@ -16,8 +16,8 @@ def bundle(
     return Bundle(name, life, first, count, 0, "t", (), guarantee, b"", pack_payloads([b""] * count))
 
 
-def guest() -> Guest:
-    return Guest("c", 2, 1000)
+def guest() -> ClientSession:
+    return ClientSession("c", 2, 1000)
 
 
 def test_a_client_counts_without_gaps_in_each_stream() -> None:
@@ -73,7 +73,7 @@ def test_weaker_receipts_are_told_before_stronger_ones() -> None:
     assert [turned.receipt for turned in client.take_turned()] == [Receipt.ACCEPTED, Receipt.SAFE, Receipt.DELIVERED]
 
 
-def published(client: Guest, count: int) -> list[Entry]:
+def published(client: ClientSession, count: int) -> list[Entry]:
     entries = [Entry(no, bundle(no + 1), None, client, 0) for no in range(count)]
     for entry in entries:
         client.published(entry)
@@ -82,7 +82,7 @@ def published(client: Guest, count: int) -> list[Entry]:
     return entries
 
 
-def delivered(client: Guest, *entries: Entry) -> list[Turned]:
+def delivered(client: ClientSession, *entries: Entry) -> list[Turned]:
     for entry in entries:
         entry.undone = 0
         client.turn_delivered(entry)

@@ -6,7 +6,8 @@ from resprout.core.bundle import unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, Receipt
-from resprout.edge import lobby as lobby_module
+from resprout.edge.broker import advertising
+from resprout.edge.broker import sessions as lobby_module
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -26,7 +27,7 @@ def test_a_client_that_arrives_is_told_nothing_until_it_is_served() -> None:
     house = House()
     guest = house.lobby.arrive("a", 1, ROOM)
     assert house.told("a") == [] and not guest.attending
-    house.lobby.welcome(guest, Attend(0), REFUGES, True, house.says, house.out)
+    house.lobby.welcome(guest, Attend(0), REFUGES, True, house.out)
     assert house.told("a") == [Serving("resprout", (Guarantee.CAUSAL,), 0, REFUGES, True)] and guest.attending
 
 
@@ -249,7 +250,7 @@ def test_a_client_that_vanishes_wants_and_advertises_nothing_any_more() -> None:
     house = House("a", neighbours=("n",))
     house.subscribe("a", 1)
     house.subscribe("a", 2, "u")
-    house.lobby.advertise(house.guests["a"], Advertise("t"), house.says, house.out)
+    house.advertising.advertise(house.guests["a"], Advertise("t"))
     house.says.clear()
     house.unsubscribe("a", 1)
     house.leave("a")
@@ -272,16 +273,16 @@ def test_a_client_may_vanish_while_dropping_one_wish_would_confirm_another_of_it
 
 
 def test_advertisements_are_passed_to_the_neighbours_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lobby_module, "TOPICS_ADVERTISED_MAX", 2)
+    monkeypatch.setattr(advertising, "TOPICS_MAX", 2)
     house = House("a", neighbours=("n",))
     client = house.guests["a"]
-    house.lobby.advertise(client, Advertise("t"), house.says, house.out)
-    house.lobby.unadvertise(client, Unadvertise("t"), house.says, house.out)
+    house.advertising.advertise(client, Advertise("t"))
+    house.advertising.unadvertise(client, Unadvertise("t"))
     assert house.says == [("n", Advertised("t")), ("n", Unadvertised("t"))]
-    house.lobby.advertise(client, Advertise("u"), house.says, house.out)
-    house.lobby.advertise(client, Advertise("v"), house.says, house.out)
+    house.advertising.advertise(client, Advertise("u"))
+    house.advertising.advertise(client, Advertise("v"))
     with pytest.raises(PeerError, match="more than 2 topics advertised"):
-        house.lobby.advertise(client, Advertise("w"), house.says, house.out)
+        house.advertising.advertise(client, Advertise("w"))
 
 
 def test_receipts_that_nobody_waits_for_are_told_together_later() -> None:

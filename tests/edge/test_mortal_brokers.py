@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core.guarantee import Guarantee, Receipt
-from resprout.edge.client import ClientOptions
+from resprout.edge.client.machine import ClientOptions
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from tests.edge.mortal_network import BROKERS, STREAMS, Broker, MortalNetwork
 

@@ -8,7 +8,7 @@ from resprout.core import limits
 from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.contract import Answer, Open
 from resprout.core.guarantee import Guarantee, Receipt
-from resprout.edge.client import ClientOptions
+from resprout.edge.client.machine import ClientOptions
 from resprout.edge.messages import Attend, PublishRefused, Serving, Subscribe, Turned
 from resprout.edge.requests import (
     FlushRequest,

@@ -11,9 +11,10 @@ from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.marks import Mark, from_marks
-from resprout.edge import owed as owed_module
+from resprout.edge.broker import owed as owed_module
+from resprout.edge.broker.ghosts import home_of
+from resprout.edge.broker.owed import Owed, read_held
 from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribed, Turned, Unsubscribed
-from resprout.edge.owed import Owed, read_held
 from resprout.filters.predicate import parse_predicate
 from resprout.overlay.places import Life
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
@@ -37,14 +38,14 @@ def haunted(*filters: str, neighbours: tuple[str, ...] = ()) -> House:
     """A house with a ghost of b1 and b2 that wants these."""
     house = House("p", neighbours=neighbours)
     house.told("p")
-    house.ghosts.add(GHOST, DEAD, [parse_predicate(each) for each in filters or ("#",)], house.says, house.out)
+    house.ghosts.add(GHOST, DEAD, [parse_predicate(each) for each in filters or ("#",)], house.out)
     return house
 
 
 def come_back(house: House, message: Attend, name: str = "a", room: int = ROOM) -> list[Any]:
     """As a stack does it; what the client is told, deliveries as their first numbers."""
     guest = house.serve(name, message, room=room)
-    house.ghosts.claim(guest, message, house.out)
+    house.ghosts.claim(guest, message, house.ghosts.of(home_of(message)), house.out)
     told = house.told(name)
     assert isinstance(told[0], Serving) and told[0].resumed
     return told[1:]
@@ -100,7 +101,7 @@ def test_what_cannot_have_been_confirmed_is_a_peers_fault_and_leaves_nothing(
     house = House(neighbours=("n",))
     guest = house.lobby.arrive("a", 1, ROOM)
     with pytest.raises(PeerError, match=why):
-        house.lobby.welcome(guest, attend(*subscriptions), (), True, house.says, house.out)
+        house.lobby.welcome(guest, attend(*subscriptions), (), True, house.out)
     assert not house.out and not house.says and not guest.attending and guest.subscriptions == {}
     with pytest.raises(PeerError, match=why):
         Owed(attend(*subscriptions))
@@ -135,7 +136,7 @@ def test_a_ghost_wants_what_the_clients_of_the_dead_wanted_until_it_expires() ->
     assert house.interest.index.match_any(("u/x",), {}) == [GHOST]
     assert house.ghosts.knows(Life("b2", 1)) and house.ghosts.lives() == (Life("b1", 1), Life("b2", 1))
     assert not house.ghosts.knows(Life("x", 1)) and not house.ghosts.knows(Life("b2", 2)), "lives, not names"
-    house.ghosts.expire(GHOST, house.says, house.out)
+    house.ghosts.expire(GHOST, house.out)
     assert house.says[2:] == [("n", Uninterested(1)), ("n", Uninterested(2))] and house.out == []
     assert (
         not house.ghosts.knows(Life("b1", 1))
@@ -148,9 +149,7 @@ def test_what_a_ghost_has_inherited_is_not_asked_again() -> None:
     house = House(neighbours=("n",))
     house.interest.want(GHOST, parse_predicate("t"), house.says)
     house.says.clear()
-    house.ghosts.add(
-        GHOST, DEAD, [parse_predicate("t"), parse_predicate("u"), parse_predicate("u")], house.says, house.out
-    )
+    house.ghosts.add(GHOST, DEAD, [parse_predicate("t"), parse_predicate("u"), parse_predicate("u")], house.out)
     assert house.says == [("n", Interested(2, "u", None))]
 
 
@@ -161,7 +160,7 @@ def test_what_a_ghost_is_shown_is_sent_to_nobody_and_kept_until_it_expires() -> 
     assert house.told("p") == [Turned("ordered", Receipt.SAFE, 3)], "somebody may still be owed it"
     assert all(entry.bundle is not None for entry in entries)
     house.append(GHOST, by="p")
-    house.ghosts.expire(GHOST, house.says, house.out)
+    house.ghosts.expire(GHOST, house.out)
     house.show()
     assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 4)]
     assert house.empty
@@ -174,15 +173,15 @@ def test_a_ghost_reads_what_was_there_before_it_if_that_is_for_it_and_once() -> 
     unshown = house.append(by="p")
     late = house.append(payloads=(b"", b""), topic="v", rows=({"n": 1}, {"n": 5}))
     filtered = house.append(topic="v", rows=({"n": 1},))
-    house.ghosts.add(GHOST, DEAD, [parse_predicate("t"), parse_predicate("v", "n > 4")], house.says, house.out)
+    house.ghosts.add(GHOST, DEAD, [parse_predicate("t"), parse_predicate("v", "n > 4")], house.out)
     for entry in (early, other, gone, unshown, late, filtered):
         for _ in range(2):
             house.ghosts.read(GHOST, entry)
     house.show()
-    assert list(house.lobby.guests[GHOST].backlog) == [early, unshown, late]
+    assert list(house.lobby.all[GHOST].backlog) == [early, unshown, late]
     house.take("a", 2)
     assert list(house.log.entries.values()) == [early, unshown, late]
-    house.ghosts.expire(GHOST, house.says, house.out)
+    house.ghosts.expire(GHOST, house.out)
     assert house.empty
 
 
@@ -217,7 +216,7 @@ def test_everybody_who_returns_has_a_share_and_the_log_waits_for_all_of_them_and
         assert come_back(house, attend(held()), name) == [1]
     house.told("p")
     house.take("a", 1)
-    house.ghosts.expire(GHOST, house.says, house.out)
+    house.ghosts.expire(GHOST, house.out)
     assert house.told("p") == [] and not house.empty
     house.take("c", 1)
     assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)] and house.empty
@@ -229,7 +228,7 @@ def test_a_returned_client_that_vanishes_is_owed_nothing_any_more() -> None:
         house.give(GHOST, by="p")
     come_back(house, attend(held()), room=1)
     house.leave("a")
-    house.ghosts.expire(GHOST, house.says, house.out)
+    house.ghosts.expire(GHOST, house.out)
     assert house.told("p")[-1] == Turned("ordered", Receipt.DELIVERED, 2) and house.empty
 
 
@@ -246,7 +245,7 @@ def test_several_ghosts_are_merged_in_the_order_of_causes_each_thing_once() -> N
     house = haunted()
     other = "~ghost of b7"
     lives = frozenset((Life("b7", 1), Life("b1", 1)))
-    house.ghosts.add(other, lives, [parse_predicate("#")], house.says, house.out)
+    house.ghosts.add(other, lives, [parse_predicate("#")], house.out)
     for stamp, readers in ((5, (GHOST,)), (3, (other,)), (9, (GHOST, other)), (3, (GHOST, other))):
         house.give(*readers, stamp=stamp)
     assert come_back(house, attend(held(), tried=("b1",))) == [2, 4, 1, 3]
@@ -257,13 +256,13 @@ def test_what_lies_within_the_base_or_was_received_is_not_given() -> None:
     house = haunted()
     for publisher in ("x", "y"):
         for _ in range(3):
-            entry = house.log.append(house.bundle(publisher), None, None, 0, 0, 0, (house.lobby.guests[GHOST],))
+            entry = house.log.append(house.bundle(publisher), None, None, 0, 0, 0, (house.lobby.all[GHOST],))
             house.show()
             assert entry.shown
     message = attend(held(base=(Mark("x", "ordered", 1, 2),)), received=(Mark("y", "ordered", 1, 1),))
     guest = house.serve("a", message)
-    claimed = house.ghosts.claim(guest, message, house.out)
-    assert [(entry.publisher, entry.first) for entry in claimed] == [("x", 3), ("y", 2), ("y", 3)]
+    claimed = house.ghosts.claim(guest, message, house.ghosts.of(home_of(message)), house.out)
+    assert [(item.bundle.publisher, item.first) for item in claimed if item.bundle] == [("x", 3), ("y", 2), ("y", 3)]
 
 
 def test_a_wider_subscription_with_a_smaller_base_is_owed_what_the_other_is_not() -> None:
@@ -280,7 +279,7 @@ def test_a_content_filter_picks_what_is_owed_and_others_get_all_of_it() -> None:
     given: dict[str, Delivery] = {}
     for name, where in (("a", "n > 0"), ("c", None), ("d", "n = 9")):
         message = attend(held("t", where))
-        house.ghosts.claim(house.serve(name, message), message, house.out)
+        house.ghosts.claim(house.serve(name, message), message, [GHOST], house.out)
         for told in house.messages(name):
             if isinstance(told, Delivery):
                 given[name] = told

@@ -24,6 +24,29 @@ def test_ranges_hold_what_was_added_and_tell_what_was_new(added: list[tuple[int,
         islands = list(ranges.islands())
         assert islands == as_ranges(n for n in reference if n > ranges.upto), "as few as possible"
         assert ranges.has_islands == bool(islands)
+        assert ranges.gaps == len(islands)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5)), max_size=15), st.integers(1, 45), st.integers(0, 9))
+def test_a_run_of_numbers_is_held_as_a_whole_or_touched(added: list[tuple[int, int]], first: int, more: int) -> None:
+    ranges, reference = Ranges(), set[int]()
+    for low, length in added:
+        ranges.add(low, low + length)
+        reference |= set(range(low, low + length + 1))
+    run = set(range(first, first + more + 1))
+    assert ranges.holds(first, first + more) == (run <= reference)
+    assert ranges.touches(first, first + more) == bool(run & reference)
+
+
+def test_the_lowest_gap_can_be_closed() -> None:
+    ranges = Ranges()
+    for first, last in ((1, 2), (5, 6), (9, 9)):
+        ranges.add(first, last)
+    assert ranges.close_gap() == (3, 4)
+    assert ranges.upto == 6 and list(ranges.islands()) == [(9, 9)]
+    assert ranges.close_gap() == (7, 8)
+    assert ranges.upto == 9 and not ranges.has_islands
 
 
 def test_what_passes_by_one_that_waits_takes_no_memory() -> None:

@@ -19,7 +19,7 @@ from resprout.replicas.messages import (
     Willing,
 )
 from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, Led, News, PatienceOver, Replica
-from resprout.replicas.values import Ballot, Entry
+from resprout.replicas.values import MEMBERS_MAX, Ballot, Entry
 
 MEMBERS = ("a", "b", "c")
 LATER_US = 10_000_000
@@ -144,3 +144,10 @@ def test_what_was_decided_against_an_own_vote_is_known_again_after_a_restart() -
     stage.hears("c", Accept("g", Ballot(2, "c"), 3, (Entry(b"y"),), 2))
     again = Stage(stage.records)
     assert [news for news in again.news if isinstance(news, Chosen)] == decided
+
+
+def test_a_configuration_of_more_than_may_be_or_of_nobody_is_not_taken() -> None:
+    stage = leading()
+    for members in ((), tuple(f"m{number}" for number in range(MEMBERS_MAX + 1))):
+        assert stage.replica.configure(members, LATER_US, []) == (False, [])
+    assert stage.replica.configure(["a"] * (MEMBERS_MAX + 1), LATER_US, [])[0], "named twice is named once"

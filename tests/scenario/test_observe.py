@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.requests import BrokerChanged, RoomAgain, SessionBegan, SessionLost
@@ -39,7 +40,7 @@ def test_a_change_of_brokers_is_a_note_for_people(news: Any, details: list[str])
         (SessionLost("too late", over=False), [(kinds.SESSION_LOST, "too late")]),
         (SessionLost("it broke the rules", over=True), [(kinds.SESSION_LOST, "it broke the rules")]),
         (
-            SessionLost("c restarted", over=True, superseded=True),
+            SessionLost("c restarted", over=True, code=EndCode.REPLACED),
             [(kinds.NOTE, "session lost: c restarted"), (kinds.LEAVE, None)],
         ),
     ],

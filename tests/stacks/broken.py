@@ -13,7 +13,7 @@ from unittest import mock
 from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Event, Send, SetTimer, Timer, TimerFired
 from resprout.core.marks import Reached
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Delivery
 from resprout.filters.index import MatchIndex
 from resprout.order import log
@@ -173,7 +173,7 @@ promiser = with_parts((core, "Interest", _ConfirmsAtOnce))
 
 
 class _Generous(Routes):
-    def find(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+    def find(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
         links, guests, _ = super().find(bundle)
         return links, guests, None
 

@@ -14,7 +14,7 @@ import msgspec
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict
 from resprout.core.contract import Request
-from resprout.edge.client import ClientMachine
+from resprout.edge.client.machine import ClientMachine
 from resprout.links.links import Links
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario

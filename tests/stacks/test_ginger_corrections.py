@@ -7,8 +7,8 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Send
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Mix
+from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.guests import Guests
 from resprout.stacks.ginger.messages import (
     LostMessage,
     LostMessageRequest,
@@ -53,10 +53,10 @@ def root_with(*children: str) -> tuple[Core, Totals]:
     core.is_root = True
     core.epoch = 1
     totals = Totals(core)
-    Guests(core, totals)
+    Clients(core, totals)
     for child in children:
         core.links[child] = Link(child, False, 1 << 20)
-        core.wishes.add_link(child, (), [])
+        core.wishes.add_link(child, ())
     return core, totals
 
 

@@ -5,7 +5,7 @@ import msgspec
 
 from resprout.cli.loop import run_loop
 from resprout.cli.server import connected, server_option
-from resprout.edge.forgetting import check_names
+from resprout.edge.client.forgetting import check_names
 
 
 class Forgotten(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from resprout.client.events import OnEvent
 from resprout.core.contract import Answer, Note
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
-from resprout.edge.client import ClientMachine, ClientOptions
+from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.edge.requests import SessionBegan, SessionLost
 from resprout.links.links import Links

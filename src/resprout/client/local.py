@@ -16,7 +16,7 @@ from resprout.client.connect import CONNECT_SECONDS, Connecting, connect
 from resprout.client.events import OnEvent
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
-from resprout.edge.client import ClientOptions
+from resprout.edge.client.machine import ClientOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.broker import BrokerSpec, RunningBroker, serve

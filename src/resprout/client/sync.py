@@ -29,7 +29,7 @@ from resprout.client.receipts import Receipt as AsyncReceipt
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
-from resprout.edge.client import ClientOptions
+from resprout.edge.client.machine import ClientOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")

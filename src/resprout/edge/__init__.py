@@ -1,1 +1,1 @@
-"""What clients and their broker say to each other, and the client's half of it. The same for every stack."""
+"""What clients and their broker say to each other, and both halves of it. The same for every stack."""

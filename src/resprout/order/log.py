@@ -192,6 +192,12 @@ class Log:
         elif entry.stream != _EVENTUAL:  # what follows it on this way may depend on it
             source.upto = entry.no
 
+    @property
+    def first_unshown(self) -> int | None:
+        """The lowest place of what is not shown."""
+        first = self.unshown.first
+        return None if first is None else first.no
+
     def next_to_show(self) -> Entry | None:
         """Taken out of the line: it must be shown at once."""
         return self.unshown.take(self.is_safe)

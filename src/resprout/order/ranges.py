@@ -29,9 +29,28 @@ class Ranges:
         place = bisect_right(self._firsts, number) - 1
         return place >= 0 and number <= self._lasts[place]
 
+    def holds(self, first: int, last: int) -> bool:
+        """All of these, first to last."""
+        if last <= self.upto:
+            return True
+        place = bisect_right(self._firsts, first) - 1
+        return place >= 0 and last <= self._lasts[place]
+
+    def touches(self, first: int, last: int) -> bool:
+        """Any of these."""
+        if first <= self.upto:
+            return True
+        place = bisect_left(self._lasts, first)
+        return place < len(self._firsts) and self._firsts[place] <= last
+
     @property
     def has_islands(self) -> bool:
         return bool(self._firsts)
+
+    @property
+    def gaps(self) -> int:
+        """As many as islands: one before each."""
+        return len(self._firsts)
 
     def islands(self) -> Iterator[Range]:
         return zip(self._firsts, self._lasts, strict=True)
@@ -61,6 +80,12 @@ class Ranges:
             self.upto = lasts.pop(0)
             del firsts[0]
         return new
+
+    def close_gap(self) -> Range:
+        """Count the lowest gap as if it had been added; what it was."""
+        gap = (self.upto + 1, self._firsts.pop(0) - 1)
+        self.upto = self._lasts.pop(0)
+        return gap
 
 
 def as_ranges(numbers: Iterable[int]) -> list[Range]:

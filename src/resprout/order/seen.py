@@ -1,8 +1,16 @@
-"""Duplicate detection: one watermark per origin.
+"""Duplicate detection: has this bundle been here before?
 
-Links are FIFO and the tree has no cycles, so the bundles of one origin pass any broker in order and a single number per
-origin is an exact test, also where interest lets only some of them through. A restarted publisher counts from one again
-under a higher incarnation, which is another origin.
+There are two answers, and a stack has to know which one is right for it.
+
+`Seen` keeps one watermark per origin. It is exact where the bundles of one origin pass any broker in order, over all
+topics: on FIFO links along a tree without cycles, also where interest lets only some of them through. The default
+stack, `ginger` and flooding along a tree use it.
+
+`SeenRanges` keeps ranges of numbers per origin. It is right where a later bundle may come before an earlier one of the
+same origin: where every topic has an owner of its own (Scribe), where copies come on many ways (gossip), where nodes
+are bypassed (CBCAST, LoCaMu, delta, each while a way around is used), and for a client that returns to another broker.
+
+A restarted publisher counts from one again under a higher incarnation, which is another origin.
 """
 
 from collections.abc import Iterator
@@ -10,10 +18,16 @@ from collections.abc import Iterator
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.marks import NOTHING, Mark, Reached
+from resprout.order.ranges import Ranges
 
 ORIGINS_KEPT = 100_000
 """Origins that are remembered for certain, the latest ones; up to twice as many are. Clients come and go under ever new
 names, and what has been quiet for so long has long been stable everywhere."""
+GAPS_MAX = 256
+"""Of one origin: so many bundles, or runs of them, may be missing while later ones are there."""
+RANGES_KEPT = 100_000
+"""Ranges of all origins that are remembered for certain, the latest ones; up to twice as many are. An origin without
+gaps has one."""
 
 
 class Seen:
@@ -65,3 +79,70 @@ class Seen:
             self._old, self._marks = self._marks, {}
         elif self._old:
             self._old.pop(origin, None)
+
+
+class SeenRanges:
+    """Which numbers of each origin were here. Bounded in two ways, and each errs on another side:
+
+    - An origin with more than `GAPS_MAX` gaps: the lowest is closed, and its numbers count as seen. If one of them
+      comes after all, it is taken for a repeat and *lost* here; `given_up` counts the numbers. Where interest lets only
+      some topics through, what never comes is a gap as well: closing it is harmless then, because whoever asks for a
+      topic later is owed nothing of what was before.
+    - Origins that have been quiet while others brought `RANGES_KEPT` ranges are forgotten. If something of theirs comes
+      again, it is taken for new, and there is a *duplicate*. Two generations, as in `Seen`.
+    """
+
+    __slots__ = ("_old", "_weight", "_young", "given_up")
+
+    def __init__(self) -> None:
+        self._young: dict[Origin, Ranges] = {}
+        self._old: dict[Origin, Ranges] = {}
+        self._weight = 0
+        """Ranges of the young."""
+        self.given_up = 0
+
+    def __len__(self) -> int:
+        """Ranges that are remembered."""
+        return self._weight + sum(1 + ranges.gaps for ranges in self._old.values())
+
+    def is_new(self, bundle: Bundle) -> bool:
+        """True, and remembered, when nothing of the bundle was seen before. A bundle is atomic: one that is partly new
+        can only come from a peer that cut it in two, and is refused."""
+        ranges = self._ranges(bundle.origin)
+        if ranges is not None and ranges.touches(bundle.first, bundle.last):
+            if not ranges.holds(bundle.first, bundle.last):
+                raise PeerError(f"{bundle!r} overlaps what was seen")
+            return False
+        self._add(bundle.origin, bundle.first, bundle.last)
+        return True
+
+    def has(self, bundle: Bundle) -> bool:
+        ranges = self._ranges(bundle.origin)
+        return ranges is not None and ranges.holds(bundle.first, bundle.last)
+
+    def upto(self, origin: Origin) -> Reached:
+        """Everything of it up to here counts as seen."""
+        ranges = self._ranges(origin)
+        return NOTHING if ranges is None else ranges.upto
+
+    def raise_to(self, origin: Origin, reached: Reached) -> None:
+        """Nothing up to here is to come any more: others have it, or it lies before what this broker is owed."""
+        if reached > self.upto(origin):
+            self._add(origin, 1, reached)
+
+    def _ranges(self, origin: Origin) -> Ranges | None:
+        return self._young.get(origin) or self._old.get(origin)
+
+    def _add(self, origin: Origin, first: int, last: int) -> None:
+        ranges = self._young.get(origin)
+        if ranges is None:
+            ranges = self._young[origin] = self._old.pop(origin) if origin in self._old else Ranges()
+            self._weight += 1 + ranges.gaps
+        before = ranges.gaps
+        ranges.add(first, last)
+        if ranges.gaps > GAPS_MAX:
+            low, high = ranges.close_gap()
+            self.given_up += high - low + 1
+        self._weight += ranges.gaps - before
+        if self._weight > RANGES_KEPT:
+            self._old, self._young, self._weight = self._young, {}, 0

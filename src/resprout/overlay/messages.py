@@ -1,4 +1,5 @@
-"""What brokers say to each other about who lives and who stands where. Tags 80..99 of the wire belong to this file."""
+"""What brokers say to each other about who lives and who stands where. Tags 80..97 of the wire belong to this file, 98
+to `detector.py`."""
 
 from typing import ClassVar
 

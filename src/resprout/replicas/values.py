@@ -5,6 +5,9 @@ from typing import Final
 import msgspec
 
 MEMBERS_MAX: Final = 64
+"""Of one configuration: every decision is sent to all of them."""
+ROUND_LEAP_MAX: Final = 1 << 32
+"""By so much the round of a ballot may be ahead of the one known before: a liar must not use up the numbers."""
 
 
 class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):

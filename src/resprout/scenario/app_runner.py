@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from resprout.core.contract import Answer, Deliver, Effect
-from resprout.edge.client import ClientMachine
+from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import ClientRequest, Published, PublishRequest, Refused, SessionLost
 from resprout.scenario.app import App, Applied, WakeAt, Wish
 from resprout.scenario.observe import ClientRows

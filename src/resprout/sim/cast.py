@@ -6,8 +6,8 @@ from random import Random
 from typing import Any, Final
 
 from resprout.core.contract import Machine, Timer
-from resprout.edge.client import ClientMachine
-from resprout.edge.refuge import AskAgain
+from resprout.edge.client.machine import ClientMachine
+from resprout.edge.client.search import AskAgain
 from resprout.links.frames import FRAMES
 from resprout.links.links import Links
 from resprout.links.timers import ReconnectDue

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from resprout.core.contract import Answer, Deliver, Effect
-from resprout.edge.client import ClientMachine
+from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import FlushRequest, TakeRequest
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppRunner

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.errors import WireError
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
 from resprout.filters.index import MatchIndex
 from resprout.order.link import Link
 
@@ -19,7 +19,7 @@ class Route:
 
     __slots__ = ("conditional", "guests", "links")
 
-    def __init__(self, links: tuple[Link, ...], guests: tuple[Guest, ...], conditional: bool) -> None:
+    def __init__(self, links: tuple[Link, ...], guests: tuple[ClientSession, ...], conditional: bool) -> None:
         self.links = links
         self.guests = guests
         self.conditional = conditional
@@ -29,7 +29,7 @@ class Route:
 class Routes:
     """Answers from the index, valid until `forget` is called because interest or links have changed."""
 
-    def __init__(self, index: MatchIndex[str], links: Mapping[str, Link], guests: Mapping[str, Guest]) -> None:
+    def __init__(self, index: MatchIndex[str], links: Mapping[str, Link], guests: Mapping[str, ClientSession]) -> None:
         self._index = index
         self._links = links
         self._guests = guests
@@ -38,7 +38,7 @@ class Routes:
     def forget(self) -> None:
         self._known.clear()
 
-    def find(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+    def find(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
         """Links and local clients that want the bundle, and which messages of it where not all are wanted.
 
         A link gets the whole bundle when it wants any message of it: a bundle is never split between brokers.
@@ -73,7 +73,7 @@ class Routes:
 
     def _by_content(
         self, bundle: Bundle, topics: tuple[str, ...]
-    ) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+    ) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
         wanted: dict[str, list[int]] = {}
         for offset, row in enumerate(unpack_attributes(bundle)):
             for id in self._index.match_any(topics, row):

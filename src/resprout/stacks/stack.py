@@ -11,7 +11,7 @@ import msgspec
 
 from resprout.core.contract import Machine
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, Receipt, check_offered
 from resprout.core.promise import OrderScope, Promise, Reliability
 from resprout.stacks.families import Family
 from resprout.stacks.survival import NOTHING, Survival
@@ -113,6 +113,4 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     def check_guarantee(self, guarantee: Guarantee, options: O | None = None) -> None:
         """UsageError unless it is offered with these options; without options, with those of the default."""
         offered = self.offered(self.parse_options({}) if options is None else options)
-        if guarantee not in offered:
-            names = ", ".join(g.label for g in offered)
-            raise UsageError(f"the stack {self.name!r} does not offer {guarantee.label!r}; it offers {names}")
+        check_offered(guarantee, offered, self.name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from resprout.core.contract import Answer, Deliver, Effect, Note, Request
-from resprout.edge.client import ClientMachine, ClientOptions
+from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.requests import FlushRequest, LeaveRequest, Published, TakeRequest
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions

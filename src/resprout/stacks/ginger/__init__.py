@@ -13,7 +13,7 @@ lets it hold its keys and acknowledges; the root then has it processed, and the 
 its parent for a place, then their siblings, then break the degree (`orphan`); the parent collects what all of them
 have, and sends everybody on from the same cut (`leader`, `handover`). When the root dies, the next in its published
 order does this, and continues the totals in progress. Clients of a dead broker go where it told them, and get what they
-missed (`guests`, `reception`). Crash faults only: up to one broker at a time in any neighbourhood. A broker that is
+missed (`clients`, `reception`). Crash faults only: up to one broker at a time in any neighbourhood. A broker that is
 wrongly declared dead is told, and begins a new life as a leaf.
 
 *What was corrected.* The thesis' pseudocode fails in sixteen ways; docs/stacks/ginger.md lists them with the test that
@@ -30,6 +30,7 @@ from typing import Final
 
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.families import Family
 from resprout.stacks.ginger.broker import GingerBroker
 from resprout.stacks.ginger.messages import (
@@ -51,9 +52,6 @@ from resprout.stacks.ginger.messages import (
     TotalRequest,
     TreeViewSeen,
     TreeViewUpdate,
-    Wish,
-    WishEnded,
-    WishRecorded,
 )
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.stack import Stack, Waits
@@ -69,12 +67,12 @@ GINGER = Stack(
     name="ginger",
     guarantees=tuple(Guarantee),
     options=GingerOptions,
-    messages=CLIENT_MESSAGES + GINGER_MESSAGES,
+    messages=CLIENT_MESSAGES + GINGER_MESSAGES + (Interested, InterestConfirmed, Uninterested),
     make_broker=GingerBroker,
     families={
         Family.PUBLICATIONS: (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed),
         Family.REPORTS: (Passed, Progress),
-        Family.SUBSCRIPTIONS: (Wish, WishRecorded, WishEnded),
+        Family.SUBSCRIPTIONS: (Interested, InterestConfirmed, Uninterested),
         Family.MEMBERSHIP: (TreeViewUpdate, TreeViewSeen, Gone),
         Family.REPAIR: (
             ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached,

@@ -8,6 +8,7 @@ from resprout.core.contract import (
     CancelTimer,
     Close,
     Effect,
+    EndCause,
     Event,
     Heard,
     LinkDown,
@@ -22,22 +23,20 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.core.errors import PeerError
+from resprout.edge.broker.ghosts import GhostOver
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import (
-    Advertise,
     Attend,
-    BrokersForgotten,
-    ForgetBrokers,
     Publish,
     Refuge,
     Refuges,
     Subscribe,
     Taken,
-    Unadvertise,
     Unsubscribe,
 )  # fmt: skip
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
+from resprout.stacks.ginger.clients import Clients, SettleDue
 from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.guest import Guest
-from resprout.stacks.ginger.guests import GhostDue, Guests
 from resprout.stacks.ginger.handover import OrphansDue
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.messages import (
@@ -58,9 +57,6 @@ from resprout.stacks.ginger.messages import (
     TotalRequest,
     TreeViewSeen,
     TreeViewUpdate,
-    Wish,
-    WishEnded,
-    WishRecorded,
 )  # fmt: skip
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.orphan import AnswerDue
@@ -91,12 +87,12 @@ class GingerBroker:
         self.options = options
         core = self.core = Core(seat.name, options)
         self.totals = Totals(core)
-        self.guests = Guests(core, self.totals)
+        self.clients = Clients(core, self.totals, seat.incarnation)
         self.intake = Intake(core, self.totals)
         self.view = View(core)
-        self.tree = Tree(seat, core, self.totals, self.guests, self.view, self.intake)
+        self.tree = Tree(seat, core, self.totals, self.clients, self.view, self.intake)
         self.tree.seeker.linked = self._linked
-        self.reception = Reception(core, self.guests, self.view, self.tree)
+        self.reception = Reception(core, self.clients, self.view, self.tree)
         self._early: dict[str, list[Any]] = {}
         self._refuges: tuple[Refuge, ...] = ()
         self._report_set = False
@@ -122,9 +118,9 @@ class GingerBroker:
             TotalAck: self.totals.hear_ack,
             TreeViewUpdate: self._viewed,
             TreeViewSeen: lambda link, message: self.view.hear_seen(link.name, message),
-            Wish: lambda link, m: self.guests.confirm(core.wishes.hear(link.name, m, core.says)),
-            WishRecorded: lambda link, m: self.guests.confirm(core.wishes.hear_recorded(link.name, m, core.says)),
-            WishEnded: lambda link, m: self.guests.confirm(core.wishes.hear_ended(link.name, m, core.says)),
+            Interested: lambda link, m: core.sessions.confirm(core.wishes.hear(link.name, m), core.out),
+            InterestConfirmed: lambda link, m: core.sessions.confirm(core.wishes.hear_recorded(link.name, m), core.out),
+            Uninterested: lambda link, m: core.sessions.confirm(core.wishes.hear_ended(link.name, m), core.out),
         }
         self._on_broker: dict[type, Callable[[str, Any], None]] = {
             ParentRequest: tree.hear_request,
@@ -136,21 +132,20 @@ class GingerBroker:
             Attached: tree.seeker.hear_attached,
             Gone: self._gone,
         }
-        self._on_client: dict[type, Callable[[Guest, Any], None]] = {
-            Publish: self.guests.publish,
-            Taken: self.guests.hear_taken,
-            Subscribe: self.guests.subscribe,
-            Unsubscribe: self.guests.unsubscribe,
-            Advertise: lambda guest, message: None,  # every broker takes part in every total here
-            Unadvertise: lambda guest, message: None,
-            ForgetBrokers: self._forget_brokers,
+        self._on_client: dict[type, Callable[[ClientSession, Any], None]] = {
+            Attend: self.reception.attend,
+            Publish: self.clients.publish,
+            Taken: lambda session, message: core.sessions.taken(session, message, core.out),
+            Subscribe: lambda session, message: core.sessions.subscribe(session, message, core.out),
+            Unsubscribe: lambda session, message: core.sessions.unsubscribe(session, message, core.out),
         }
         self._on_timer: dict[type, Callable[[Any], None]] = {
             ReportDue: self._report_due,
             SuspectDue: lambda timer: tree.declare(timer.peer),
             AnswerDue: tree.seeker.answer_due,
             OrphansDue: tree.leader.orphans_due,
-            GhostDue: lambda timer: self.guests.dismiss(timer.broker),
+            GhostOver: self.clients.dismiss,
+            SettleDue: self.clients.settle,
             AttendDue: self.reception.attend_due,
         }
 
@@ -168,7 +163,7 @@ class GingerBroker:
             handler(event)
         while self.totals.waited_for:
             self.intake.drain_all()
-            self.guests.drain_all()
+            self.clients.drain_all()
             self.totals.activate_next()
         self.tree.admit()
         self._say()
@@ -176,8 +171,10 @@ class GingerBroker:
         self._say()
         if self._refuges != self.view.refuges:
             self._refuges = self.view.refuges
-            core.out.extend(Send(g.name, Refuges(self._refuges)) for g in self.guests.all.values() if g.attended)
-        later = self.guests.flush(everything=False) | core.report(all_news=False)
+            core.out.extend(Send(s.name, Refuges(self._refuges)) for s in core.sessions.all.values() if s.attending)
+        core.sessions.flush(core.out)
+        core.pressure.release(core.out)
+        later = core.report(all_news=False) or core.sessions.patient
         if later and not self._report_set:
             self._report_set = True
             core.out.append(SetTimer(ReportDue(), now_us + self.options.ack_delay_us))
@@ -190,12 +187,12 @@ class GingerBroker:
     def _say(self) -> None:
         """About subscriptions, in its place among the publications; to the dead, nothing."""
         core = self.core
-        if core.says:
-            says, core.says = core.says, []
+        if core.wishes.says:
+            says, core.wishes.says = core.wishes.says, []
             for name, message in says:
                 link = core.links.get(name)
                 if link is not None and name not in core.broken:
-                    if isinstance(message, WishRecorded):
+                    if isinstance(message, InterestConfirmed):
                         core.tell_skips(link)
                     core.put(link, message)
 
@@ -207,9 +204,9 @@ class GingerBroker:
             if name in tree.peers.up or name in self.core.links:
                 self.core.out.append(Close(name, f"{name!r} is the name of a broker"))
             else:
-                self.guests.all[name] = Guest(name, event.incarnation, event.room)
+                self.core.sessions.arrive(name, event.incarnation, event.room)
             return
-        if name in self.guests.all:
+        if name in self.core.sessions.all:
             self.core.out.append(Close(name, f"{name!r} is the name of a client"))
             return
         if tree.peers.dead.get(name) == event.incarnation:
@@ -226,19 +223,19 @@ class GingerBroker:
     def _link_down(self, event: LinkDown) -> None:
         name = event.peer
         self._early.pop(name, None)
-        if name in self.guests.all:
-            self._lose_guest(name)
+        if name in self.core.sessions.all:
+            self._lose_client(name)
             return
         self.tree.peers.up.pop(name, None)
         if name in self.core.links and name not in self.core.broken:
-            if event.cause == "closed":  # a neighbour ends a session only with those it has declared dead
+            if event.cause is EndCause.CLOSED:  # a neighbour ends a session only with those it has declared dead
                 self.core.out.append(Retire(f"declared dead by {name}: {event.reason}"))
             else:
                 self.tree.declare(name)
 
     def _silent(self, event: Silent) -> None:
         name = event.peer
-        if name in self.guests.all or name in self.tree.peers.dead:
+        if name in self.core.sessions.all or name in self.tree.peers.dead:
             return
         self.tree.peers.silent[name] = None
         if event.refused:
@@ -258,8 +255,8 @@ class GingerBroker:
         if (link := self.core.links.get(event.peer)) is not None:
             if event.peer not in self.core.broken:
                 self.core.writable(link, event.room)
-        elif (guest := self.guests.all.get(event.peer)) is not None:
-            self.guests.writable(guest, event.room)
+        elif (session := self.core.sessions.all.get(event.peer)) is not None:
+            self.core.sessions.writable(session, event.room, self.core.out)
         elif event.peer in self.tree.peers.up:
             self.tree.peers.up[event.peer] = event.room
 
@@ -268,8 +265,8 @@ class GingerBroker:
     def _received(self, event: Received) -> None:
         peer, message = event.peer, event.message
         try:
-            if (guest := self.guests.all.get(peer)) is not None:
-                self._from_client(guest, message)
+            if (session := self.core.sessions.all.get(peer)) is not None:
+                self._from_client(session, message)
             elif (handler := self._on_broker.get(type(message))) is not None:
                 handler(peer, message)
             elif (link := self.core.links.get(peer)) is not None and peer not in self.core.broken:
@@ -288,23 +285,17 @@ class GingerBroker:
             raise PeerError(f"{type(message).__name__} is not for {link.name} to say")
         handler(link, message)
 
-    def _from_client(self, guest: Guest, message: Any) -> None:
-        if isinstance(message, Attend) and not guest.attended:
-            self.reception.attend(guest, message)
-            return
-        handler = self._on_client.get(type(message)) if guest.attended else None
+    def _from_client(self, session: ClientSession, message: Any) -> None:
+        session.check_turn(message)
+        handler = self._on_client.get(type(message))
         if handler is None:
-            raise PeerError(f"{type(message).__name__} is not for {guest.name} to say now")
-        handler(guest, message)
-
-    def _forget_brokers(self, guest: Guest, message: ForgetBrokers) -> None:
-        reason = "the stack 'ginger' waits for nobody: who is silent for long is dead"
-        self.core.out.append(Send(guest.name, BrokersForgotten(message.names, reason)))
+            raise PeerError(f"{type(message).__name__} is not for {session.name} to say")
+        handler(session, message)
 
     def _cut_off(self, peer: str, reason: str) -> None:
-        if peer in self.guests.all:
+        if peer in self.core.sessions.all:
             self.core.out.append(Close(peer, reason))
-            self._lose_guest(peer)
+            self._lose_client(peer)
         elif peer in self.core.links:
             self.tree.declare(peer)
         else:
@@ -330,9 +321,9 @@ class GingerBroker:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    def _lose_guest(self, name: str) -> None:
+    def _lose_client(self, name: str) -> None:
         self.reception.forget(name)
-        self.guests.leave(name)
+        self.clients.leave(name)
         self.reception.count()
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -344,5 +335,5 @@ class GingerBroker:
 
     def _report_due(self, timer: ReportDue) -> None:
         self._report_set = False
-        self.guests.flush(everything=True)
+        self.core.sessions.flush_all(self.core.out)
         self.core.report(all_news=True)

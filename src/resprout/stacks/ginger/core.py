@@ -8,17 +8,21 @@ client. Gaps in a client's numbers say nothing and are not looked at.
 """
 
 from collections import deque
-from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Effect, Hold, ProtocolMessage, Release, Send
+from resprout.core.contract import Effect, ProtocolMessage, Send
 from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks, to_marks
+from resprout.edge.broker.backpressure import BackPressure
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.messages import Serving
 from resprout.order.seen import Seen
+from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, Progress, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.ginger.window import Entry, Link
-from resprout.stacks.ginger.wishes import Says, Wishes
+from resprout.stacks.ginger.window import READERS, Entry, Link
 
 
 class Core:
@@ -35,8 +39,9 @@ class Core:
         """Counts roots: every number that orders totals begins with it."""
         self.is_root = False
         self.seen = Seen()
-        self.wishes = Wishes()
-        self.says: Says = []
+        self.wishes = RecordedSubscriptions(self.seen.marks)
+        self.sessions = ClientSessions(Serving("ginger", tuple(Guarantee), 1), self, self.wishes)
+        self.pressure = BackPressure(options.buffer, self._unstable_of)
         self.links: dict[str, Link] = {}
         """Neighbours in the tree, those that died and are not replaced yet included."""
         self.broken: dict[str, None] = {}
@@ -45,13 +50,10 @@ class Core:
         """What is not stable, in the order it was taken in."""
         self.unshown: deque[Entry] = deque()
         self.taken_in = 0
-        self.show: Callable[[Entry], None] = lambda entry: None
-        """Give an entry to the local clients among its readers."""
-        self.stable: Callable[[Entry], None] = lambda entry: None
-        """Everybody has it."""
-        self.is_reader: Callable[[str], bool] = lambda direction: False
-        """Whether a direction is a local client, or stands for those of a dead broker."""
-        self.count_local: Callable[[str, int], None] = lambda publisher, count: None
+        self.unstable: dict[str, int] = {}
+        """Messages that each local client published here and that are not stable."""
+        self.counted: dict[MessageId, ClientSession] = {}
+        """The publications that are counted there."""
 
     @property
     def parent(self) -> Link | None:
@@ -86,9 +88,7 @@ class Core:
         link.received.add(entry)
         link.news = True
         link.unstable += entry.bundle.count
-        if link.unstable > self.options.buffer and not link.held:
-            link.held = True
-            self.out.append(Hold(link.name))
+        self.pressure.check(link.name, link.unstable, self.out)
 
     def take_in_new(self, entry: Entry) -> None:
         """A second copy is counted, because its sender counts it, and otherwise ignored."""
@@ -107,13 +107,16 @@ class Core:
         entry.no = self.taken_in
         entry.taken_in = True
         self.log[entry.id] = entry
-        wanting = self.wishes.readers(bundle)
-        for direction, offsets in wanting.items():
-            if self.is_reader(direction):
-                entry.waiting[direction] = None
-                entry.readers.append(direction)
-                if offsets is not None:
-                    entry.picks[direction] = offsets
+        wanting = self.wishes.table.matches(bundle)
+        clients = [self.sessions.all[name] for name in wanting if name in self.sessions.all]
+        for session in clients:
+            if not session.has(bundle):
+                self.add_reader(entry, session)
+        picks = {session.name: offsets for session in entry.readers if (offsets := wanting[session.name]) is not None}
+        entry.picks = picks or None
+        if (publisher := self.sessions.publisher_of(bundle)) is not None:
+            entry.client = publisher
+            self.sessions.published(publisher, entry)
         for name, link in self.links.items():
             if name == entry.source:
                 continue
@@ -127,23 +130,47 @@ class Core:
 
     def pass_on(self, link: Link, entry: Entry, wanted: bool) -> None:
         """Down a link, or past it."""
-        if not wanted and entry.hops > 0 and entry.place < 0:
+        if not wanted and entry.hops > 0 and entry.tseq < 0:
             bundle = entry.bundle
             link.skips[bundle.origin] = bundle.last
             return
         entry.waiting[link.name] = None
         link.sent.add(entry)
         self.tell_skips(link)
-        if entry.place < 0:
+        if entry.tseq < 0:
             self.put(link, Metadata(entry.bundle, entry.hops + 1, entry.prompt))
         else:
-            self.put(link, TotalProcessed(entry.lock, entry.bundle.stamp, entry.place, entry.hops + 1))
+            self.put(link, TotalProcessed(entry.lock, entry.bundle.stamp, entry.tseq, entry.hops + 1))
 
     def show_safe(self) -> None:
         while self.unshown and (self.unshown[0].safe or not self.links):
-            entry = self.unshown.popleft()
-            entry.shown = True
-            self.show(entry)
+            self.sessions.show(self.unshown.popleft(), self.out)
+
+    # -- what clients read (`RetentionPort`) ---------------------------------------------------------------------------
+
+    @property
+    def next_no(self) -> int:
+        return self.taken_in + 1
+
+    @property
+    def first_unshown(self) -> int | None:
+        return self.unshown[0].no if self.unshown else None
+
+    def show(self, entry: Entry) -> None:
+        entry.shown = True
+
+    def add_reader(self, entry: Entry, session: ClientSession) -> None:
+        entry.untaken += 1
+        entry.waiting[READERS] = None
+        if not entry.shown:
+            entry.readers = (*entry.readers, session)
+
+    def took(self, entry: Entry) -> bool:
+        """Whether it is stable then is noticed here, and by nobody else."""
+        entry.untaken -= 1
+        if entry.untaken == 0:
+            self.through(entry, READERS)
+        return False
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
@@ -187,14 +214,16 @@ class Core:
     def _forget(self, entry: Entry) -> None:
         if self.log.get(entry.id) is entry:
             del self.log[entry.id]
-            self.stable(entry)
-        if entry.source is None:
-            self.count_local(entry.bundle.publisher, -entry.bundle.count)
-        elif (link := self.links.get(entry.source)) is not None:
+            self.sessions.delivered(entry)
+        session = self.counted.pop(entry.id, None)
+        if session is not None and not session.gone:
+            self.unstable[session.name] -= entry.bundle.count
+        if (link := self.links.get(entry.source or "")) is not None:
             link.unstable -= entry.bundle.count
-            if link.held and link.unstable <= self.options.buffer // 2:
-                link.held = False
-                self.out.append(Release(link.name))
+
+    def _unstable_of(self, source: str) -> int:
+        link = self.links.get(source)
+        return link.unstable if link is not None else self.unstable.get(source, 0)
 
     def hear_progress(self, link: Link, message: Progress) -> None:
         if not link.acknowledged <= message.received <= link.sent.last:

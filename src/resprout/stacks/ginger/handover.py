@@ -11,8 +11,8 @@ from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Timer
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
+from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.guests import Guests
 from resprout.stacks.ginger.messages import LostMessage, MessageId, Pending, Wanted
 from resprout.stacks.ginger.peers import Peers
 from resprout.stacks.ginger.totals import Total, Totals
@@ -27,10 +27,10 @@ class OrphansDue(Timer, frozen=True):
 
 
 class Handover:
-    def __init__(self, core: Core, totals: Totals, guests: Guests, view: View, peers: Peers) -> None:
+    def __init__(self, core: Core, totals: Totals, clients: Clients, view: View, peers: Peers) -> None:
         self._core = core
         self._totals = totals
-        self._guests = guests
+        self._clients = clients
         self._view = view
         self._peers = peers
         self._new_links: list[str] = []
@@ -58,6 +58,7 @@ class Handover:
         for name in names:
             core.links.pop(name, None)
             core.broken.pop(name, None)
+            core.pressure.forget(name)
         waiting = dict.fromkeys([*children, *([parent] if parent else [])])
         entries: list[Entry] = []
         for id in ids:
@@ -66,7 +67,7 @@ class Handover:
                 entry = self._take_lost(id, lost.get(id), parent, waiting)
             else:
                 entry.waiting.update(waiting)
-                entry.waiting.update(self._guests.ghosts_wanting(entry.bundle))
+                self._clients.keep_for_ghosts(entry)
                 if entry.source in names:
                     entry.source = parent
                 entry.safe = entry.safe or parent is not None
@@ -90,7 +91,7 @@ class Handover:
         if total is not None and lost.place >= 0:
             self._totals.process(total, entry)
         elif self._core.is_old(lost.bundle):
-            self._guests.keep_for_ghosts(entry)
+            self._clients.keep_old_for_ghosts(entry)
         else:
             self._core.take_in_new(entry)
         return entry
@@ -99,7 +100,7 @@ class Handover:
         """Taken in since this broker said what it has: the new neighbours have not heard of it."""
         core = self._core
         for entry in self.crossed(dead):
-            wanting = core.wishes.readers(entry.bundle)
+            wanting = core.wishes.table.matches(entry.bundle)
             for name in names:
                 core.pass_on(core.links[name], entry, name in wanting)
             for name in dead:
@@ -121,16 +122,16 @@ class Handover:
                 link.unstable += entry.bundle.count
         link.news = link.urgent = True
         self._peers.open(name)
-        core.wishes.add_link(name, asks, core.says)
+        core.wishes.add_link(name, asks)
         for wanted in wants:
-            self._guests.confirm(core.wishes.hear(name, wanted, core.says))
+            core.sessions.confirm(core.wishes.hear(name, wanted), core.out)
 
     def bury(self, dead: Iterable[str]) -> None:
         """Others have taken their places."""
         core = self._core
         for name in dead:
             if core.wishes.has_link(name):
-                self._guests.confirm(core.wishes.remove_link(name, core.says))
+                core.sessions.confirm(core.wishes.remove_link(name), core.out)
             self._view.forget(name)
             core.out.append(CancelTimer(OrphansDue(name)))
 
@@ -152,7 +153,7 @@ class Handover:
 
 
 def lost_message(entry: Entry) -> LostMessage:
-    return LostMessage(entry.bundle, entry.hops, entry.prompt, entry.place)
+    return LostMessage(entry.bundle, entry.hops, entry.prompt, entry.tseq)
 
 
 def _trace_of(id: MessageId) -> Bundle:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 
 from resprout.core.contract import Note, Send, SetTimer
 from resprout.core.marks import from_marks, is_beyond
+from resprout.overlay.places import Life
+from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.guests import Guests
 from resprout.stacks.ginger.handover import Handover, OrphansDue, lost_message
 from resprout.stacks.ginger.messages import (
     Adopted,
@@ -62,11 +63,11 @@ class Repair:
 
 class Leader:
     def __init__(
-        self, core: Core, totals: Totals, guests: Guests, view: View, peers: Peers, handover: Handover
+        self, core: Core, totals: Totals, clients: Clients, view: View, peers: Peers, handover: Handover
     ) -> None:
         self._core = core
         self._totals = totals
-        self._guests = guests
+        self._clients = clients
         self._view = view
         self._peers = peers
         self._handover = handover
@@ -218,7 +219,7 @@ class Leader:
 
     def _asks_of(self, name: str, repair: Repair) -> tuple[Wanted, ...]:
         """What an orphan is asked by whoever becomes its parent: all that anybody wants who is not below it."""
-        wanted = {(ask.filter, ask.where): None for ask in self._core.wishes.asks_for(name)}
+        wanted = {(wish.filter, wish.where_text): None for _, wish in self._core.wishes.asks_for(name)}
         for other, request in repair.requests.items():
             if other != name and repair.orphans[other].place != name:
                 wanted.update({(ask.filter, ask.where): None for ask in request.wants})
@@ -235,7 +236,8 @@ class Leader:
         for name in repair.dead:
             clients = self._view.of[name].clients if name in self._view.of else ()
             if clients and name in self._core.links:
-                self._guests.expect(name, clients, self._core.wishes.index.predicates_of(name))
+                life = Life(name, self._peers.incarnations.get(name, 0))
+                self._clients.expect(life, clients, self._core.wishes.table.of(name))
 
 
 def with_adopted(wants: tuple[Wanted, ...], adopted: Iterable[Adopted]) -> tuple[Wanted, ...]:

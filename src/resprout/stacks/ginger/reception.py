@@ -5,10 +5,11 @@ not complete it waits, because what it saw there may not have arrived here yet.
 """
 
 from resprout.core.contract import CancelTimer, Send, SetTimer, Timer
+from resprout.edge.broker.owed import read_held
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Refuge
+from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.guest import Guest
-from resprout.stacks.ginger.guests import Guests
 from resprout.stacks.ginger.tree import Tree
 from resprout.stacks.ginger.view import View
 
@@ -20,38 +21,41 @@ class AttendDue(Timer, frozen=True):
 
 
 class Reception:
-    def __init__(self, core: Core, guests: Guests, view: View, tree: Tree) -> None:
+    def __init__(self, core: Core, clients: Clients, view: View, tree: Tree) -> None:
         self._core = core
-        self._guests = guests
+        self._clients = clients
         self._view = view
         self._tree = tree
         self._waiting: dict[str, Attend] = {}
         """Clients that cannot be served now."""
 
-    def attend(self, guest: Guest, message: Attend) -> None:
+    def attend(self, session: ClientSession, message: Attend) -> None:
+        read_held(message.subscriptions)  # now, while it is its sender that is blamed
+        self._wait(session.name, message)
+
+    def _wait(self, client: str, message: Attend) -> None:
         core = self._core
-        self._waiting[guest.name] = message
-        core.out.append(SetTimer(AttendDue(guest.name), core.now_us + 2 * core.options.timer_us))
+        self._waiting[client] = message
+        core.out.append(SetTimer(AttendDue(client), core.now_us + 2 * core.options.timer_us))
 
     def serve(self) -> None:
         """Those whose former broker is buried, or who had none."""
         if not self._waiting or not self._tree.is_settled:
             return
         for name, message in list(self._waiting.items()):
-            expected = any(t in self._guests.ghosts or t == self._core.name for t in message.tried)
-            if not expected and any(tried in self._core.links for tried in message.tried):
+            if not self._clients.expects(message) and any(tried in self._core.links for tried in message.tried):
                 continue
             self.forget(name)
             leader = self._who_expects(message)
             if leader is not None:
                 self._send_to(name, leader)
             else:
-                self._guests.serve(self._guests.all[name], message, self._view.refuges)
+                self._clients.serve(self._core.sessions.all[name], message, self._view.refuges)
         self.count()
 
     def count(self) -> None:
         """Neighbours know whom this broker serves, to expect them if it dies."""
-        self._view.clients = tuple(guest.name for guest in self._guests.all.values() if guest.attended)
+        self._view.clients = tuple(s.name for s in self._core.sessions.all.values() if s.attending)
         self._view.refresh()
 
     def attend_due(self, timer: AttendDue) -> None:
@@ -64,7 +68,7 @@ class Reception:
             self.forget(timer.client)
             self._send_to(timer.client, alive)
         else:
-            self.attend(self._guests.all[timer.client], message)
+            self._wait(timer.client, message)
 
     def forget(self, client: str) -> None:
         if self._waiting.pop(client, None) is not None:
@@ -72,7 +76,7 @@ class Reception:
 
     def _who_expects(self, message: Attend) -> str | None:
         """Another broker that keeps what this client may have missed."""
-        if not message.subscriptions or any(t in self._guests.ghosts or t == self._core.name for t in message.tried):
+        if not message.subscriptions or self._clients.expects(message):
             return None
         for tried in reversed(message.tried):
             leader = self._tree.seeker.led.get(tried) or self._view.parents.get(tried)

@@ -13,12 +13,12 @@ Until then whatever would pass the dead broker waits; the rest goes on.
 """
 
 from resprout.core.contract import Note, Retire, Send
+from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.guests import Guests
 from resprout.stacks.ginger.handover import Handover
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.leader import Leader
-from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse
+from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse, wanted
 from resprout.stacks.ginger.orphan import Quest, Seeker
 from resprout.stacks.ginger.peers import Peers
 from resprout.stacks.ginger.totals import Totals
@@ -32,7 +32,7 @@ UNSEEN = 1 << 62
 
 class Tree:
     def __init__(
-        self, seat: BrokerSeat, core: Core, totals: Totals, guests: Guests, view: View, intake: Intake
+        self, seat: BrokerSeat, core: Core, totals: Totals, clients: Clients, view: View, intake: Intake
     ) -> None:
         self._seat = seat
         self._core = core
@@ -40,8 +40,8 @@ class Tree:
         self._view = view
         self._intake = intake
         self.peers = Peers(core)
-        self._handover = Handover(core, totals, guests, view, self.peers)
-        self.leader = Leader(core, totals, guests, view, self.peers, self._handover)
+        self._handover = Handover(core, totals, clients, view, self.peers)
+        self.leader = Leader(core, totals, clients, view, self.peers, self._handover)
         self.seeker = Seeker(seat, core, totals, view, self.peers, self._handover)
         self._later: dict[str, ParentRequest] = {}
         """Requests that cannot be answered now."""
@@ -163,7 +163,7 @@ class Tree:
         for name in admitted:
             del self._view.newcomers[name]
             if name in self.peers.up:
-                asks = core.wishes.asks_for(name)
+                asks = wanted(core.wishes.asks_for(name))
                 core.out.append(Send(name, ParentResponse(True)))
                 core.out.append(Send(name, self.leader.attached(core.name, (), (), asks)))
                 self._handover.begin_link(name, False, (), asks, ())

@@ -1,9 +1,10 @@
 """What is not stable yet: the publications that a broker keeps, and how the two ends of a link agree to forget them.
 
-A publication waits for *directions*: the links it crossed (the one it came on included) and the local clients it was
-given to. A direction is through with it when everyone behind it has it. Each end of a link tells the other, in counts,
-how many of those that crossed it are delivered everywhere on its own side; nothing is forgotten before that is true of
-all sides. So whenever a broker dies, its neighbours together still have all that it may have left undone.
+A publication waits for *directions*: the links it crossed (the one it came on included) and, together, the local
+clients it is given to. A direction is through with it when everyone behind it has it. Each end of a link tells the
+other, in counts, how many of those that crossed it are delivered everywhere on its own side; nothing is forgotten
+before that is true of all sides. So whenever a broker dies, its neighbours together still have all that it may have
+left undone.
 """
 
 from collections import deque
@@ -12,7 +13,12 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.marks import Reached
+from resprout.edge.broker.ports import Picks
+from resprout.edge.broker.session import ClientSession
 from resprout.stacks.ginger.messages import MessageId, Progress
+
+READERS = "~"
+"""The direction of local clients; no neighbour can be called so."""
 
 
 def id_of(bundle: Bundle) -> MessageId:
@@ -23,12 +29,15 @@ class Entry:
     """One publication at one broker."""
 
     __slots__ = (
-        "bundle", "hops", "id", "lock", "no", "picks", "place", "prompt", "readers", "safe", "shown", "source",
-        "taken_in", "waiting",
+        "bundle", "client", "first", "hops", "id", "last", "lock", "no", "picks", "prompt", "readers", "safe", "shown",
+        "source", "stream", "taken_in", "tseq", "untaken", "waiting",
     )  # fmt: skip
 
-    def __init__(self, bundle: Bundle, hops: int, source: str | None, prompt: bool, place: int = -1) -> None:
+    def __init__(self, bundle: Bundle, hops: int, source: str | None, prompt: bool, tseq: int = -1) -> None:
         self.bundle = bundle
+        self.stream = bundle.stream
+        self.first = bundle.first
+        self.last = bundle.last
         self.id = id_of(bundle)
         self.no = 0
         """Its place in this broker's order."""
@@ -36,19 +45,27 @@ class Entry:
         self.source = source
         """The link it came on; None for a local client's."""
         self.prompt = prompt
-        self.place = place
+        self.tseq = tseq
         """Of a total: in the one order of totals."""
         self.waiting: dict[str, None] = {}
         """Directions that are not through with it."""
-        self.readers: list[str] = []
-        self.picks: dict[str, tuple[int, ...]] = {}
-        """For readers that want only some of its messages: which."""
+        self.client: ClientSession | None = None
+        """Of its publisher, if it is served here."""
+        self.readers: tuple[ClientSession, ...] = ()
+        self.untaken = 0
+        """Readers that have not taken it."""
+        self.picks: Picks | None = None
         self.lock = 0
         """Of a total: the number under which it was locked."""
         self.taken_in = False
         """False while a lock holds it: then it is here, but nowhere in the order."""
         self.safe = hops > 0
         self.shown = False
+
+    @property
+    def undone(self) -> int:
+        """How many directions are not through with it."""
+        return len(self.waiting) + (not self.taken_in)
 
     def done_but_for(self, direction: str) -> bool:
         waiting = self.waiting
@@ -100,8 +117,8 @@ class Link:
     """A neighbour in the tree."""
 
     __slots__ = (
-        "acknowledged", "held", "is_parent", "name", "news", "out", "pool", "received", "room", "sent",
-        "skips", "told", "unstable", "urgent",
+        "acknowledged", "is_parent", "name", "news", "out", "pool", "received", "room", "sent", "skips", "told",
+        "unstable", "urgent",
     )  # fmt: skip
 
     def __init__(self, name: str, is_parent: bool, room: int) -> None:
@@ -124,4 +141,3 @@ class Link:
         self.told = Progress(0, 0, 0)
         self.unstable = 0
         """Messages that came on this link and are not stable."""
-        self.held = False

@@ -30,8 +30,8 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.names import newcomer_name
-from resprout.edge.ghosts import GhostOver, Ghosts
-from resprout.edge.guest import Guest
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -111,7 +111,7 @@ class ResproutBroker:
         self.council = Council(
             core.standing, council_options, self._post, self._declared, self._registered, core.retire, self.waves
         )
-        self.ghosts = Ghosts(core.lobby, core.log, core.interest)
+        self.ghosts = Ghosts(core.lobby, core.log, core.wishes, core.interest.index)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
         self.clients = Clients(core, self.ghosts, self.book, self.durable, lambda: self.joining.attached, self._is_calm)
@@ -182,14 +182,14 @@ class ResproutBroker:
             Grant: self.members.granted,
             Welcome: self.joining.welcomed,
         }
-        self._on_client: dict[type, Callable[[Guest, Any], None]] = {
+        self._on_client: dict[type, Callable[[ClientSession, Any], None]] = {
             Attend: self.clients.attend,
             Publish: self.clients.publish,
-            Taken: lambda guest, message: core.lobby.taken(guest, message, core.says, core.out),
+            Taken: lambda guest, message: core.lobby.taken(guest, message, core.out),
             Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-            Advertise: lambda guest, message: core.lobby.advertise(guest, message, core.says, core.out),
-            Unadvertise: lambda guest, message: core.lobby.unadvertise(guest, message, core.says, core.out),
+            Unsubscribe: lambda guest, message: core.lobby.unsubscribe(guest, message, core.out),
+            Advertise: core.advertising.advertise,
+            Unadvertise: core.advertising.unadvertise,
             ForgetBrokers: self.forgetting.asked,
         }
 
@@ -304,7 +304,7 @@ class ResproutBroker:
         if entry is not None:
             core.reports.arrived(entry, link)
         core.show()
-        core.pressure.check_link(link, core.out)
+        core.pressure.check(link.name, link.held_bytes, core.out)
 
     def _interested(self, link: Link, message: Interested) -> None:
         core = self.core
@@ -314,16 +314,10 @@ class ResproutBroker:
             raise PeerError(str(error)) from None
         core.confirmed(core.interest.asked_by(link.name, message, predicate, core.says))
 
-    def _subscribe(self, guest: Guest, message: Subscribe) -> None:
+    def _subscribe(self, guest: ClientSession, message: Subscribe) -> None:
         core = self.core
         self.book.listeners.came(guest.name)
-        core.lobby.subscribe(guest, message, core.says, core.out)
-        core.routes.forget()
-
-    def _unsubscribe(self, guest: Guest, message: Unsubscribe) -> None:
-        core = self.core
-        core.lobby.unsubscribe(guest, message, core.says, core.out)
-        core.routes.forget()
+        core.lobby.subscribe(guest, message, core.out)
 
     # -- time, deaths, repairs -----------------------------------------------------------------------------------------
 
@@ -449,5 +443,5 @@ class ResproutBroker:
             self.joining.leave()
 
 
-def _out_of_place(guest: Guest, message: Any) -> None:
+def _out_of_place(guest: ClientSession, message: Any) -> None:
     raise PeerError(f"{type(message).__name__} is not for {guest.name} to say")

@@ -4,7 +4,7 @@ changes, and all of it at the beginning of a new link."""
 from collections.abc import Callable, Iterator
 
 from resprout.core.contract import ProtocolMessage
-from resprout.edge.ghosts import Ghosts
+from resprout.edge.broker.ghosts import Ghosts
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.listeners import ListenerBook
 from resprout.stacks.resprout.pack import pack_client_lives

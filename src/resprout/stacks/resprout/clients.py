@@ -15,12 +15,12 @@ there when that is known, and held while that is still being decided.
 from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import CancelTimer, Close, Send
+from resprout.core.contract import CancelTimer, Close, EndCode, Send
 from resprout.core.guarantee import STREAMS, Guarantee
-from resprout.edge.ghosts import GhostOver, Ghosts, home_of
-from resprout.edge.guest import Guest
+from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
+from resprout.edge.broker.owed import read_held
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
-from resprout.edge.owed import Owed
 from resprout.order.entry import Entry
 from resprout.order.total_messages import TotalId, id_of
 from resprout.overlay.places import Life
@@ -87,7 +87,8 @@ class Clients:
         else:
             core.lobby.arrive(name, incarnation, room)
 
-    def attend(self, guest: Guest, message: Attend) -> None:
+    def attend(self, guest: ClientSession, message: Attend) -> None:
+        read_held(message.subscriptions)  # now, while it is its sender that is blamed
         self._core.clock.raise_to(message.clock)
         if self._book.roll.latest(guest.name) > guest.incarnation:
             self._end(guest.name)
@@ -109,8 +110,8 @@ class Clients:
         guest.waiting.clear()
         core.pressure.forget(name)
         core.log.unshown.put_wall()  # it may go on elsewhere, and say there again what waits here
-        core.lobby.leave(name, core.says, core.out)
-        core.routes.forget()
+        core.lobby.leave(name, core.out)
+        core.advertising.leave(name)
         self._book.listeners.check((name,))
 
     def superseded(self, name: str) -> None:
@@ -125,14 +126,13 @@ class Clients:
 
     def _end(self, name: str) -> None:
         """As if the later one had come to this broker."""
-        self._core.out.append(Close(name, f"{name} restarted"))
+        self._core.out.append(Close(name, f"{name} restarted", EndCode.REPLACED))
         self.leave(name)
 
     def end_ghost(self, ghost: str) -> None:
         core = self._core
-        missing = self._ghosts.expire(ghost, core.says, core.out)
+        missing = self._ghosts.expire(ghost, core.out)
         core.out.append(CancelTimer(GhostOver(ghost)))
-        core.routes.forget()
         self._book.listeners.check(missing)
 
     def look_again(self) -> None:
@@ -174,7 +174,7 @@ class Clients:
             message = Refuges(refuges)
             core.out.extend([Send(guest.name, message) for guest in core.guests.values() if guest.attending])
 
-    def _decide(self, guest: Guest) -> None:
+    def _decide(self, guest: ClientSession) -> None:
         core = self._core
         attend = self._waiting[guest.name]
         is_new = not attend.tried and not attend.subscriptions
@@ -209,8 +209,8 @@ class Clients:
                 self._send_to(guest, refuge or core.seat.name)
 
     def _is_shown(self, upto: int) -> bool:
-        first = self._core.log.unshown.first
-        return first is None or first.no > upto
+        first = self._core.log.first_unshown
+        return first is None or first > upto
 
     def _refuge_of(self, client: str, home: Life) -> str | None:
         """Who looks after the clients of this life; as below. A later one of the name owes them nothing."""
@@ -264,19 +264,18 @@ class Clients:
             heir = following
         return heir
 
-    def _send_to(self, guest: Guest, name: str) -> None:
+    def _send_to(self, guest: ClientSession, name: str) -> None:
         place = self._core.standing.places.get(name)
         del self._waiting[guest.name], self._since[guest.name]
         refuge = Refuge(name, place.address if place is not None else "")
         self._core.out.append(Send(guest.name, GoTo(refuge)))
 
-    def _welcome(self, guest: Guest, attend: Attend, resumed: bool) -> None:
+    def _welcome(self, guest: ClientSession, attend: Attend, resumed: bool) -> None:
         core = self._core
         del self._waiting[guest.name], self._since[guest.name]
         if attend.subscriptions and resumed:
             self._book.listeners.returned(guest.name)
-        core.lobby.welcome(guest, attend, core.refuges(), resumed, core.says, core.out)
-        core.routes.forget()
+        core.lobby.welcome(guest, attend, core.refuges(), resumed, core.out)
         ahead = {id: None for id, record in core.totals.locks.undelivered.items() if guest.has(record.bundle)}
         if ahead:
             self._ahead[guest.name] = ahead
@@ -286,18 +285,19 @@ class Clients:
             core.lobby.adopt(guest, self._answered_for(guest))
             self._settling[guest.name] = core.now_us + core.options.ghost_us
         if attend.tried and resumed:
-            self._ghosts.claim(guest, attend, core.out)
-            self._read_unshown(guest, attend)
+            self._ghosts.claim(guest, attend, self._ghosts.of(home_of(attend)), core.out)
+            core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
+            core.lobby.let_read(guest, attend, [entry for entry in core.log.unshown if not entry.is_backup])
         self._ghosts.unawait(guest.name)
         self._book.listeners.check((guest.name,))
         self._book.roll.learn([Life(guest.name, guest.incarnation)])
 
-    def _reached(self, guest: Guest) -> dict[str, int]:
+    def _reached(self, guest: ClientSession) -> dict[str, int]:
         """How far the streams of a client have come here."""
         marks = {stream: self._core.seen.mark((guest.name, stream, guest.incarnation)) for stream in STREAMS}
         return {stream: last for stream, last in marks.items() if last}
 
-    def _answered_for(self, guest: Guest) -> list[Entry]:
+    def _answered_for(self, guest: ClientSession) -> list[Entry]:
         """Publications of the client that this broker answers for, because the broker that took them is dead."""
         core, me = self._core, (guest.name, guest.incarnation)
         entries = [*core.log.entries.values(), *core.book.entries()]
@@ -305,28 +305,14 @@ class Clients:
         mine = {id(entry): entry for entry in entries if (entry.publisher, entry.incarnation) == me}
         return [entry for entry in mine.values() if entry.source is None]
 
-    def _read_unshown(self, guest: Guest, attend: Attend) -> None:
-        """What is in the log and not yet shown reaches a client that has just come, too, if it is owed it."""
-        core = self._core
-        core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
-        owed = Owed(attend)
-        for entry in core.log.unshown:
-            bundle = entry.bundle
-            if bundle is None or entry.is_backup or guest in entry.readers:
-                continue
-            if offsets := owed.offsets(bundle):
-                core.log.add_reader(entry, guest)
-                if len(offsets) < bundle.count:
-                    entry.picks = {**(entry.picks or {}), guest.name: tuple(offsets)}
-
     # -- publishing ----------------------------------------------------------------------------------------------------
 
-    def publish(self, guest: Guest, message: Publish) -> None:
+    def publish(self, guest: ClientSession, message: Publish) -> None:
         core = self._core
         bundle = message.bundle
         guest.check_next(bundle)
         check_columns(bundle)
-        core.lobby.advertise_implied(guest, bundle.topic, core.says)
+        core.advertising.implied(guest, bundle.topic)
         if bundle.guarantee is Guarantee.EVENTUAL:
             self._take_eventual(guest, message)
         else:
@@ -334,9 +320,9 @@ class Clients:
             core.log.local_bytes += message.cost
             self.drain(guest)
         core.show()
-        core.pressure.check_guest(guest, core.out)
+        core.pressure.check(guest.name, core.log.local_bytes, core.out)
 
-    def _take_eventual(self, guest: Guest, message: Publish) -> None:
+    def _take_eventual(self, guest: ClientSession, message: Publish) -> None:
         if self._core.seen.has(message.bundle):
             self._core.lobby.known(guest, message.bundle, everywhere=guest.name not in self._settling)
         else:
@@ -352,7 +338,7 @@ class Clients:
                 self.drain(guest)
         self._core.show()  # a broker that is alone has at once as many copies as there can be
 
-    def drain(self, guest: Guest) -> None:
+    def drain(self, guest: ClientSession) -> None:
         """Take what need not wait any longer."""
         core = self._core
         totals = core.totals
@@ -379,7 +365,7 @@ class Clients:
             core.log.local_bytes -= message.cost
         self._draining.discard(guest.name)
 
-    def _must_follow(self, guest: Guest, bundle: Bundle) -> bool:
+    def _must_follow(self, guest: ClientSession, bundle: Bundle) -> bool:
         """Whether it has to come behind a total that is not delivered here."""
         totals = self._core.totals
         if totals.own(guest.name) is not None or totals.is_gated(bundle):
@@ -392,7 +378,7 @@ class Clients:
         del self._ahead[guest.name]
         return False
 
-    def _is_patient(self, guest: Guest, bundle: Bundle) -> bool:
+    def _is_patient(self, guest: ClientSession, bundle: Bundle) -> bool:
         """Whether something heavy waits for what was under way when its turn came; for nothing that came later."""
         if bundle.cost < HEAVY_BYTES or bundle.guarantee is Guarantee.TOTAL:
             return False
@@ -409,7 +395,7 @@ class Clients:
         self._core.clock.raise_to(bundle.stamp)
         return bundle.stamped(self._core.clock.tick())
 
-    def _accept(self, guest: Guest, bundle: Bundle, prompt: bool) -> None:
+    def _accept(self, guest: ClientSession, bundle: Bundle, prompt: bool) -> None:
         if self._durable is not None:
             self._durable.write(bundle)
         entry = self._core.accept(bundle, None, guest, 0, prompt)

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect, Note, ProtocolMessage, Retire, Send
 from resprout.core.guarantee import Guarantee
-from resprout.edge.backpressure import BackPressure
-from resprout.edge.guest import Guest
-from resprout.edge.lobby import Lobby
-from resprout.edge.messages import Refuge, Serving
+from resprout.edge.broker.advertising import Advertising
+from resprout.edge.broker.backpressure import BackPressure
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.messages import Extra, Refuge, Serving
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.left import Left
@@ -33,6 +34,7 @@ from resprout.spread.interest import Interest
 from resprout.spread.messages import Interested, Uninterested
 from resprout.spread.needs import Wish
 from resprout.spread.says import Says
+from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
 from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.peers import Peers
@@ -65,15 +67,17 @@ class Core:
         self.adverts = Adverts()
         self.links: dict[str, Link] = {}
         self.reports = Reports(self.links, self.faults, options.ack_delay_us)
-        self.pressure = BackPressure(self.log, options.log_bytes)
-        serving = Serving(NAME, GUARANTEES, self.faults)
-        self.lobby = Lobby(serving, self.log, self.interest, self.adverts, self.finished)
+        self.pressure = BackPressure(options.log_bytes, self._held_of)
+        self.says: Says = []
+        serving = Serving(NAME, GUARANTEES, self.faults, extras=tuple(Extra))
+        self.wishes = ClientInterest(self.interest, self.says, lambda: self.routes.forget())
+        self.lobby = ClientSessions(serving, self.log, self.wishes, self.finished)
+        self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
         self.lobby.copies_of = self._copies_of
         self.few_copies = 0
         """On so many brokers `safe` rests here, if that is fewer than f + 1; otherwise 0."""
-        self.guests = self.lobby.guests
+        self.guests = self.lobby.all
         self.routes = Routes(self.interest.index, self.links, self.guests)
-        self.says: Says = []
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
         self.totals = Totals(self.standing, self.clock, self._say_of_totals, self._deliver_total, self.seen.has)
@@ -199,7 +203,13 @@ class Core:
     # -- accept and forward --------------------------------------------------------------------------------------------
 
     def accept(
-        self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool, backup: bool = False
+        self,
+        bundle: Bundle,
+        source: Link | None,
+        client: ClientSession | None,
+        hops: int,
+        prompt: bool,
+        backup: bool = False,
     ) -> Entry | None:
         """Log a bundle and send it on; None when it was here before. A copy that comes back is kept all the same unless
         it is certainly here: its sender was through with it, and needs it again for a ghost."""
@@ -223,7 +233,9 @@ class Core:
             self.log.let_pass(entry, source)
         return entry
 
-    def append(self, bundle: Bundle, source: Link | None, client: Guest | None, hops: int, prompt: bool) -> Entry:
+    def append(
+        self, bundle: Bundle, source: Link | None, client: ClientSession | None, hops: int, prompt: bool
+    ) -> Entry:
         """To the log, and to whoever wants it."""
         wanting, readers, picks = self.find_readers(bundle)
         flood = hops < self.faults
@@ -253,7 +265,7 @@ class Core:
         entry.is_backup = True
         return entry
 
-    def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[Guest, ...], Picks | None]:
+    def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
         wanting, readers, picks = self.routes.find(bundle)
         if picks is not None:
             check_columns(bundle)  # it will be taken apart here, when its source may no longer be there to blame
@@ -368,6 +380,11 @@ class Core:
         while (entry := self.log.next_to_show()) is not None:
             self.lobby.show(entry, self.out)
 
+    def _held_of(self, source: str) -> int:
+        """What counts against it; all local publishers share one account (`order.log`)."""
+        link = self.links.get(source)
+        return link.held_bytes if link is not None else self.log.local_bytes
+
     def _copies_of(self, entry: Entry) -> int:
         """Of a local publication that is safe. Where it is known to be everywhere within f hops (`Log.is_safe`), it is
         at as many brokers as there are: f + 1, unless the whole tree has fewer."""
@@ -408,10 +425,7 @@ class Core:
     def _append_total(self, bundle: Bundle) -> Entry:
         self.seen.raise_to(bundle.origin, bundle.last)
         _, readers, picks = self.find_readers(bundle)
-        client = self.guests.get(bundle.publisher)
-        if client is not None and (client.incarnation != bundle.incarnation or not client.attending):
-            client = None
-        entry = self.log.append(bundle, None, client, self.faults, len(self.links), 0, readers)
+        entry = self.log.append(bundle, None, self.lobby.publisher_of(bundle), self.faults, len(self.links), 0, readers)
         entry.picks = picks
         return entry
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from resprout.core.contract import ProtocolMessage, SetTimer
-from resprout.edge.ghosts import GhostOver, Ghosts
-from resprout.edge.guest import Guest
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.session import ClientSession
 from resprout.order.link import Link
 from resprout.order.messages import Forward
 from resprout.order.total_merge import MemberLocks, MergedLocks, Piece
@@ -251,7 +251,7 @@ class Flushes:
                 lives.update(place.looks_after)
         ghost = f"~ghost {flush.token} of {min(flush.dead)}"
         awaited = self._listeners(flush, old, parcels)
-        self._ghosts.add(ghost, frozenset(lives), predicates, core.says, core.out, awaited)
+        self._ghosts.add(ghost, frozenset(lives), predicates, core.out, awaited)
         self._book.listeners.check(awaited if awaited is not None else (ghost,))
         core.standing.looks_after = self._ghosts.lives()
         core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.ghost_us))
@@ -376,7 +376,7 @@ class Flushes:
             send(name, part)
         send(name, ParcelEnd())
 
-    def _push(self, taking: Taking, fresh: dict[str, Link], ghost: Guest) -> None:
+    def _push(self, taking: Taking, fresh: dict[str, Link], ghost: ClientSession) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
         core = self._core
         others = [link for link in core.links.values() if link.name not in fresh and link.open]

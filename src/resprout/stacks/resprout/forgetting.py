@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from resprout.core.contract import Send
 from resprout.core.errors import UsageError
-from resprout.edge.forgetting import check_names
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.client.forgetting import check_names
 from resprout.edge.messages import BrokersForgotten, ForgetBrokers
 from resprout.overlay.council import Council
 from resprout.stacks.resprout.core import Core
@@ -27,7 +27,7 @@ class Forgetting:
         self._is_attached = is_attached
         """This broker has its place in the tree."""
 
-    def asked(self, guest: Guest, message: ForgetBrokers) -> None:
+    def asked(self, guest: ClientSession, message: ForgetBrokers) -> None:
         core = self._core
         reason = self._refusal(message.names, message.force)
         core.out.append(Send(guest.name, BrokersForgotten(message.names, reason)))

@@ -13,7 +13,7 @@ import msgspec
 
 from resprout.core.contract import CancelTimer, Locate, SetTimer, Timer
 from resprout.core.errors import PeerError
-from resprout.edge.ghosts import Ghosts
+from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
 from resprout.overlay.messages import Fenced, Probed
 from resprout.overlay.waves import Waves

@@ -12,7 +12,7 @@ broker, the ghost waits for a client that does not exist, until it expires.
 from collections.abc import Iterable, Iterator
 
 from resprout.core.contract import ProtocolMessage
-from resprout.edge.ghosts import Ghosts
+from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import PART_ITEMS, ListenersChanged, ListenersHeard

@@ -10,7 +10,7 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
 from resprout.order.total_messages import GrantedLock, id_of
@@ -141,7 +141,7 @@ class Taking:
         """What was taken and has not been shown."""
         return [entry for entry in self._touched.values() if not entry.shown or entry.is_backup]
 
-    def read_by(self, ghost: Guest) -> list[Entry]:
+    def read_by(self, ghost: ClientSession) -> list[Entry]:
         """What was shown before the ghost came, so that others may be through with it and have forgotten it."""
         shown = [entry for entry in self._touched.values() if entry.shown and not entry.is_backup]
         return [entry for entry in shown if ghost in entry.readers]

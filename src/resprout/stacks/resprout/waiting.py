@@ -9,7 +9,7 @@ Not done here: to do anything about it. Only the repair, a heal or the operator 
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Send
-from resprout.edge.guest import Guest
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import PublicationWaits
 from resprout.order.total_messages import TotalId, id_of
 from resprout.order.totals import Waiting
@@ -43,7 +43,7 @@ class Waits:
     def tick(self) -> None:
         core = self._core
         before, self._waits = self._waits, {}
-        overdue: list[tuple[Guest, Bundle, _Wait]] = []
+        overdue: list[tuple[ClientSession, Bundle, _Wait]] = []
         for guest in core.guests.values() if core.totals.pending else ():
             head = self._head(guest) if guest.attending else None
             if head is not None:
@@ -60,14 +60,14 @@ class Waits:
             for guest, head, wait in overdue:
                 self._tell(guest, head, wait, reasons.of(head), noted)
 
-    def _head(self, guest: Guest) -> Bundle | None:
+    def _head(self, guest: ClientSession) -> Bundle | None:
         """A client's publications wait for one another, so only the first needs a reason."""
         own = self._core.totals.own(guest.name)
         if own is not None and own.incarnation == guest.incarnation:
             return own
         return guest.waiting[0].bundle if guest.waiting else None
 
-    def _tell(self, guest: Guest, head: Bundle, wait: _Wait, reason: str, noted: dict[str, None]) -> None:
+    def _tell(self, guest: ClientSession, head: Bundle, wait: _Wait, reason: str, noted: dict[str, None]) -> None:
         if self._core.totals.is_under_way(head):
             if reason not in noted and reason not in self._noted:
                 self._core.note("total_waits", f"{guest.name} {head.stream}:{head.first} {reason}")

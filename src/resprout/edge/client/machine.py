@@ -6,8 +6,8 @@ place however long there is no broker; requests before that wait, unnumbered, so
 be offered leaves no gap in a stream.
 
 Every session begins with `Attend`; nothing else is said before the broker answers `Serving`. When a broker is gone
-another one serves (`edge.refuge`), with the same subscriptions (`edge.wanted`) and everything again that is not known
-to be safe (`edge.unconfirmed`). The application is told the new broker's name, and notices nothing else.
+another one serves (`search`), with the same subscriptions (`wanted`) and everything again that is not known to be safe
+(`unconfirmed`). The application is told the new broker's name, and notices nothing else.
 """
 
 from collections import deque
@@ -17,6 +17,8 @@ from typing import Any, Final
 from resprout.core.contract import (
     Answer,
     Effect,
+    EndCause,
+    EndCode,
     Event,
     Heard,
     LinkDown,
@@ -31,12 +33,16 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError, WireError
 from resprout.core.marks import Marks
 from resprout.core.names import check_topic
-from resprout.edge.forgetting import Forgetting
-from resprout.edge.incoming import Incoming, TellTaken
+from resprout.edge.client.forgetting import Forgetting
+from resprout.edge.client.incoming import Incoming, TellTaken
+from resprout.edge.client.publishing import Publishing
+from resprout.edge.client.search import Search
+from resprout.edge.client.wanted import Asked, Wanted, bytes_of
 from resprout.edge.messages import (
     Attend,
     BrokersForgotten,
     Delivery,
+    Extra,
     GoTo,
     PublicationWaits,
     PublishRefused,
@@ -49,8 +55,6 @@ from resprout.edge.messages import (
     Unsubscribed,
 )  # fmt: skip
 from resprout.edge.options import ClientOptions as ClientOptions
-from resprout.edge.publishing import Publishing
-from resprout.edge.refuge import Search
 from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
@@ -68,8 +72,6 @@ from resprout.edge.requests import (
     TakeRequest,
     UnsubscribeRequest,
 )  # fmt: skip
-from resprout.edge.wanted import Asked, Wanted, bytes_of
-from resprout.links.handshake import life_is_over
 
 RECEIVED_BYTES_MAX: Final = 1 << 20
 """What may be told of how far origins have come: the latest ones."""
@@ -181,6 +183,8 @@ class ClientMachine:
         broker = self._search.home
         while self._controls:
             out.append(Send(broker, self._controls.popleft()))
+        if not self._offers(Extra.FORGETTING):
+            self._forgetting.give_up("brokers of this stack are not told whom to forget: none is waited for", out)
         while (forget := self._forgetting.next()) is not None:
             out.append(Send(broker, forget))
         while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.prompt)) is not None:
@@ -195,7 +199,7 @@ class ClientMachine:
 
     def _publish(self, request: PublishRequest, token: int, out: list[Effect]) -> None:
         if self.serving is not None:
-            out.append(Answer(self.publishing.publish(request, self.serving), token))
+            out.append(Answer(self.publishing.publish(request), token))
         elif len(self._early) < self.options.early_max:
             self._early.append((request, token))
         else:
@@ -208,7 +212,12 @@ class ClientMachine:
         self._control(self._wanted.unsubscribe(request))
 
     def _advertise(self, request: AdvertiseRequest, token: int, out: list[Effect]) -> None:
-        self._control(self._wanted.advertise(check_topic(request.topic), request.withdraw))
+        asked = self._wanted.advertise(check_topic(request.topic), request.withdraw)
+        if self._offers(Extra.ADVERTISING):
+            self._control(asked)
+
+    def _offers(self, extra: Extra) -> bool:
+        return self.serving is not None and extra in self.serving.extras
 
     def _control(self, asked: Asked) -> None:
         """Without a broker it is enough that `_wanted` knows: the next one hears all of it."""
@@ -249,13 +258,12 @@ class ClientMachine:
         return marks
 
     def _link_down(self, event: LinkDown, now_us: int, out: list[Effect]) -> None:
-        over = (f"{self.name} restarted", f"{self.name} began anew", life_is_over(self.name, self.incarnation))
-        if event.reason.startswith(over):
+        if event.code is not EndCode.NONE:
             # Another client has the name now; to go on here would be to fight over it.
             self._end(event.reason, out)
-            out.append(Answer(SessionLost(event.reason, over=True, superseded=True)))
+            out.append(Answer(SessionLost(event.reason, over=True, code=event.code)))
             return
-        self._search.down(event.peer, now_us, out, event.cause == "closed")
+        self._search.down(event.peer, now_us, out, event.cause is EndCause.CLOSED)
         if not self._search.was_served:
             out.append(Answer(SessionLost(event.reason, over=False)))
 
@@ -307,6 +315,7 @@ class ClientMachine:
         self._room = self._candidate_room
         self._home_life = self._candidate_life
         self.serving = message
+        self.publishing.offered(message)
         if before is None:
             offered = message.guarantees
             out.append(Answer(SessionBegan(message.stack, offered, message.faults_tolerated, message.receipts)))
@@ -316,7 +325,7 @@ class ClientMachine:
         if before is not None:
             self.publishing.begin_session(message.faults_tolerated, out)
         self._forgetting.begin_session(out)
-        wanted = self._wanted.resume(message.resumed)
+        wanted = self._wanted.resume(message.resumed, self._offers(Extra.ADVERTISING))
         self._controls = deque(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)
         if wanted.lost:

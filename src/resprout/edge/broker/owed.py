@@ -12,7 +12,7 @@ from resprout.core.bundle import Bundle, Origin, unpack_attributes
 from resprout.core.errors import PeerError, UsageError, WireError
 from resprout.core.marks import Reached, from_marks, is_beyond
 from resprout.core.names import Attributes
-from resprout.edge.guest import SUBSCRIPTIONS_MAX
+from resprout.edge.broker.session import SUBSCRIPTIONS_MAX
 from resprout.edge.messages import Attend, HeldSubscription
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate

@@ -5,23 +5,20 @@ all of it waits, and the log keeps it, until the ghost expires. Whoever returns 
 returned that it was told to wait for, the ghost has nothing more to do.
 """
 
-from collections.abc import Iterable
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.contract import Effect, Timer
 from resprout.core.errors import WireError
-from resprout.edge.guest import Guest
-from resprout.edge.lobby import Lobby
+from resprout.edge.broker.owed import Owed
+from resprout.edge.broker.ports import Item, RetentionPort, SubscriptionPort
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend
-from resprout.edge.owed import Owed
+from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
-from resprout.order.entry import Entry
-from resprout.order.log import Log
 from resprout.overlay.places import Life
-from resprout.spread.interest import Interest
-from resprout.spread.says import Says
 
 ENDED_KEPT: Final = 1_024
 
@@ -36,10 +33,14 @@ class Ghosts:
     """All ghosts of a broker. Their names are also those of directions, so no node may be called like one: they begin
     with `~`."""
 
-    def __init__(self, lobby: Lobby, log: Log, interest: Interest) -> None:
-        self._lobby = lobby
+    def __init__(
+        self, sessions: ClientSessions, log: RetentionPort, subscriptions: SubscriptionPort, index: MatchIndex[str]
+    ) -> None:
+        """`index`: where the stack keeps what everybody wants, ghosts included."""
+        self._sessions = sessions
         self._log = log
-        self._interest = interest
+        self._subscriptions = subscriptions
+        self._index = index
         self._brokers: dict[str, frozenset[Life]] = {}
         self._awaited: dict[str, set[str]] = {}
         """By ghost: the clients that have not returned."""
@@ -55,12 +56,14 @@ class Ghosts:
     def __contains__(self, name: str) -> bool:
         return name in self._brokers
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._brokers)
+
     def add(
         self,
         name: str,
         brokers: frozenset[Life],
         predicates: Iterable[Predicate],
-        says: Says,
         out: list[Effect],
         awaited: Iterable[str] | None = None,
     ) -> None:
@@ -70,28 +73,28 @@ class Ghosts:
         assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
         self._brokers[name] = brokers
         self._awaited[name] = set(awaited) if awaited is not None else {name}
-        self._lobby.arrive(name, 0, 0)
-        wanted = dict.fromkeys(self._interest.index.predicates_of(name))
+        self._sessions.arrive(name, 0, 0)
+        wanted = dict.fromkeys(self._index.predicates_of(name))
         for predicate in predicates:
             if predicate not in wanted:
                 wanted[predicate] = None
-                self._lobby.confirm(self._interest.want(name, predicate, says, confirmed=True), out)
+                self._sessions.confirm(self._subscriptions.want(name, predicate, confirmed=True), out)
 
-    def read(self, name: str, entry: Entry) -> None:
+    def read(self, name: str, item: Item) -> None:
         """Let a ghost have what was accepted before it was there, or is a copy that nobody else here reads, if that is
         something for it."""
-        ghost = self._lobby.guests[name]
-        is_reader = ghost in entry.readers
-        if entry.bundle is None or not (is_reader or self._wants(name, entry.bundle)):
+        ghost = self._sessions.all[name]
+        is_reader = ghost in item.readers
+        if item.bundle is None or not (is_reader or self._wants(name, item.bundle)):
             return
-        if not entry.shown:
-            self._upto[name] = max(entry.no, self._upto.get(name, -1))
+        if not item.shown:
+            self._upto[name] = max(item.no, self._upto.get(name, -1))
         if is_reader:
             return
-        self._log.add_reader(entry, ghost)
-        if entry.shown:
-            entry.readers = (*entry.readers, ghost)
-            ghost.backlog.append(entry)
+        self._log.add_reader(item, ghost)
+        if item.shown:
+            item.readers = (*item.readers, ghost)
+            ghost.backlog.append(item)
 
     def let_go(self, name: str) -> bool:
         """It will expire as soon as others have heard so; False when that is under way, or it is gone."""
@@ -105,41 +108,46 @@ class Ghosts:
         staying = [brokers for name, brokers in self._brokers.items() if name not in self._leaving]
         return tuple(sorted({life for brokers in staying for life in brokers}))
 
+    def of(self, home: Life) -> list[str]:
+        """Those who stand in for clients that were served by this broker."""
+        return [name for name, brokers in self._brokers.items() if home in brokers]
+
     def knows(self, home: Life) -> bool:
         """Whether somebody who was served by this broker is stood in for."""
         return any(home in brokers for brokers in self._brokers.values())
 
     def answers_for(self, home: Life) -> bool:
         """Whether somebody who was served by this broker is, or was, stood in for here: what they published and has no
-        entry any more is delivered."""
+        item any more is delivered."""
         return home in self._ended or self.knows(home)
 
     def brought_upto(self, home: Life) -> int:
         """The last place of what repairs brought those who stand in for its clients. Before everything up to there is
         shown, a share of it could be without a cause of something in it, which is not safe yet."""
-        names = [name for name, brokers in self._brokers.items() if home in brokers]
-        return max((self._upto.get(name, -1) for name in names), default=-1)
+        return max((self._upto.get(name, -1) for name in self.of(home)), default=-1)
+
+    def named(self, broker: str) -> list[str]:
+        """Those who stand in for clients of any life of this broker."""
+        return [name for name, lives in self._brokers.items() if any(life.name == broker for life in lives)]
 
     def wanted(self, broker: str) -> tuple[Predicate, ...]:
         """What was wanted behind this broker before it died, as far as somebody is still waited for."""
-        names = [name for name, lives in self._brokers.items() if any(life.name == broker for life in lives)]
-        return tuple(dict.fromkeys(p for name in names for p in self._interest.index.predicates_of(name)))
+        return tuple(dict.fromkeys(p for name in self.named(broker) for p in self._index.predicates_of(name)))
 
-    def claim(self, guest: Guest, attend: Attend, out: list[Effect]) -> list[Entry]:
-        """Give a client that returns its share of what ghosts were shown; after `welcome`, and in the same step."""
-        home = home_of(attend)
-        lists = [self._lobby.guests[name].backlog for name, brokers in self._brokers.items() if home in brokers]
+    def claim(self, session: ClientSession, attend: Attend, ghosts: Iterable[str], out: list[Effect]) -> list[Item]:
+        """Give a client that returns its share of what these were shown; after `welcome`, and in the same step."""
+        lists = [self._sessions.all[name].backlog for name in ghosts]
         if not any(lists):
             return []
-        # Copies came into a backlog later than what others read here, too: only by their ids are all in order.
-        shown = sorted({entry.no: entry for each in lists for entry in each}.values(), key=attrgetter("id"))
+        # Copies came into a backlog later than what others read here, too: only their stamps put all in order.
+        shown = sorted({id(item): item for each in lists for item in each}.values(), key=_causally)
         owed = Owed(attend)
-        claimed: list[Entry] = []
-        for entry in shown:
-            assert entry.bundle is not None, "a ghost keeps it"
-            if offsets := owed.offsets(entry.bundle):
-                self._lobby.hand_over(guest, entry, offsets, out)
-                claimed.append(entry)
+        claimed: list[Item] = []
+        for item in shown:
+            assert item.bundle is not None, "a ghost keeps it"
+            if offsets := owed.offsets(item.bundle):
+                self._sessions.hand_over(session, item, offsets, out)
+                claimed.append(item)
         return claimed
 
     def awaits(self, client: str) -> bool:
@@ -156,7 +164,7 @@ class Ghosts:
         self._idle.update(idle)
         return idle
 
-    def expire(self, name: str, says: Says, out: list[Effect]) -> set[str]:
+    def expire(self, name: str, out: list[Effect]) -> set[str]:
         """Nobody is waited for any more. Tells who has not returned."""
         self._ended.update(dict.fromkeys(sorted(self._brokers.pop(name))))
         for life in list(self._ended)[:-ENDED_KEPT]:
@@ -164,12 +172,12 @@ class Ghosts:
         self._leaving.discard(name)
         self._idle.discard(name)
         self._upto.pop(name, None)
-        self._lobby.leave(name, says, out)
+        self._sessions.leave(name, out)
         return self._awaited.pop(name)
 
     def _wants(self, name: str, bundle: Bundle) -> bool:
         """The whole bundle, if any message of it."""
-        index, topics = self._interest.index, bundle.topics
+        index, topics = self._index, bundle.topics
         if name in index.match_any(topics, {}):
             return True
         if not bundle.attributes or not any(index.plan(topic).conditional for topic in topics):
@@ -178,6 +186,13 @@ class Ghosts:
             return any(name in index.match_any(topics, row) for row in unpack_attributes(bundle))
         except WireError:  # let in while nobody had to read it
             return False
+
+
+def _causally(item: Item) -> tuple[int, str, str, int, int]:
+    """Lamport clocks: whatever a publication depends on has a smaller stamp."""
+    bundle = item.bundle
+    assert bundle is not None, "a ghost keeps it"
+    return (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
 
 
 def home_of(attend: Attend) -> Life:

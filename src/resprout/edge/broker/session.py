@@ -7,16 +7,15 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Receipt
 from resprout.core.marks import Marks, Reached, is_beyond
+from resprout.edge.broker.ports import Item
 from resprout.edge.messages import Attend, Publish, SafeCopies, Turned
 from resprout.filters.predicate import Predicate
-from resprout.order.entry import Entry
 from resprout.order.ranges import Range, Ranges, as_ranges
 
 SUBSCRIPTIONS_MAX = 100_000
-TOPICS_ADVERTISED_MAX = 100_000
 
 
-class Guest:
+class ClientSession:
     """One client's session at its edge broker. It exists from the beginning of the session, and is *attending* once the
     broker has agreed to serve it."""
 
@@ -49,16 +48,16 @@ class Guest:
         """With what had passed before."""
         self.endings: deque[tuple[int, int]] = deque()
         """(log place, subscription): confirm the end once everything before the place was given."""
-        self.given: deque[Entry] = deque()
+        self.given: deque[Item] = deque()
         """Given, not yet taken."""
         self.gave = 0
         self.taken = 0
         self.received: dict[Origin, Reached] = {}
         """How far each origin had come with the client before it was served here."""
-        self.backlog: deque[Entry] = deque()
+        self.backlog: deque[Item] = deque()
         """Shown, waiting for room."""
         self.last: dict[str, int] = {}
-        self.unturned: dict[str, dict[int, Entry]] = {}
+        self.unturned: dict[str, dict[int, Item]] = {}
         """Its publications by stream and first number whose `delivered` receipt is to come."""
         self.turned: dict[tuple[str, Receipt], int] = {}
         """Receipts to tell at the end of the step, those that come in the order of a stream: only the furthest."""
@@ -93,55 +92,57 @@ class Guest:
         last = self.last.get(stream)
         if last is not None and bundle.first > last + 1 and not self.moved:
             raise PeerError(f"{bundle!r} leaves a gap after {last}")
+        if last is not None and bundle.first <= last < bundle.last:
+            raise PeerError(f"{bundle!r} overlaps what was published up to {last}")
         self.last[stream] = max(bundle.last, last or 0)
 
-    def published(self, entry: Entry) -> None:
-        self.unturned.setdefault(entry.stream, {})[entry.first] = entry
-        self.turn(entry.stream, Receipt.ACCEPTED, entry.last)
+    def published(self, item: Item) -> None:
+        self.unturned.setdefault(item.stream, {})[item.first] = item
+        self.turn(item.stream, Receipt.ACCEPTED, item.last)
 
-    def adopt(self, entries: Iterable[Entry]) -> None:
+    def adopt(self, items: Iterable[Item]) -> None:
         """It published these with a broker that is gone, or in an earlier session; in the order of their numbers."""
-        for entry in entries:
-            entry.client = self
-            self.published(entry)
-            if entry.shown:
-                self.turn(entry.stream, Receipt.SAFE, entry.last)
-            self.turn_delivered(entry)
+        for item in items:
+            item.client = self
+            self.published(item)
+            if item.shown:
+                self.turn(item.stream, Receipt.SAFE, item.last)
+            self.turn_delivered(item)
 
     def known(self, bundle: Bundle) -> None:
-        """It published this again, and it had been here. Receipts go as far as the entry has come; where there is none
+        """It published this again, and it had been here. Receipts go as far as the item has come; where there is none
         any more, it is delivered as far as this broker knows."""
-        entry = self.unturned.get(bundle.stream, {}).get(bundle.first)
-        if entry is not None:
-            self.turn(bundle.stream, Receipt.SAFE if entry.shown else Receipt.ACCEPTED, bundle.last)
+        item = self.unturned.get(bundle.stream, {}).get(bundle.first)
+        if item is not None:
+            self.turn(bundle.stream, Receipt.SAFE if item.shown else Receipt.ACCEPTED, bundle.last)
         else:
             self._deliver(bundle.stream, bundle.first, bundle.last)
 
     def settle(self, stream: str, last: int) -> None:
-        """What it published up to here and has no entry is delivered."""
+        """What it published up to here and has no item is delivered."""
         at = 1
-        for first, entry in sorted(self.unturned.get(stream, {}).items()):
+        for first, item in sorted(self.unturned.get(stream, {}).items()):
             if first > last:
                 break
             self._deliver(stream, at, first - 1)
-            at = entry.last + 1
+            at = item.last + 1
         self._deliver(stream, at, last)
 
     def turn(self, stream: str, receipt: Receipt, seq: int) -> None:
         self.turned[stream, receipt] = max(seq, self.turned.get((stream, receipt), 0))
 
-    def count(self, entry: Entry, copies: int, usual: int) -> None:
+    def count(self, item: Item, copies: int, usual: int) -> None:
         """It is safe, at so many brokers. `usual`: what a client takes for granted."""
-        if self.copies.get(entry.stream, usual) != copies:
-            self.copies[entry.stream] = copies
-            self.counted.append(SafeCopies(entry.stream, entry.first, copies))
+        if self.copies.get(item.stream, usual) != copies:
+            self.copies[item.stream] = copies
+            self.counted.append(SafeCopies(item.stream, item.first, copies))
 
-    def turn_delivered(self, entry: Entry) -> None:
+    def turn_delivered(self, item: Item) -> None:
         """If it is, whatever has become of the publications before it."""
-        waiting = self.unturned.get(entry.stream, {})
-        if entry.shown and entry.undone == 0 and waiting.get(entry.first) is entry:
-            del waiting[entry.first]
-            self._deliver(entry.stream, entry.first, entry.last)
+        waiting = self.unturned.get(item.stream, {})
+        if item.shown and item.undone == 0 and waiting.get(item.first) is item:
+            del waiting[item.first]
+            self._deliver(item.stream, item.first, item.last)
 
     def _deliver(self, stream: str, first: int, last: int) -> None:
         if new := self.delivered.setdefault(stream, Ranges()).add(first, last):
@@ -178,8 +179,8 @@ class Guest:
         """Whether it was given the bundle elsewhere."""
         return not is_beyond(bundle, self.received)
 
-    def take(self, deliveries: int) -> list[Entry]:
-        """The entries that the client's code has now."""
+    def take(self, deliveries: int) -> list[Item]:
+        """The items that the client's code has now."""
         if not self.taken <= deliveries <= self.gave:
             raise PeerError(f"{deliveries} deliveries taken of {self.gave} given, {self.taken} before")
         taken = [self.given.popleft() for _ in range(deliveries - self.taken)]
@@ -193,7 +194,7 @@ class Guest:
             place, id = self.endings[0]
             if first_unshown is not None and first_unshown < place:
                 break
-            if any(entry.no < place for entry in self.backlog):
+            if any(item.no < place for item in self.backlog):
                 break
             ended.append(id)
             self.endings.popleft()

@@ -1,0 +1,37 @@
+"""What clients advertise, for a stack that wants to know where somebody may publish."""
+
+from typing import Final
+
+from resprout.core.errors import PeerError
+from resprout.edge.broker.ports import AdvertisementPort
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.messages import Advertise, Unadvertise
+
+TOPICS_MAX: Final = 100_000
+"""That one client may advertise at a time."""
+
+
+class Advertising:
+    def __init__(self, adverts: AdvertisementPort) -> None:
+        self._adverts = adverts
+        self._has = adverts.has
+
+    def advertise(self, session: ClientSession, message: Advertise) -> None:
+        self._advertise(session.name, message.topic)
+
+    def implied(self, session: ClientSession, topic: str) -> None:
+        """By publishing. Beyond the limit the client must not go on to new topics."""
+        if not self._has(session.name, topic):
+            self._advertise(session.name, topic)
+
+    def unadvertise(self, session: ClientSession, message: Unadvertise) -> None:
+        self._adverts.withdraw(session.name, message.topic)
+
+    def leave(self, name: str) -> None:
+        """The session is over: it will publish nothing any more."""
+        self._adverts.withdraw_all(name)
+
+    def _advertise(self, name: str, topic: str) -> None:
+        if self._adverts.count(name) >= TOPICS_MAX:
+            raise PeerError(f"more than {TOPICS_MAX} topics advertised")
+        self._adverts.advertise(name, topic)

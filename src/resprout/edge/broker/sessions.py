@@ -1,0 +1,336 @@
+"""The clients of one broker: their subscriptions, what they are given, their receipts.
+
+A slow client pushes back on its own session: what it has no room for waits in its backlog as references to items that
+the stack keeps. Nobody else waits for it until the stack has no room for more. How bundles are ordered, kept and routed
+is the stack's business; what it does for the sessions stands in `ports`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from resprout.core.bundle import Bundle, Origin, pick
+from resprout.core.contract import Effect, Send
+from resprout.core.errors import PeerError, UsageError
+from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
+from resprout.edge.broker.owed import Owed, read_held
+from resprout.edge.broker.ports import Confirmation, Item, RetentionPort, SubscriptionPort
+from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
+from resprout.edge.messages import (
+    Attend,
+    Delivery,
+    Refuge,
+    Serving,
+    Subscribe,
+    Subscribed,
+    SubscribeRefused,
+    Taken,
+    Unsubscribe,
+    Unsubscribed,
+)  # fmt: skip
+from resprout.filters.predicate import parse_predicate
+from resprout.wire.sizes import ordering_bytes
+
+
+class ClientSessions:
+    """All sessions of a broker. `out` collects what its clients must hear."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        log: RetentionPort,
+        subscriptions: SubscriptionPort,
+        finished: Callable[[Any], None] = lambda item: None,
+    ) -> None:
+        self._serving = serving
+        self._log = log
+        self._subscriptions = subscriptions
+        self.copies_of: Callable[[Any], int] = lambda item: serving.faults_tolerated + 1
+        """On how many brokers an item that is safe rests; f + 1 at most."""
+        self._finished = finished
+        """Called when the last reader of an item has it, and nobody else is owed it."""
+        self.all: dict[str, ClientSession] = {}
+        """Whoever may be shown something: clients, served or not yet, and ghosts."""
+        self.returned: dict[str, ClientSession] = {}
+        """Clients that were given something elsewhere, which may still come by here: see `ClientSession.has`."""
+        self._turned: dict[str, ClientSession] = {}
+        """Sessions with receipts to be told at the end of the step."""
+        self._turned_soon: dict[str, ClientSession] = {}
+        """Sessions with receipts that nobody waits for yet, to be told with the next `flush_all`."""
+        self._ending: dict[str, ClientSession] = {}
+        """Sessions with subscriptions that are about to end."""
+        self.hopeful: dict[str, ClientSession] = {}
+        """Sessions with subscriptions that are not confirmed."""
+        self._base: dict[Origin, Reached] = {}
+        self._base_marks: Marks = ()
+        """Of the wish that was confirmed last."""
+
+    # -- coming and going ----------------------------------------------------------------------------------------------
+
+    def arrive(self, name: str, incarnation: int, room: int) -> ClientSession:
+        """A session begins. The client will say `Attend`; it is served when the stack says `welcome`."""
+        session = self.all[name] = ClientSession(name, incarnation, room)
+        return session
+
+    def welcome(
+        self,
+        session: ClientSession,
+        attend: Attend,
+        refuges: tuple[Refuge, ...],
+        resumed: bool,
+        out: list[Effect],
+    ) -> None:
+        """Serve a client, with the subscriptions that it brings along. Raises PeerError, with nothing done, when those
+        cannot be. `resumed`: what it missed will be made good; otherwise it has to subscribe again."""
+        held = read_held(attend.subscriptions) if resumed else []
+        session.attending = True
+        session.moved = bool(attend.tried)
+        if attend.received:
+            session.received = from_marks(attend.received)
+            self.returned[session.name] = session
+        out.append(Send(session.name, msgspec.structs.replace(self._serving, refuges=refuges, resumed=resumed)))
+        for one in held:
+            predicate = session.subscriptions[one.id] = one.predicate
+            users = session.users.get(predicate, 0)
+            session.users[predicate] = users + 1
+            if users == 0:
+                self.confirm(self._subscriptions.want(session.name, predicate, confirmed=True), out)
+            base = raise_to(dict(one.base), session.confirmed.get(predicate, ()))
+            session.confirmed[predicate] = to_marks(base)
+
+    def leave(self, name: str, out: list[Effect]) -> None:
+        """The session is over: nothing is owed to this client any more, and nothing is expected from it."""
+        session = self.all.pop(name)
+        session.gone = True
+        self.returned.pop(name, None)
+        self._turned.pop(name, None)
+        self._turned_soon.pop(name, None)
+        self._ending.pop(name, None)
+        self.hopeful.pop(name, None)
+        self.confirm(self._subscriptions.drop_all(name), out)
+        for item in (*session.given, *session.backlog):
+            self._took(item)
+
+    def publisher_of(self, bundle: Bundle) -> ClientSession | None:
+        """The session of the client that published it, if it is served here now, whichever broker took it."""
+        session = self.all.get(bundle.publisher)
+        if session is None or session.incarnation != bundle.incarnation or not session.attending:
+            return None
+        return session
+
+    # -- what a client says --------------------------------------------------------------------------------------------
+
+    def subscribe(self, session: ClientSession, message: Subscribe, out: list[Effect]) -> None:
+        if message.id in session.subscriptions:
+            raise PeerError(f"subscription {message.id} exists already")
+        try:
+            if len(session.subscriptions) >= SUBSCRIPTIONS_MAX:
+                raise UsageError(f"{SUBSCRIPTIONS_MAX} subscriptions are the most one client may have")
+            predicate = parse_predicate(message.filter, message.where)
+        except UsageError as error:
+            out.append(Send(session.name, SubscribeRefused(message.id, str(error))))
+            return
+        session.subscriptions[message.id] = predicate
+        users = session.users.get(predicate, 0)
+        session.users[predicate] = users + 1
+        if predicate in session.confirmed:
+            self._say_subscribed(session, message.id, session.confirmed[predicate], out)
+            return
+        session.unconfirmed.setdefault(predicate, []).append(message.id)
+        self.hopeful[session.name] = session
+        if users == 0:
+            self.confirm(self._subscriptions.want(session.name, predicate), out)
+
+    def confirm(self, wishes: Iterable[Confirmation], out: list[Effect]) -> None:
+        """These wishes of local clients are confirmed by every neighbour."""
+        for wish in wishes:
+            session = self.all[wish.direction]
+            if wish.base is not self._base:  # many that are confirmed together share one
+                self._base, self._base_marks = wish.base, to_marks(wish.base)
+            base = session.confirmed[wish.predicate] = self._base_marks
+            for id in session.unconfirmed.pop(wish.predicate, ()):
+                self._say_subscribed(session, id, base, out)
+            if not session.unconfirmed:
+                self.hopeful.pop(session.name, None)
+
+    def announced(self, session: ClientSession, out: list[Effect]) -> None:
+        """Everybody knows of this client now, and it may be told what is confirmed."""
+        session.announced = True
+        for id, base in session.unsaid.items():
+            self._say_subscribed(session, id, base, out)
+        session.unsaid.clear()
+
+    def unsubscribe(self, session: ClientSession, message: Unsubscribe, out: list[Effect]) -> None:
+        predicate = session.subscriptions.pop(message.id, None)
+        if predicate is None:  # it was refused, and the client had not heard yet
+            out.append(Send(session.name, Unsubscribed(message.id)))
+            return
+        session.unsaid.pop(message.id, None)
+        if message.id in session.unconfirmed.get(predicate, ()):
+            session.unconfirmed[predicate].remove(message.id)
+        session.users[predicate] -= 1
+        if session.users[predicate] == 0:
+            del session.users[predicate]
+            session.confirmed.pop(predicate, None)
+            session.unconfirmed.pop(predicate, None)
+            if not session.unconfirmed:
+                self.hopeful.pop(session.name, None)
+            self.confirm(self._subscriptions.drop(session.name, predicate), out)
+        session.endings.append((self._log.next_no, message.id))
+        self._ending[session.name] = session
+
+    def taken(self, session: ClientSession, message: Taken, out: list[Effect]) -> None:
+        for item in session.take(message.deliveries):
+            self._took(item)
+
+    # -- what a client is told -----------------------------------------------------------------------------------------
+
+    def show(self, item: Item, out: list[Effect]) -> None:
+        """Give an item to its readers, and its publisher the `safe` receipt."""
+        self._log.show(item)
+        whole: Delivery | None = None
+        for session in item.readers:
+            if session.gone:
+                self._took(item)
+            elif session.backlog or session.room <= 0:
+                session.backlog.append(item)
+            elif item.picks is not None and session.name in item.picks:
+                self._give(session, item, _delivery(item, session), out)
+            else:
+                if whole is None:
+                    whole = _delivery(item, None)
+                self._give(session, item, whole, out)
+        publisher: ClientSession | None = item.client
+        if publisher is not None and not publisher.gone:
+            publisher.count(item, self.copies_of(item), self._serving.faults_tolerated + 1)
+            publisher.turn(item.stream, Receipt.SAFE, item.last)
+            publisher.turn_delivered(item)
+            self._tell_receipts(publisher, item)
+
+    def hand_over(self, session: ClientSession, item: Item, offsets: Sequence[int], out: list[Effect]) -> None:
+        """Give a client something that was shown before it came: all of it, or the messages at these offsets."""
+        bundle = item.bundle
+        assert item.shown and bundle is not None, "it is kept for others"
+        self._log.add_reader(item, session)
+        picks = {name: picked for name, picked in (item.picks or {}).items() if name != session.name}
+        if len(offsets) < bundle.count:
+            picks[session.name] = tuple(offsets)
+        item.picks = picks or None
+        if session.backlog or session.room <= 0:
+            session.backlog.append(item)
+        else:
+            self._give(session, item, _delivery(item, session), out)
+
+    def let_read(self, session: ClientSession, attend: Attend, items: Iterable[Item]) -> None:
+        """What is not shown yet reaches a client that has just come, too, if it is owed it; after `welcome`."""
+        owed = Owed(attend)
+        for item in items:
+            bundle = item.bundle
+            if bundle is not None and session not in item.readers and (offsets := owed.offsets(bundle)):
+                self._log.add_reader(item, session)
+                if len(offsets) < bundle.count:
+                    item.picks = {**(item.picks or {}), session.name: tuple(offsets)}
+
+    def writable(self, session: ClientSession, room: int, out: list[Effect]) -> None:
+        session.room = room
+        while session.backlog and session.room > 0:
+            item = session.backlog.popleft()
+            self._give(session, item, _delivery(item, session), out)
+
+    def accepted(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
+        """The broker has it, though not in its place yet: `published` follows."""
+        session.turn(bundle.stream, Receipt.ACCEPTED, bundle.last)
+        (self._turned if prompt else self._turned_soon)[session.name] = session
+
+    def published(self, session: ClientSession, item: Item) -> None:
+        session.published(item)
+        self._tell_receipts(session, item)
+
+    def adopt(self, session: ClientSession, items: Iterable[Item], reached: Mapping[str, int] | None = None) -> None:
+        """These publications of a client that returned are in the log, and this broker answers for them from now on; in
+        log order, after `welcome`. `reached`: how far each of its streams is known to have come; what has no item was
+        delivered."""
+        assert session.attending, "receipts come after Serving"
+        items = list(items)
+        session.adopt(items)
+        for item in items:
+            if item.shown:
+                session.count(item, self.copies_of(item), self._serving.faults_tolerated + 1)
+        for stream, last in (reached or {}).items():
+            session.settle(stream, last)
+        self._turned[session.name] = session
+
+    def known(self, session: ClientSession, bundle: Bundle, everywhere: bool = True) -> None:
+        """A client publishes again what has been here before: it is told how far that has come. `everywhere`: what has
+        no item here is delivered; otherwise only this broker is through with it."""
+        if everywhere or bundle.first in session.unturned.get(bundle.stream, {}):
+            session.known(bundle)
+        else:
+            session.turn(bundle.stream, Receipt.SAFE, bundle.last)
+        self._turned[session.name] = session
+
+    def delivered(self, item: Item) -> None:
+        """Nobody is owed the item any more: its publisher, if it is one of ours, may be told."""
+        session: ClientSession | None = item.client
+        if session is not None and not session.gone and item.shown:
+            session.turn_delivered(item)
+            self._tell_receipts(session, item)
+
+    @property
+    def patient(self) -> bool:
+        """There are receipts that wait for `flush_all`."""
+        return bool(self._turned_soon)
+
+    def flush_all(self, out: list[Effect]) -> None:
+        """From time to time: the receipts that nobody was waiting for."""
+        self._turned.update(self._turned_soon)
+        self.flush(out)
+
+    def flush(self, out: list[Effect]) -> None:
+        """At the end of a step: receipts that are waited for, each kind only once, and ends of subscriptions."""
+        if self._turned:
+            for session in self._turned.values():
+                self._turned_soon.pop(session.name, None)
+                out.extend(Send(session.name, told) for told in session.take_counted())
+                out.extend(Send(session.name, told) for told in session.take_turned())
+            self._turned.clear()
+        if self._ending:
+            first = self._log.first_unshown
+            for session in list(self._ending.values()):
+                ended = session.ended(first)
+                out.extend(Send(session.name, Unsubscribed(id)) for id in ended)
+                if not session.endings:
+                    del self._ending[session.name]
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _give(self, session: ClientSession, item: Item, delivery: Delivery, out: list[Effect]) -> None:
+        session.gave += 1
+        session.given.append(item)
+        session.room -= delivery.bundle.cost
+        out.append(Send(session.name, delivery))
+
+    def _tell_receipts(self, session: ClientSession, item: Item) -> None:
+        (self._turned if item.prompt else self._turned_soon)[session.name] = session
+
+    def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
+        if session.announced:
+            out.extend([Send(session.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
+        else:
+            session.unsaid[id] = base
+
+    def _took(self, item: Item) -> None:
+        if self._log.took(item):
+            self._finished(item)
+
+
+def _delivery(item: Item, session: ClientSession | None) -> Delivery:
+    bundle = item.bundle
+    assert bundle is not None, "a reader pins the bundle"
+    offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None
+    if offsets is not None:
+        bundle = pick(bundle, offsets)
+    tseq = item.tseq if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
+    return Delivery(bundle, item.hops, ordering_bytes(bundle, item.hops), offsets, item.prompt, tseq)

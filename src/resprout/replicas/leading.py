@@ -1,0 +1,220 @@
+"""Who leads: waiting for a leader, taking its place when nobody hears it, and leading.
+
+What is proposed, and when it is decided, is the business of `proposer`. This is everything around it: asking first
+whether a majority hears no leader, sending again what was not answered, and giving up when no majority answers.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from resprout.replicas.desk import Desk, HeartbeatDue, Led, PatienceOver
+from resprout.replicas.learning import Learner
+from resprout.replicas.messages import Accept, Accepted, Ask, Follow, Lead, Prepare, Promise, Refuse, Willing
+from resprout.replicas.proposer import Proposer
+from resprout.replicas.values import ROUND_LEAP_MAX, Ballot, Entry, is_majority
+
+
+class Leadership:
+    def __init__(self, desk: Desk, learner: Learner, rng: Random) -> None:
+        self._desk = desk
+        self._ledger = desk.ledger
+        self._learner = learner
+        self._rng = rng
+        self.leader: str | None = None
+        self.heard_us = 0
+        """When the leader was heard last."""
+        self._proposer: Proposer | None = None
+        self._round = 0
+        """The highest of all ballots that were heard of."""
+        self._wished = Ballot()
+        self._willing: dict[str, None] = {}
+        """Who would promise the ballot that this replica wishes for."""
+        self._followed: dict[str, int] = {}
+        """While leading: member -> when the latest `Lead` was sent that it answered."""
+
+    @property
+    def is_leading(self) -> bool:
+        return self._proposer is not None and self._proposer.is_leading
+
+    def take(self, entry: Entry, now_us: int) -> bool:
+        """False when this replica does not lead, or too much waits, or a second configuration would."""
+        proposer = self._proposer
+        if proposer is None or not proposer.is_leading or (entry.is_configuration and proposer.is_changing):
+            return False
+        if not proposer.take(entry):
+            return False
+        self.go_on(now_us)
+        return True
+
+    # -- following -----------------------------------------------------------------------------------------------------
+
+    def wait_for_leader(self, now_us: int) -> None:
+        """Not all at the same moment: those who stand at once disturb each other."""
+        patience_us = self._desk.options.patience_us
+        at_us = now_us + patience_us + self._rng.randrange(patience_us)
+        self._desk.wake(PatienceOver(self._desk.group), at_us)
+
+    def hears_leader(self, now_us: int) -> bool:
+        if self.is_leading:
+            return self._has_company(now_us)
+        return self.leader is not None and now_us - self.heard_us < self._desk.options.patience_us
+
+    def follow_leader(self, leader: str | None) -> None:
+        if leader != self.leader:
+            self.leader = leader
+            self._desk.tell(Led(leader))
+
+    def give_up(self) -> None:
+        """Somebody else leads, or tries to, or nobody can."""
+        self._proposer = None
+        self.follow_leader(None)
+
+    def look(self, now_us: int) -> None:
+        """Is there a leader? If not, and this replica is a member, it tries."""
+        self.wait_for_leader(now_us)
+        if self.is_leading:
+            if not self._has_company(now_us):
+                self.give_up()
+        elif now_us - self.heard_us >= self._desk.options.patience_us and self._desk.is_member:
+            self.give_up()
+            self._wish(now_us)
+        elif not self._desk.is_member:
+            self._learner.pass_on()
+
+    # -- taking the lead -----------------------------------------------------------------------------------------------
+
+    def _wish(self, now_us: int) -> None:
+        """For a ballot above all that was heard of."""
+        self._wished = Ballot(max(self._round, self._ledger.promised.round) + 1, self._desk.name)
+        self._willing = {self._desk.name: None}
+        for member in self._desk.others():
+            self._desk.say(member, Ask(self._desk.group, self._wished))
+        self._stand(now_us)
+
+    def hear_willing(self, peer: str, message: Willing, now_us: int) -> None:
+        if message.ballot == self._wished:
+            self._willing[peer] = None
+            self._stand(now_us)
+
+    def _stand(self, now_us: int) -> None:
+        """As soon as a majority would promise, and unless somebody else was faster."""
+        ballot = self._wished
+        if ballot <= self._ledger.promised or not is_majority(self._ledger.members, self._willing):
+            return
+        if self.hears_leader(now_us):
+            return
+        self._desk.persist(self._ledger.promise(ballot))
+        self._proposer = Proposer(self._ledger, ballot)
+        self.heard_us = now_us
+        self._followed = {}
+        self._wake_to_beat(now_us)
+        self._ask_promises(self._proposer, now_us)
+
+    def _ask_promises(self, proposer: Proposer, now_us: int) -> None:
+        desk, chosen = self._desk, self._ledger.chosen
+        for member in proposer.unpromised():
+            if member == desk.name:
+                own = Promise(desk.group, proposer.ballot, chosen, chosen, self._ledger.votes_after(chosen))
+                proposer.promise(member, own)
+            else:
+                desk.say(member, Prepare(desk.group, proposer.ballot, chosen))
+        self.go_on(now_us)
+
+    def hear_promise(self, peer: str, message: Promise, now_us: int) -> None:
+        proposer = self._proposer
+        if proposer is None or message.ballot != proposer.ballot:
+            return
+        for vote in message.votes:
+            if vote.slot <= message.chosen:
+                self._learner.learn(vote.slot, (vote.entry,))
+        self._learner.ask_for(peer, message.chosen)
+        proposer.promise(peer, message)
+        self.go_on(now_us)
+
+    def hear_refuse(self, peer: str, message: Refuse, now_us: int) -> None:
+        if message.ballot.round < self._ledger.promised.round + ROUND_LEAP_MAX:
+            self._round = max(self._round, message.ballot.round)
+            if self._proposer is not None and message.ballot > self._proposer.ballot:
+                self.give_up()
+
+    # -- leading -------------------------------------------------------------------------------------------------------
+
+    def hear_accepted(self, peer: str, message: Accepted, now_us: int) -> None:
+        proposer = self._proposer
+        if proposer is not None and message.ballot == proposer.ballot:
+            proposer.accepted(peer, message.first, message.last)
+            self.go_on(now_us)
+
+    def hear_follow(self, peer: str, message: Follow, now_us: int) -> None:
+        if self._proposer is not None and message.ballot == self._proposer.ballot:
+            self._followed[peer] = max(self._followed.get(peer, 0), min(message.sent_us, now_us))
+
+    def go_on(self, now_us: int) -> None:
+        """Whatever follows from what is known now: lead, propose, decide, and again."""
+        proposer = self._proposer
+        while proposer is not None and proposer is self._proposer:
+            proposer.settle()
+            if proposer.try_to_lead():
+                self.follow_leader(self._desk.name)
+                self._followed = dict.fromkeys(proposer.promised, now_us)
+                self._tell_lead(proposer, now_us)
+            first, entries = proposer.next_entries()
+            if entries:
+                self._spread(proposer, first, entries)
+            upto = proposer.decided()
+            if upto == self._ledger.chosen:
+                break
+            self._ledger.choose(upto)
+            proposer.settle()
+            if not self._desk.is_member:
+                self._tell_lead(proposer, now_us)  # the others find a leader among themselves
+                self.give_up()
+            elif not proposer.is_leading:
+                self._ask_promises(proposer, now_us)
+                return
+
+    def _spread(self, proposer: Proposer, first: int, entries: Sequence[Entry]) -> None:
+        desk = self._desk
+        for slot, entry in enumerate(entries, first):
+            desk.persist(self._ledger.vote(slot, entry))
+            if desk.is_member:
+                proposer.accepted(desk.name, slot, slot)
+        rest, at = list(entries), first
+        while rest:
+            batch = desk.batch(rest)
+            for member in desk.others():
+                desk.say(member, Accept(desk.group, proposer.ballot, at, batch, self._ledger.chosen))
+            rest, at = rest[len(batch) :], at + len(batch)
+
+    def beat(self, now_us: int) -> None:
+        proposer = self._proposer
+        if proposer is None:
+            return
+        self._wake_to_beat(now_us)
+        if not proposer.is_leading:
+            self._ask_promises(proposer, now_us)
+            return
+        self._tell_lead(proposer, now_us)
+        for member in self._desk.others():
+            self._say_again(proposer, member)
+
+    def _wake_to_beat(self, now_us: int) -> None:
+        self._desk.wake(HeartbeatDue(self._desk.group), now_us + self._desk.options.heartbeat_us)
+
+    def _tell_lead(self, proposer: Proposer, now_us: int) -> None:
+        for member in self._desk.others():
+            self._desk.say(member, Lead(self._desk.group, proposer.ballot, self._ledger.chosen, now_us))
+
+    def _say_again(self, proposer: Proposer, member: str) -> None:
+        """What this member has not accepted, as far as one message holds it."""
+        missing = [slot for slot, accepted in proposer.under_way.items() if member not in accepted]
+        if missing:
+            first = missing[0]
+            run = [slot for place, slot in enumerate(missing) if slot == first + place]
+            entries = self._desk.batch([proposer.entry(slot) for slot in run])
+            self._desk.say(member, Accept(self._desk.group, proposer.ballot, first, entries, self._ledger.chosen))
+
+    def _has_company(self, now_us: int) -> bool:
+        limit_us, name = 2 * self._desk.options.patience_us, self._desk.name
+        heard = {member for member, at_us in self._followed.items() if now_us - at_us < limit_us} | {name}
+        return is_majority(self._ledger.members, heard)

@@ -1,0 +1,165 @@
+"""What the clients of one broker publish, whom it answers for, and the clients of dead brokers that it expects.
+
+A client publishes through one queue: what a total holds waits in it, and everything behind that waits too. A
+publication is `safe` when a neighbour has it, and `delivered` when it is stable. The clients of a dead broker are stood
+in for (`edge.broker.ghosts`): what they may have missed is kept until they come and say how far they got, or for a
+while.
+"""
+
+from resprout.core.contract import CancelTimer, SetTimer, Timer
+from resprout.core.guarantee import STREAMS, Guarantee
+from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.messages import Attend, Publish, Refuge
+from resprout.filters.predicate import Predicate
+from resprout.overlay.places import Life
+from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.messages import TotalRequest
+from resprout.stacks.ginger.totals import Totals
+from resprout.stacks.ginger.window import Entry, id_of
+from resprout.wire.columns import check_columns
+
+
+class SettleDue(Timer, frozen=True):
+    """When what a client published through others, and has left no trace here, counts as delivered: nobody keeps
+    anything for clients of the dead for longer."""
+
+    client: str
+
+
+class Clients:
+    def __init__(self, core: Core, totals: Totals, incarnation: int = 1) -> None:
+        self._core = core
+        self._totals = totals
+        self._me = Life(core.name, incarnation)
+        self._ghosts = Ghosts(core.sessions, core, core.wishes, core.wishes.table.index)
+        self._settling: dict[str, None] = {}
+        """Clients that published through a broker for which this one cannot answer."""
+
+    # -- coming and going ----------------------------------------------------------------------------------------------
+
+    def expects(self, attend: Attend) -> bool:
+        """Whether what this client may have missed is kept here, if anywhere."""
+        return self._core.name in attend.tried or bool(self._standing_in(attend))
+
+    def serve(self, session: ClientSession, attend: Attend, refuges: tuple[Refuge, ...]) -> None:
+        core = self._core
+        core.clock = max(core.clock, attend.clock)
+        ghosts = self._standing_in(attend)
+        resumed = not attend.subscriptions or bool(ghosts)
+        core.sessions.welcome(session, attend, refuges, resumed, core.out)
+        if attend.tried:
+            self._answer_for(session, bool(ghosts) or home_of(attend) == self._me)
+        if resumed and attend.subscriptions:
+            self._ghosts.claim(session, attend, ghosts, core.out)
+            core.sessions.let_read(session, attend, core.unshown)
+        self._ghosts.unawait(session.name)
+        for ghost in self._ghosts.idle():
+            self.dismiss(GhostOver(ghost))
+
+    def _answer_for(self, session: ClientSession, certain: bool) -> None:
+        """What it published through other brokers, or in another session. `certain`: whatever is not kept here is
+        stable, because this broker has kept all of it, or has led the repair of the one that did."""
+        core = self._core
+        mine = [entry for entry in core.log.values() if core.sessions.publisher_of(entry.bundle) is session]
+        core.sessions.adopt(session, mine, self._reached(session) if certain else None)
+        if not certain:
+            self._settling[session.name] = None
+            due_us = core.now_us + core.options.client_timer_us
+            core.out.append(SetTimer(SettleDue(session.name), due_us))
+
+    def settle(self, timer: SettleDue) -> None:
+        session = self._core.sessions.all[timer.client]
+        del self._settling[timer.client]
+        self._core.sessions.adopt(session, (), self._reached(session))
+
+    def _reached(self, session: ClientSession) -> dict[str, int]:
+        marks = {s: self._core.seen.mark((session.name, s, session.incarnation)) for s in STREAMS}
+        return {stream: last for stream, last in marks.items() if last}
+
+    def leave(self, name: str) -> None:
+        """Nothing is owed to it any more."""
+        core = self._core
+        if self._settling.pop(name, 0) is None:
+            core.out.append(CancelTimer(SettleDue(name)))
+        core.unstable.pop(name, None)
+        core.pressure.forget(name)
+        core.sessions.leave(name, core.out)
+
+    # -- clients of the dead -------------------------------------------------------------------------------------------
+
+    def expect(self, broker: Life, clients: tuple[str, ...], predicates: tuple[Predicate, ...]) -> None:
+        """A broker died. What was wanted in its direction stays wanted for its clients."""
+        core = self._core
+        ghost = f"~{broker.name}.{broker.incarnation}"
+        if ghost not in self._ghosts:
+            self._ghosts.add(ghost, frozenset((broker,)), predicates, core.out, clients)
+            core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.client_timer_us))
+
+    def keep_for_ghosts(self, entry: Entry) -> None:
+        """The clients of a dead broker may want it."""
+        for ghost in self._ghosts:
+            self._ghosts.read(ghost, entry)
+
+    def keep_old_for_ghosts(self, entry: Entry) -> None:
+        """Nobody here wanted it when it passed, but they may."""
+        entry.taken_in = entry.shown = True
+        self.keep_for_ghosts(entry)
+        if entry.readers:
+            self._core.log[entry.id] = entry
+
+    def dismiss(self, timer: GhostOver) -> None:
+        core = self._core
+        if timer.ghost in self._ghosts:
+            self._ghosts.expire(timer.ghost, core.out)
+            core.out.append(CancelTimer(timer))
+
+    def _standing_in(self, attend: Attend) -> list[str]:
+        return [ghost for tried in attend.tried for ghost in self._ghosts.named(tried)]
+
+    # -- publishing ----------------------------------------------------------------------------------------------------
+
+    def publish(self, session: ClientSession, message: Publish) -> None:
+        bundle = message.bundle
+        session.check_next(bundle)
+        check_columns(bundle)
+        self._core.sessions.accepted(session, bundle, message.prompt)
+        if bundle.guarantee is Guarantee.EVENTUAL and not self._core.options.eventual_waits:
+            self._publish_now(session, message)
+        else:
+            session.waiting.append(message)
+            self.drain(session)
+
+    def drain(self, session: ClientSession) -> None:
+        """As much of its queue as no total holds."""
+        while session.waiting:
+            bundle = session.waiting[0].bundle
+            if bundle.guarantee is not Guarantee.TOTAL and self._totals.has_of(session.name):
+                return
+            if bundle.guarantee in (Guarantee.FIFO, Guarantee.CAUSAL) and self._totals.holds(bundle):
+                return
+            self._publish_now(session, session.waiting.popleft())
+
+    def drain_all(self) -> None:
+        for session in self._core.sessions.all.values():
+            if session.waiting:
+                self.drain(session)
+
+    def _publish_now(self, session: ClientSession, message: Publish) -> None:
+        core = self._core
+        bundle = message.bundle
+        id = id_of(bundle)
+        if core.is_old(bundle):  # it came through another broker before
+            core.sessions.known(session, bundle, everywhere=session.name not in self._settling)
+            return
+        if self._totals.knows(id):
+            return
+        core.counted[id] = session
+        core.unstable[session.name] = core.unstable.get(session.name, 0) + bundle.count
+        core.pressure.check(session.name, core.unstable[session.name], core.out)
+        core.clock += 1
+        stamped = bundle.stamped(core.clock)
+        if bundle.guarantee is Guarantee.TOTAL:
+            self._totals.request(TotalRequest(stamped, 0, message.prompt))
+        else:
+            core.take_in_new(Entry(stamped, 0, None, message.prompt))
