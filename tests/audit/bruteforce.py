@@ -7,7 +7,7 @@ reports. It understands conditions of the form `amount > N` only, and expects ro
 from itertools import product
 from typing import Any
 
-from resprout.core.promise import OrderScope, Promise, Reliability
+from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 
 Id = tuple[Any, ...]
@@ -19,7 +19,7 @@ def ident(row: Row) -> Id:
 
 
 class World:
-    def __init__(self, rows: list[Row], promise: Promise = Promise()) -> None:  # noqa: B008
+    def __init__(self, rows: list[Row], promise: Promises = Promises()) -> None:  # noqa: B008
         self.rows = rows
         self.by_topic = promise.order is OrderScope.EACH_TOPIC
         self.probable = promise.reliability is Reliability.PROBABLE
@@ -235,7 +235,7 @@ def level_match(wanted: list[str], levels: list[str]) -> bool:
     )
 
 
-def findings(rows: list[Row], promise: Promise = Promise()) -> set[Finding]:  # noqa: B008
+def findings(rows: list[Row], promise: Promises = Promises()) -> set[Finding]:  # noqa: B008
     w = World(rows, promise)
     return {
         *_identity(w), *_presence(w), *_positions(w), *_lost(w), *_fifo(w), *_causal(w), *_totals(w), *_barrier(w),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from resprout.audit.live.judge import LIVE_RULES, LiveJudge
 from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import Anomaly, Verdict
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.trace.schema import Row
 
 EVER: Final = 10**15
@@ -26,7 +26,7 @@ def watched(
     options: LiveOptions = PATIENT,
     at_a_time: int = 7,
     restarts: bool = False,
-    promise: Promise = Promise(),  # noqa: B008
+    promise: Promises = Promises(),  # noqa: B008
 ) -> list[Anomaly]:
     """What a live judge says of rows that come a few at a time; with `restarts`, a new judge goes on each time."""
     judge = LiveJudge(options, promise)

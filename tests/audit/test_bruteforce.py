@@ -8,7 +8,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict
-from resprout.core.promise import OrderScope, Promise, Reliability
+from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 from tests.audit.bruteforce import World, findings, ident
 from tests.audit.model import System
@@ -22,8 +22,8 @@ ORDER = {
     "identity", "invented", "unasked", "twice", "position", "lost", "lost_told", "fifo", "causal", "barrier", "total",
     "tseq", "receipt",
 }  # fmt: skip
-EACH_TOPIC = Promise(OrderScope.EACH_TOPIC)
-PROBABLE = Promise(reliability=Reliability.PROBABLE, receipts=("accepted",))
+EACH_TOPIC = Promises(OrderScope.EACH_TOPIC)
+PROBABLE = Promises(reliability=Reliability.PROBABLE, receipts=("accepted",))
 
 
 def test_the_judge_agrees_on_arbitrary_traces() -> None:
@@ -35,7 +35,7 @@ def test_the_judge_agrees_on_arbitrary_traces() -> None:
 
 
 @pytest.mark.parametrize(("promise", "never"), [(EACH_TOPIC, set()), (PROBABLE, {"lost", "lost_told"})])
-def test_the_judge_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promise, never: set[str]) -> None:
+def test_the_judge_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promises, never: set[str]) -> None:
     kinds: set[str] = set()
     weaker = 0
     for seed in range(1200):
@@ -57,7 +57,7 @@ def test_the_judge_agrees_on_spoiled_traces(seed: int) -> None:
         agree(rows, f"disturbed {seed}", EACH_TOPIC)
 
 
-def agree(rows: list[Row], what: str, promise: Promise = Promise()) -> set[str]:  # noqa: B008
+def agree(rows: list[Row], what: str, promise: Promises = Promises()) -> set[str]:  # noqa: B008
     verdict = judge(rows, promise=promise)
     expected = findings(rows, promise)
     found = as_findings(verdict, World(rows, promise), expected)

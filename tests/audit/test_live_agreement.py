@@ -7,7 +7,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.live.judge import LIVE_RULES, LiveJudge
 from resprout.audit.live.summary import reliability
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.trace.live_folder import promise_row
 from resprout.trace.schema import Row
 from tests.audit.live_comparison import PATIENT, assert_agree, watched
@@ -59,7 +59,7 @@ def test_it_agrees_on_arbitrary_traces() -> None:
 
 
 @pytest.mark.parametrize(("promise", "never"), [(EACH_TOPIC, set()), (PROBABLE, {"lost", "lost_told"})])
-def test_it_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promise, never: set[str]) -> None:
+def test_it_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promises, never: set[str]) -> None:
     rules: set[str] = set()
     for seed in range(1500):
         rows = arbitrary_trace(random.Random(seed))

@@ -5,17 +5,17 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.report import as_dict, lines
 from resprout.audit.verdict import CLEAN, MEASURED, NOT_JUDGED, VIOLATED
-from resprout.core.promise import OrderScope, Promise, Reliability
+from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 from resprout.trace.store import RunInfo, Trace
 from tests.audit.trace_builder import TraceBuilder
 
-ALL_TOPICS = Promise()
-EACH_TOPIC = Promise(OrderScope.EACH_TOPIC)
-PROBABLE = Promise(reliability=Reliability.PROBABLE)
+ALL_TOPICS = Promises()
+EACH_TOPIC = Promises(OrderScope.EACH_TOPIC)
+PROBABLE = Promises(reliability=Reliability.PROBABLE)
 
 
-def broken(rows: list[Row], promise: Promise) -> list[str]:
+def broken(rows: list[Row], promise: Promises) -> list[str]:
     return sorted({anomaly.rule for anomaly in judge(rows, promise=promise).anomalies})
 
 
@@ -212,4 +212,4 @@ def test_only_a_receipt_that_is_promised_is_missed(given: tuple[str, ...], rules
     t.publish("c:1", "a")
     t.deliver("s", "c:1")
     t.receipt("c:1", "accepted")
-    assert broken(t.quiescent(), Promise(receipts=given)) == rules
+    assert broken(t.quiescent(), Promises(receipts=given)) == rules

@@ -8,7 +8,7 @@ from typing import Any
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import MEASURED, NOT_JUDGED, Verdict
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.places import RunPlace, place_of
 from resprout.scenario.load import load_scenario
@@ -20,13 +20,13 @@ from tests.audit.model import Bank, System, bank_trace, good_trace
 from tests.audit.mutations import MUTATIONS, change
 from tests.audit.test_bruteforce import arbitrary_trace, disturbed
 
-ALL_TOPICS = Promise()
+ALL_TOPICS = Promises()
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
 class Case:
     def __init__(
-        self, name: str, rows: list[Row], bank_initial: int | None = None, promise: Promise = ALL_TOPICS
+        self, name: str, rows: list[Row], bank_initial: int | None = None, promise: Promises = ALL_TOPICS
     ) -> None:
         self.name = name
         self.rows = rows
@@ -54,7 +54,7 @@ def random_cases(count: int) -> Iterator[Case]:
             yield Case(f"disturbed-{seed}-{step}", rows)
 
 
-def promised(cases: Iterable[Case], *promises: Promise) -> Iterator[Case]:
+def promised(cases: Iterable[Case], *promises: Promises) -> Iterator[Case]:
     """The same, judged by what less is promised, one after the other."""
     for number, case in enumerate(cases):
         promise = promises[number % len(promises)]

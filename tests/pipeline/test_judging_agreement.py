@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resprout.audit.verdict import RULES
-from resprout.core.promise import OrderScope, Promise, Reliability
+from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.pipeline.judging import judge_runs
 from resprout.pipeline.judging.detect import detect
 from resprout.pipeline.places import RunPlace
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Written = list[tuple[Case, RunPlace]]
-LESS = (EACH_TOPIC, PROBABLE, EACH_TOPIC, Promise(OrderScope.EACH_TOPIC, Reliability.PROBABLE, ("accepted", "safe")))
+LESS = (EACH_TOPIC, PROBABLE, EACH_TOPIC, Promises(OrderScope.EACH_TOPIC, Reliability.PROBABLE, ("accepted", "safe")))
 LOOSE = {"bank_outcome", "bank_replay"}
 """Not in these mutants: their transfers go to another topic, which is in no order with theirs."""
 ORDER = {rule for rule in RULES if not rule.startswith("bank_")}

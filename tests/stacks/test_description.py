@@ -10,7 +10,7 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, Receipt
-from resprout.core.promise import OrderScope, Promise, Reliability
+from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, FaultKind
@@ -76,9 +76,9 @@ def test_a_window_needs_a_receipt_that_the_stack_gives() -> None:
 
 def test_a_run_records_what_its_stack_promises() -> None:
     info = run_info(parse_scenario(NETWORK), "quiescent")
-    assert info.promise == Promise(OrderScope.EACH_TOPIC, Reliability.PROBABLE, ("accepted",))
+    assert info.promise == Promises(OrderScope.EACH_TOPIC, Reliability.PROBABLE, ("accepted",))
     assert msgspec.json.decode(msgspec.json.encode(info), type=type(info)) == info
-    assert RESPROUT.promise() == Promise()
+    assert RESPROUT.promise() == Promises()
 
 
 def test_options_that_are_waits_are_named_by_the_stack() -> None:

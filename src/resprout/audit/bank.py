@@ -20,13 +20,13 @@ from resprout.audit.naming import pair_name
 from resprout.audit.verdict import Anomaly
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
-from resprout.core.promise import OrderScope, Promise
+from resprout.core.promises import OrderScope, Promises
 
 TOGETHER: Final = ("bank_balance", "bank_outcome", "bank_replay")
 """Rules that compare replicas."""
 
 
-def loose_note(circles: int, promise: Promise) -> str:
+def loose_note(circles: int, promise: Promises) -> str:
     """What is said where operations that no total divides move money in so many circles of accounts."""
     movers = "eventual" if promise.order is OrderScope.ALL_TOPICS else "eventual or foreign"
     return f"not judged in {circles} circles of accounts in which {movers} operations move money"

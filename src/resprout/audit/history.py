@@ -25,14 +25,14 @@ from resprout.audit.subscriptions import SubscriptionBook
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import pairs_of, topics_of
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.trace import kinds
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 
 
 class History:
-    def __init__(self, rows: Sequence[Row], promise: Promise = Promise()) -> None:  # noqa: B008 (it is frozen)
+    def __init__(self, rows: Sequence[Row], promise: Promises = Promises()) -> None:  # noqa: B008 (it is frozen)
         self.promise = promise
         self.publications: list[Publication] = []
         self.number_of: dict[MessageId, int] = {}

@@ -1,7 +1,7 @@
 """The judge: all checks on one trace.
 
 It looks only at what clients asked and got, never inside a protocol, and knows nothing of the stack that made the
-trace but what the run promises (`core.promise`). Every check is near-linear in the rows, also of a run that breaks its
+trace but what the run promises (`core.promises`). Every check is near-linear in the rows, also of a run that breaks its
 promises; causal order takes one pass over the publications per subscriber.
 """
 
@@ -26,7 +26,7 @@ from resprout.audit.totals import TotalOrder, check_totals
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.trace.schema import Row
 from resprout.trace.store import Trace
 
@@ -34,7 +34,7 @@ BANK_INITIAL: Final = 10_000
 """Cents in every account before anything happens, unless the run says `bank_initial`."""
 
 
-def judge(trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promise | None = None) -> Verdict:
+def judge(trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promises | None = None) -> Verdict:
     """Every violation in a trace, explained. Raises TraceError for rows that do not make sense at all. `promise`: what
     it is judged by, unless the trace itself says."""
     case = Case(trace, bank_initial, promise)
@@ -46,7 +46,7 @@ class Case:
     """One trace, arranged for the checks. Raises TraceError for rows that do not make sense at all."""
 
     def __init__(
-        self, trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promise | None = None
+        self, trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promises | None = None
     ) -> None:
         if isinstance(trace, Trace):
             promise = trace.info.promise if promise is None else promise
@@ -57,7 +57,7 @@ class Case:
             rows = trace
         self._initial = BANK_INITIAL if bank_initial is None else bank_initial
         self._rows = len(rows)
-        self.promise = Promise() if promise is None else promise
+        self.promise = Promises() if promise is None else promise
         self._history = History(rows, self.promise)
         self._due, self._owed = dues(self._history), owed(self._history)
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}

@@ -24,7 +24,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     topic: str
     keys: tuple[str, ...]
     lane: str
-    """What it is in order with has the same; see `core.promise`."""
+    """What it is in order with has the same; see `core.promises`."""
     topics: tuple[str, ...]
     """Every topic it names; it matches a filter when any of them does."""
     pairs: tuple[Pair, ...]

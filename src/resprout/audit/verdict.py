@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 
 RULES: Final[dict[str, str]] = {
     "identity": "publications are numbered in the order they were made",
@@ -101,7 +101,7 @@ def verdict_of(
     skipped: dict[str, str],
     counts: dict[str, int],
     more: Mapping[str, int] = {},
-    promise: Promise = Promise(),  # noqa: B008 (it is frozen)
+    promise: Promises = Promises(),  # noqa: B008 (it is frozen)
 ) -> Verdict:
     """`notes`: by rule, what part was left out. `skipped`: by rule, why it was not judged at all. `more`: by rule, how
     many anomalies there are beside those given, later than these. `promise`: where it is of probability, what is lost

@@ -12,7 +12,7 @@ import msgspec
 from resprout.core.contract import Machine
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, Receipt, check_offered
-from resprout.core.promise import OrderScope, Promise, Reliability
+from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.stacks.families import Family
 from resprout.stacks.survival import NOTHING, Survival
 
@@ -99,9 +99,9 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
         """The guarantees that brokers with these options offer."""
         return self.guarantees if self.offers is None else self.offers(options)
 
-    def promise(self) -> Promise:
+    def promise(self) -> Promises:
         """What its runs are judged by."""
-        return Promise(self.order, self.reliability, tuple(receipt.label for receipt in self.receipts))
+        return Promises(self.order, self.reliability, tuple(receipt.label for receipt in self.receipts))
 
     def family_of(self, message: str) -> Family:
         """By the name of its type."""

@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resprout.core.promise import ALL_RECEIPTS, Promise
+from resprout.core.promises import ALL_RECEIPTS, Promises
 from resprout.trace import kinds
 from resprout.trace.columns import table_of
 from resprout.trace.errors import TraceError
@@ -36,17 +36,17 @@ FILES: Final = "rows-*.parquet"
 _FILE: Final = "rows-{:06d}.parquet"
 
 
-def promise_row(promise: Promise) -> Row:
+def promise_row(promise: Promises) -> Row:
     cells = {"order": promise.order.value, "reliability": promise.reliability.value}
     return Row(time_us=0, node="world", kind=PROMISE, attributes={**cells, "receipts": " ".join(promise.receipts)})
 
 
-def promise_of(row: Row) -> Promise:
+def promise_of(row: Row) -> Promises:
     """What such a row says; TraceError when it makes no sense."""
     cells = row.attributes or {}
     receipts = tuple(cells.get("receipts", " ".join(ALL_RECEIPTS)).split())
     try:
-        return msgspec.convert({**cells, "receipts": receipts}, Promise)
+        return msgspec.convert({**cells, "receipts": receipts}, Promises)
     except msgspec.ValidationError as error:
         raise TraceError(f"a {PROMISE} row that makes no sense: {error}") from None
 

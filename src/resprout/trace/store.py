@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.trace.columns import rows_of, table_of
 from resprout.trace.digest import Digest, digest_of
 from resprout.trace.errors import TraceError
@@ -35,7 +35,7 @@ class RunInfo(msgspec.Struct, kw_only=True, frozen=True):
     versions: dict[str, str] = {}
     ended: str = ""
     """"quiescent", "timeout", or what stopped it."""
-    promise: Promise = Promise()
+    promise: Promises = Promises()
     """What the run is judged by; where it is absent, all that a network can promise."""
     digest: str = ""
     rows: int = 0

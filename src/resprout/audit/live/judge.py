@@ -20,7 +20,7 @@ from resprout.audit.live.memory import LiveOptions, Memory, from_bytes, to_bytes
 from resprout.audit.live.reading import Reading
 from resprout.audit.live.view import View
 from resprout.audit.verdict import Anomaly
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.trace import kinds
 from resprout.trace.live_folder import ABORTED, ENDS
 from resprout.trace.schema import Row
@@ -35,7 +35,7 @@ class LiveJudge:
     def __init__(
         self,
         options: LiveOptions = LiveOptions(),  # noqa: B008 (it is frozen)
-        promise: Promise = Promise(),  # noqa: B008 (it is frozen)
+        promise: Promises = Promises(),  # noqa: B008 (it is frozen)
     ) -> None:
         """`promise`: what the run is judged by, unless its first row says."""
         self._begin(Memory(options, promise))

@@ -11,7 +11,7 @@ import msgspec
 from resprout.audit.naming import MessageId
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.trace.schema import Row
 
 VERSION: Final = 3
@@ -259,7 +259,7 @@ class KeptSubscription(msgspec.Struct, array_like=True, gc=False):
 
 class Memory(msgspec.Struct, array_like=True):
     options: LiveOptions
-    promise: Promise = Promise()
+    promise: Promises = Promises()
     """What the run is judged by."""
     held: list[Row] = []
     """Rows that wait for the watermark, in order of arrival."""

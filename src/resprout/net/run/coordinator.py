@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from resprout.core.errors import ResproutError
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.links.options import LinkOptions
 from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
@@ -93,7 +93,7 @@ class RealRun:
         self._faults = Faults(scenario, self._tree, self._crew, self._tell)
         self._handed_out = 0
         self._live = LiveRows(live, scenario.time_limit_us, self._row_readers) if live is not None else None
-        if live is not None and (promise := stack.promise()) != Promise():
+        if live is not None and (promise := stack.promise()) != Promises():
             live.write([promise_row(promise)])
 
     async def finish(self) -> RunResult:

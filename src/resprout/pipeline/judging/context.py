@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.pipeline.judging.arrays import NULL, Array, is_same
 from resprout.pipeline.judging.bank_operations import Operations
 from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
@@ -24,7 +24,7 @@ _OBSERVING = (kinds.PUBLISH, kinds.APPLIED, *_STEPS)
 
 
 class Context:
-    def __init__(self, talk: Rows, deliveries: Sequence[Rows], words: Words, rows: int, promise: Promise) -> None:
+    def __init__(self, talk: Rows, deliveries: Sequence[Rows], words: Words, rows: int, promise: Promises) -> None:
         """`talk`: all rows but deliveries. Of `deliveries` only the first of each life is needed, `node` and `row`.
         `rows`: how many the run has. `promise`: what it is judged by."""
         self.promise = promise

@@ -4,7 +4,7 @@ import msgspec
 
 from resprout.audit.judge import Case
 from resprout.audit.verdict import Verdict, verdict_of
-from resprout.core.promise import Promise
+from resprout.core.promises import Promises
 from resprout.trace.store import Trace
 
 
@@ -16,7 +16,7 @@ class Detected(msgspec.Struct):
     notes: dict[str, str] = msgspec.field(default_factory=dict)
     skipped: dict[str, str] = msgspec.field(default_factory=dict)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
-    promise: Promise = Promise()
+    promise: Promises = Promises()
 
     @property
     def needs_explanation(self) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.core.promise import OrderScope
+from resprout.core.promises import OrderScope
 from resprout.pipeline.judging.arrays import NULL, Array, distinct, is_same
 from resprout.pipeline.judging.columns import Rows, UnreadableError, Vocabulary, Words
 from resprout.pipeline.judging.lives import Lives

@@ -30,7 +30,7 @@ class Reliability(enum.StrEnum):
 ALL_RECEIPTS: Final = tuple(receipt.label for receipt in Receipt)
 
 
-class Promise(msgspec.Struct, frozen=True):
+class Promises(msgspec.Struct, frozen=True):
     order: OrderScope = OrderScope.ALL_TOPICS
     reliability: Reliability = Reliability.CERTAIN
     receipts: tuple[str, ...] = ALL_RECEIPTS
