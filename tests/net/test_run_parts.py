@@ -18,11 +18,11 @@ from resprout.net.run.row_file import RowWriter, read_rows
 from resprout.net.run.tally import Tally
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
-from resprout.stacks.stack import Waits
+from resprout.stacks.stack import WaitTimes
 from resprout.trace.schema import Row
 
 LINKS = LinkOptions(silence_us=2_000_000, session_linger_us=3_000_000, reconnect_us_max=1_000_000)
-PATIENCE = Patience(LINKS, Waits())
+PATIENCE = Patience(LINKS, WaitTimes())
 
 
 # -- when it is over ---------------------------------------------------------------------------------------------------
@@ -53,12 +53,12 @@ def test_an_outcome_that_never_comes_is_waited_for_much_longer_but_not_for_ever(
 
 def test_patience_outlasts_whatever_anybody_waits_for() -> None:
     assert PATIENCE.patience_us > 5_000_000
-    assert Patience(LinkOptions(session_linger_us=0), Waits()).patience_us > 2 * LinkOptions().reconnect_us_max
-    assert Patience(LINKS, Waits(death_us=3_000_000, return_us=10_000_000)).patience_us > 15_000_000
+    assert Patience(LinkOptions(session_linger_us=0), WaitTimes()).patience_us > 2 * LinkOptions().reconnect_us_max
+    assert Patience(LINKS, WaitTimes(death_us=3_000_000, return_us=10_000_000)).patience_us > 15_000_000
 
 
 def test_a_run_is_not_over_before_a_broker_that_fell_silent_last_could_be_declared_dead() -> None:
-    patience = Patience(LINKS, Waits(death_us=3_000_000))
+    patience = Patience(LINKS, WaitTimes(death_us=3_000_000))
     calm = Calm(0, patience)
     calm.over(0, 10, busy=False, pending=0, fault_us=0)
     assert not calm.over(5_000_000, 10, busy=False, pending=0, fault_us=0)

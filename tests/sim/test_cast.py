@@ -31,7 +31,7 @@ from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Scenario
 from resprout.sim import cast
 from resprout.sim.patience import SETTLE_US, SILENCE_US, link_options, settle_us
 from resprout.sim.run import FaultAtEvent, RunResult, run_scenario
-from resprout.stacks.stack import BrokerSeat, Stack, Waits
+from resprout.stacks.stack import BrokerSeat, Stack, WaitTimes
 from tests.sim.puppets import Bell, Heartbeat, Pulse, Word
 
 SECOND_US = 1_000_000
@@ -298,8 +298,8 @@ def test_a_run_lasts_long_enough_for_a_partition_to_be_forgotten(house: House) -
 def test_a_run_with_faults_is_calm_for_longer_than_silence_and_lease_together() -> None:
     links = link_options(scenario())
     assert links.silence_us == SILENCE_US
-    assert settle_us(links, Waits()) == SETTLE_US
-    assert settle_us(links, Waits(death_us=60 * SECOND_US)) == 2 * (SILENCE_US + 60 * SECOND_US)
+    assert settle_us(links, WaitTimes()) == SETTLE_US
+    assert settle_us(links, WaitTimes(death_us=60 * SECOND_US)) == 2 * (SILENCE_US + 60 * SECOND_US)
 
 
 def test_nobody_is_suspected_only_because_it_is_far_away(house: House) -> None:

@@ -21,7 +21,7 @@ from resprout.sim.swarm import complaint_about, swarm_trial, try_seed
 from resprout.stacks import registry
 from resprout.stacks.ginger import GINGER
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
-from resprout.stacks.stack import Stack, Waits
+from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival, everything
 from resprout.trace.recorder import Recorder
 
@@ -82,7 +82,7 @@ def test_a_run_records_what_its_stack_promises() -> None:
 
 
 def test_options_that_are_waits_are_named_by_the_stack() -> None:
-    assert RESPROUT.waits(ResproutOptions(lease_us=4_000, ghost_us=7)) == Waits(death_us=4_000, return_us=7)
+    assert RESPROUT.waits(ResproutOptions(lease_us=4_000, ghost_us=7)) == WaitTimes(death_us=4_000, return_us=7)
     assert GINGER.waits(GINGER.parse_options({"timer_us": 5_000})).death_us == 5_000
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from resprout.links.options import LinkOptions
 from resprout.scenario.model import FaultKind, Scenario
 from resprout.sim.distances import Distances
-from resprout.stacks.stack import Waits
+from resprout.stacks.stack import WaitTimes
 
 HEARTBEAT_US: Final = 500_000
 SILENCE_US: Final = 2_000_000
@@ -21,7 +21,7 @@ def link_options(scenario: Scenario) -> LinkOptions:
     return LinkOptions(heartbeat_us=HEARTBEAT_US, silence_us=silence_us)
 
 
-def settle_us(links: LinkOptions, waits: Waits) -> int:
+def settle_us(links: LinkOptions, waits: WaitTimes) -> int:
     """After a fault, nodes act on what they do not hear, so a run is over only when it was calm for longer than that
     takes: silence, then as long as the stack waits before it declares a broker dead. Whatever it waits for beyond that
     has a timer, which keeps the run going by itself."""

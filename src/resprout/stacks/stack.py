@@ -34,7 +34,7 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     """The group of brokers that replicate each other; empty where there are no groups."""
 
 
-class Waits(msgspec.Struct, frozen=True):
+class WaitTimes(msgspec.Struct, frozen=True):
     """How long brokers wait before they act of their own accord: a run is over only when it was calm for longer."""
 
     death_us: int = 0
@@ -43,8 +43,8 @@ class Waits(msgspec.Struct, frozen=True):
     """So long something is kept for the clients of a dead broker."""
 
 
-def _no_waits(options: Any) -> Waits:
-    return Waits()
+def _no_waits(options: Any) -> WaitTimes:
+    return WaitTimes()
 
 
 def _nothing(options: Any) -> Survival:
@@ -71,7 +71,7 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     """Those that its brokers give; the last one that is due comes for certain."""
     families: Mapping[Family, tuple[type[msgspec.Struct], ...]] = {}
     """What its messages are for."""
-    waits: Callable[[O], Waits] = _no_waits
+    waits: Callable[[O], WaitTimes] = _no_waits
     survives: Callable[[O], Survival] = _nothing
     keeps_records: Callable[[O], bool] = _never
     """Whether its brokers persist anything with these options, and need a place for it."""

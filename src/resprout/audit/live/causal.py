@@ -10,7 +10,7 @@ the first cause that shows.
 
 from collections.abc import Iterator
 
-from resprout.audit.live.memory import Lane, Life, Overtaker, Publication
+from resprout.audit.live.memory import LaneMemory, Life, Overtaker, Publication
 from resprout.audit.live.view import View
 from resprout.audit.naming import listed
 from resprout.core.guarantee import Guarantee
@@ -72,7 +72,7 @@ def tell_causal(view: View, life: Life, d: Publication, m: Overtaker, cause_word
     view.tell("causal", m.time_us, life.node, (name, view.name(d.id), *between), text)
 
 
-def learn(lane: Lane, p: Publication) -> None:
+def learn(lane: LaneMemory, p: Publication) -> None:
     """From now on the ordered publications of a life in this lane depend on p, which is one."""
     clock = lane.clock
     for source, index in p.past.items():

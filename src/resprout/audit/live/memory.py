@@ -146,7 +146,7 @@ class Overdue(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """When the client was told that deliveries may be missing."""
 
 
-class Lane(msgspec.Struct, array_like=True, gc=False):
+class LaneMemory(msgspec.Struct, array_like=True, gc=False):
     """What a life did and was given among publications that are in order with each other. Its number, the *source* of
     what it publishes there, is never used again."""
 
@@ -168,7 +168,7 @@ class Life(msgspec.Struct, array_like=True, gc=False):
     frozen: bool = False
     expected: int = 0
     """The next position."""
-    lanes: dict[str, Lane] = {}
+    lanes: dict[str, LaneMemory] = {}
     missing: dict[int, dict[int, int]] = {}
     """Ordered publications that are due here: by their source, numbers by index."""
     loose: dict[int, None] = {}

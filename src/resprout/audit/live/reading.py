@@ -9,7 +9,7 @@ from typing import Final
 
 from resprout.audit.live import barrier, causal, gaps, places, presence
 from resprout.audit.live.fifo import check_fifo
-from resprout.audit.live.memory import Lane, LastOrdered, Life, Publication
+from resprout.audit.live.memory import LaneMemory, LastOrdered, Life, Publication
 from resprout.audit.live.view import View
 from resprout.audit.naming import MessageId, life_name
 from resprout.audit.sense import guarantee_of, identity_of
@@ -71,10 +71,10 @@ class Reading:
             self._lane(life, lane).clock = {**last.past, last.source: last.index}
         return life
 
-    def _lane(self, life: Life, name: str) -> Lane:
+    def _lane(self, life: Life, name: str) -> LaneMemory:
         lane = life.lanes.get(name)
         if lane is None:
-            lane = life.lanes[name] = Lane(self._memory.next_source)
+            lane = life.lanes[name] = LaneMemory(self._memory.next_source)
             self._memory.next_source += 1
         return lane
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from resprout.links.options import LinkOptions
-from resprout.stacks.stack import Waits
+from resprout.stacks.stack import WaitTimes
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
@@ -29,7 +29,7 @@ class Patience(msgspec.Struct, frozen=True):
     """How long brokers and clients wait for each other before they act."""
 
     links: LinkOptions
-    stack: Waits
+    stack: WaitTimes
 
     @property
     def suspicion_us(self) -> int:

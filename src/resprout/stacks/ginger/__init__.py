@@ -54,7 +54,7 @@ from resprout.stacks.ginger.messages import (
     TreeViewUpdate,
 )
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.stack import Stack, Waits
+from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival
 
 _BARRIER: Final = (
@@ -79,7 +79,7 @@ GINGER = Stack(
         ),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
-    waits=lambda options: Waits(death_us=options.timer_us, return_us=options.client_timer_us),
+    waits=lambda options: WaitTimes(death_us=options.timer_us, return_us=options.client_timer_us),
     survives=lambda options: Survival(
         faults=1, silent_hosts=True, freezes=True, joins=True, recovers_with_disk=True, recovers_without_disk=True,
         again=True,

@@ -55,7 +55,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.stack import Stack, Waits
+from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import everything
 
 __all__ = ["RESPROUT", "ResproutBroker", "ResproutOptions"]
@@ -83,7 +83,7 @@ RESPROUT = Stack(
         ),
         Family.CLIENTS: (*CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan),
     },
-    waits=lambda options: Waits(death_us=options.lease_us, return_us=options.ghost_us),
+    waits=lambda options: WaitTimes(death_us=options.lease_us, return_us=options.ghost_us),
     survives=lambda options: everything(options.faults_tolerated),
     keeps_records=lambda options: options.durable,
 )  # fmt: skip
