@@ -28,7 +28,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 from resprout.core.promises import Promises
 from resprout.trace.schema import Row
-from resprout.trace.store import Trace
+from resprout.trace.store import Trace, check_judgeable
 
 BANK_INITIAL: Final = 10_000
 """Cents in every account before anything happens, unless the run says `bank_initial`."""
@@ -49,6 +49,7 @@ class Case:
         self, trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promises | None = None
     ) -> None:
         if isinstance(trace, Trace):
+            check_judgeable(trace.info)
             promise = trace.info.promise if promise is None else promise
             rows: Sequence[Row] = trace.rows
             known = trace.info.scenario.get("bank_initial", trace.info.options.get("bank_initial"))

@@ -37,9 +37,17 @@ class RunInfo(msgspec.Struct, kw_only=True, frozen=True):
     """"quiescent", "timeout", or what stopped it."""
     promise: Promises = Promises()
     """What the run is judged by; where it is absent, all that a network can promise."""
+    traffic: dict[str, int] = {}
+    """What all nodes sent and received, as far as that was counted: the sums of the `load` rows."""
     digest: str = ""
     rows: int = 0
     schema_version: int = SCHEMA_VERSION
+
+
+def check_judgeable(info: RunInfo) -> None:
+    """TraceError for a run that recorded too little to tell whether its promises were kept."""
+    if info.scenario.get("trace") == "counts":
+        raise TraceError('the run recorded counts only (trace = "counts"): there is nothing to judge')
 
 
 class Trace(msgspec.Struct, frozen=True):
