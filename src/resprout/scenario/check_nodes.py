@@ -13,11 +13,11 @@ def check_nodes(
 ) -> None:
     """Refuses what cannot stand; `joining` are the brokers that only come later."""
     _check_names(file, brokers, clients)
-    _check_contacts(file, brokers)
     if any(broker.site for broker in brokers):
         _check_sites(file, brokers)
     else:
         _check_tree(file, brokers)
+    _check_contacts(file, brokers)
     known = dict.fromkeys([*(broker.name for broker in brokers), *joining])
     owners = {client.name: client for client in clients if client.called is None}
     called = [client.called for client in clients if client.called is not None]
@@ -47,17 +47,6 @@ def _check_names(file: Table, brokers: Sequence[BrokerSpec], clients: Sequence[C
             taken[node.name] = kind
 
 
-def _check_contacts(file: Table, brokers: Sequence[BrokerSpec]) -> None:
-    known = dict.fromkeys(broker.name for broker in brokers)
-    for broker in brokers:
-        for contact in broker.contacts:
-            if contact not in known:
-                reason = f"contact {contact!r} does not exist{suggestion(contact, known)}"
-                blame(file, "broker", broker.name, "contacts", reason)
-            if contact == broker.name:
-                blame(file, "broker", broker.name, "contacts", "it is no contact of its own")
-
-
 def _check_tree(file: Table, brokers: Sequence[BrokerSpec]) -> None:
     parents = {broker.name: broker.parent for broker in brokers}
     for name, parent in parents.items():
@@ -69,7 +58,21 @@ def _check_tree(file: Table, brokers: Sequence[BrokerSpec]) -> None:
         reason = f"it has no parent and no contacts, but {roots[0]!r} is the root already"
         blame(file, "broker", roots[1], "name", reason)
     _check_acyclic(file, parents, {name: name for name in parents})
-    if not roots and any(broker.contacts for broker in brokers):
+
+
+def _check_contacts(file: Table, brokers: Sequence[BrokerSpec]) -> None:
+    """They exist, and following them leads from everybody to one that founds the network."""
+    known = {broker.name: broker for broker in brokers}
+    for broker in brokers:
+        if broker.contacts and broker.parent is not None:
+            blame(file, "broker", broker.name, "contacts", "it has a parent, and that is whom it knows")
+        for contact in broker.contacts:
+            if contact not in known:
+                reason = f"contact {contact!r} does not exist{suggestion(contact, known)}"
+                blame(file, "broker", broker.name, "contacts", reason)
+            if contact == broker.name:
+                blame(file, "broker", broker.name, "contacts", "it names itself")
+    if all(broker.contacts or broker.parent is not None for broker in brokers):
         blame(file, "broker", brokers[0].name, "contacts", "everybody knows somebody: nobody founds the network")
 
 

@@ -39,8 +39,8 @@ class BrokerSpec(msgspec.Struct, frozen=True):
     site: str | None = None
     """Brokers of one site replicate each other; then the *sites* form the tree. All brokers have one, or none."""
     contacts: tuple[str, ...] = ()
-    """Brokers that it is told of when it starts. One without parent that has contacts founds no network: it joins
-    theirs, wherever they have room."""
+    """Of one without a parent: the brokers that it knows when it starts. It joins wherever these find it a place; one
+    that knows nobody founds the network."""
     disk_latency_us: int = 0
     """From writing a record until it is durable; what a broker does after it happens then. Only in the simulator."""
 
@@ -202,7 +202,7 @@ class Scenario(msgspec.Struct, frozen=True):
         return tuple(
             BrokerSpec(
                 name, fault.parent, fault.latency_us, fault.bandwidth_bps, fault.site, fault.contacts,
-                fault.disk_latency_us,
+                disk_latency_us=fault.disk_latency_us,
             )
             for name in fault.nodes
         )  # fmt: skip

@@ -20,8 +20,8 @@ def run_info(scenario: Scenario, ended: str, traffic: Mapping[str, int] | None =
         seed=scenario.seed,
         versions={"resprout": __version__, "python": platform.python_version()},
         ended=ended,
-        traffic=dict(traffic or {}),
         promise=find_stack(scenario.stack).promise(),
+        traffic=dict(traffic or {}),
     )
 
 

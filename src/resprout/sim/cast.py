@@ -139,7 +139,8 @@ class Cast:
 
     def _contacts(self, broker: BrokerSpec, node: Node, incarnation: int) -> tuple[str, ...]:
         """The other brokers that it may ask for a place, its parent first: those that the scenario names, or else all.
-        None for a root that is there from the start and knows nobody: it founds the network, once."""
+        Without a parent, one that is there from the start knows whom the scenario says; one that knows nobody founds
+        the network, once."""
         founders = [founder.name for founder in self._scenario.brokers]
         if broker.contacts:
             others = [*broker.contacts, *(node.company if node.first else ())]

@@ -35,10 +35,10 @@ class RunInfo(msgspec.Struct, kw_only=True, frozen=True):
     versions: dict[str, str] = {}
     ended: str = ""
     """"quiescent", "timeout", or what stopped it."""
-    traffic: dict[str, int] = {}
-    """What all nodes sent and received, as far as that was counted: the sums of the `load` rows."""
     promise: Promises = Promises()
     """What the run is judged by; where it is absent, all that a network can promise."""
+    traffic: dict[str, int] = {}
+    """What all nodes sent and received, as far as that was counted: the sums of the `load` rows."""
     digest: str = ""
     rows: int = 0
     schema_version: int = SCHEMA_VERSION
