@@ -22,9 +22,9 @@ from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.messages import (
     Attend,
     Publish,
-    Refuge,
     Refuges,
     Subscribe,
+    Successor,
     Taken,
     Unsubscribe,
 )  # fmt: skip
@@ -90,7 +90,7 @@ class GingerBroker(Shell):
         self.tree = tree = Tree(seat, core, self.totals, self.clients, self.view, self.intake)
         self.reception = Reception(core, self.clients, self.view, tree)
         self._early: dict[str, list[Any]] = {}
-        self._refuges: tuple[Refuge, ...] = ()
+        self._successors: tuple[Successor, ...] = ()
         self._report_set = False
         if seat.address:
             self.view.addresses[seat.name] = seat.address
@@ -126,7 +126,7 @@ class GingerBroker(Shell):
                 self._say,
                 self.reception.serve,
                 self._say,
-                self._tell_refuges,
+                self._tell_successors,
                 self._report,
             ),
         )
@@ -315,11 +315,11 @@ class GingerBroker(Shell):
                         core.tell_skips(link)
                     core.put(link, message)
 
-    def _tell_refuges(self) -> None:
-        if self._refuges != self.view.refuges:
-            self._refuges = self.view.refuges
+    def _tell_successors(self) -> None:
+        if self._successors != self.view.successors:
+            self._successors = self.view.successors
             served = [session.name for session in self.core.sessions.all.values() if session.attending]
-            self.core.out.extend(Send(name, Refuges(self._refuges)) for name in served)
+            self.core.out.extend(Send(name, Refuges(self._successors)) for name in served)
 
     def _report(self) -> None:
         """What somebody waits for; the rest soon."""

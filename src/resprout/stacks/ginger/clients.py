@@ -10,7 +10,7 @@ from resprout.core.contract import CancelTimer, SetTimer, Timer
 from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, Publish, Refuge
+from resprout.edge.messages import Attend, Publish, Successor
 from resprout.filters.predicate import Predicate
 from resprout.overlay.places import Life
 from resprout.stacks.ginger.core import Core
@@ -42,12 +42,12 @@ class Clients:
         """Whether what this client may have missed is kept here, if anywhere."""
         return self._core.name in attend.tried or bool(self._standing_in(attend))
 
-    def serve(self, session: ClientSession, attend: Attend, refuges: tuple[Refuge, ...]) -> None:
+    def serve(self, session: ClientSession, attend: Attend, successors: tuple[Successor, ...]) -> None:
         core = self._core
         core.clock = max(core.clock, attend.clock)
         ghosts = self._standing_in(attend)
         resumed = not attend.subscriptions or bool(ghosts)
-        core.sessions.welcome(session, attend, refuges, resumed, core.out)
+        core.sessions.welcome(session, attend, successors, resumed, core.out)
         if attend.tried:
             self._answer_for(session, bool(ghosts) or home_of(attend) == self._me)
         if resumed and attend.subscriptions:
