@@ -7,7 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core import limits
-from resprout.core.guarantee import Guarantee
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee, check_offered
 from resprout.core.names import check_topic
 from resprout.filters.topics import topic_matches
 from resprout.scenario.model import ClientSpec, Mix, WorkloadSpec
@@ -23,7 +24,9 @@ WINDOW_MAX: Final = 1_000_000
 AT_ONCE_MAX: Final = 10_000
 """Operations of a client that pauses for nothing."""
 
-COMMON: Final = ("kind", "clients", "topics", "keys", "operations", "mix", "interval", "payload", "start", "window")
+COMMON: Final = (
+    "kind", "clients", "topics", "keys", "operations", "mix", "interval", "payload", "start", "window", "bundle_max",
+)  # fmt: skip
 
 BANK_START_US: Final = 2_000_000
 """A bank opens late by default, so that its replicas are subscribed by then: see `workloads.bank`."""
@@ -62,6 +65,7 @@ def _workload(table: Table, clients: Sequence[ClientSpec]) -> WorkloadSpec:
         payload=table.integer("payload", 0, limits.PAYLOAD_BYTES, 32),
         start_us=table.duration("start", BANK_START_US if bank else 0),
         window=table.integer("window", 0, WINDOW_MAX, 0),
+        bundle_max=table.integer("bundle_max", 1, limits.BUNDLE_MESSAGES, 0),
         options=_options(table, OPTIONS[kind]),
     )
 
@@ -94,9 +98,10 @@ def _mix(table: Table) -> Mix:
 
 def _check_mix(table: Table, workload: WorkloadSpec, offered: Sequence[Guarantee]) -> None:
     for guarantee, _ in workload.mix.shares:
-        if guarantee not in offered:
-            words = ", ".join(g.label for g in offered)
-            table.fail(("mix", guarantee.label), f"the stack does not offer {guarantee.label!r}; it offers {words}")
+        try:
+            check_offered(guarantee, offered)
+        except UsageError as error:
+            table.fail(("mix", guarantee.label), str(error))
 
 
 def _check_topics(table: Table, workload: WorkloadSpec, filters: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from resprout.core.contract import (
     CancelTimer,
     Close,
+    EndCause,
     Heard,
     LinkDown,
     LinkUp,
@@ -18,20 +19,16 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import GhostOver
-from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import (
-    Advertise,
     Attend,
-    BrokersForgotten,
-    ForgetBrokers,
     Publish,
     Refuge,
     Refuges,
     Subscribe,
     Taken,
-    Unadvertise,
     Unsubscribe,
 )  # fmt: skip
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.ginger.clients import Clients, SettleDue
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.handover import OrphansDue
@@ -54,9 +51,6 @@ from resprout.stacks.ginger.messages import (
     TotalRequest,
     TreeViewSeen,
     TreeViewUpdate,
-    Wish,
-    WishEnded,
-    WishRecorded,
 )  # fmt: skip
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.orphan import AnswerDue
@@ -153,9 +147,6 @@ class GingerBroker(Shell):
                 Taken: lambda session, message: sessions.taken(session, message, core.out),
                 Subscribe: lambda session, message: sessions.subscribe(session, message, core.out),
                 Unsubscribe: lambda session, message: sessions.unsubscribe(session, message, core.out),
-                Advertise: lambda session, message: None,  # every broker takes part in every total here
-                Unadvertise: lambda session, message: None,
-                ForgetBrokers: self._forget_brokers,
             },
             check=lambda session, message: session.check_turn(message),
             is_only=True,
@@ -191,9 +182,9 @@ class GingerBroker(Shell):
                 TotalAck: self.totals.hear_ack,
                 TreeViewUpdate: self._viewed,
                 TreeViewSeen: lambda link, message: self.view.hear_seen(link.name, message),
-                Wish: lambda link, m: sessions.confirm(core.wishes.hear(link.name, m), core.out),
-                WishRecorded: lambda link, m: sessions.confirm(core.wishes.hear_recorded(link.name, m), core.out),
-                WishEnded: lambda link, m: sessions.confirm(core.wishes.hear_ended(link.name, m), core.out),
+                Interested: lambda link, m: sessions.confirm(core.wishes.hear(link.name, m), core.out),
+                InterestConfirmed: lambda link, m: sessions.confirm(core.wishes.hear_recorded(link.name, m), core.out),
+                Uninterested: lambda link, m: sessions.confirm(core.wishes.hear_ended(link.name, m), core.out),
             },
             strange=self._keep_early,
         )
@@ -229,7 +220,7 @@ class GingerBroker(Shell):
             return
         self.tree.peers.went_down(name)
         if self._find_open(name) is not None:
-            if event.cause == "closed":  # a neighbour ends a session only with those it has declared dead
+            if event.cause is EndCause.CLOSED:  # a neighbour ends a session only with those it has declared dead
                 self.core.end_life(Retire(f"declared dead by {name}: {event.reason}"))
             else:
                 self.tree.declare(name)
@@ -288,10 +279,6 @@ class GingerBroker(Shell):
         for message in self._early.pop(outcome.name, ()):
             self.hear(outcome.name, message)
 
-    def _forget_brokers(self, session: ClientSession, message: ForgetBrokers) -> None:
-        reason = "the stack 'ginger' waits for nobody: who is silent for long is dead"
-        self.core.out.append(Send(session.name, BrokersForgotten(message.names, reason)))
-
     def _lock(self, link: Link, message: TotalLock) -> None:
         if not link.is_parent:
             raise PeerError("only a parent orders totals")
@@ -324,7 +311,7 @@ class GingerBroker(Shell):
             for name, message in says:
                 link = self._find_open(name)
                 if link is not None:
-                    if isinstance(message, WishRecorded):
+                    if isinstance(message, InterestConfirmed):
                         core.tell_skips(link)
                     core.put(link, message)
 

@@ -22,6 +22,7 @@ from resprout.stacks.ginger.messages import (
     ParentResponse,
     Placed,
     Wanted,
+    wanted,
 )  # fmt: skip
 from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, Linked, LinksChanged
 from resprout.stacks.ginger.peers import GingerPeers
@@ -206,7 +207,7 @@ class Seeker:
         for entry in crossed:
             if entry.id not in there:
                 core.outbox.send(name, lost_message(entry))
-        quest.asks = core.wishes.asks_for(quest.dead[0])
+        quest.asks = wanted(core.wishes.asks_for(quest.dead[0]))
         ids = tuple(entry.id for entry in crossed)
         pending = self._totals.pending()
         core.outbox.send(name, LostMessageRequest(ids, core.marks(), core.clock, core.epoch, quest.asks, pending))

@@ -18,7 +18,7 @@ from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.handover import Handover
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.leader import Leader
-from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse
+from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse, wanted
 from resprout.stacks.ginger.orphan import Quest, Seeker
 from resprout.stacks.ginger.outcomes import FollowsRoot
 from resprout.stacks.ginger.peers import GingerPeers
@@ -158,7 +158,7 @@ class Tree:
         for name in admitted:
             del self._view.newcomers[name]
             if self.peers.is_up(name):
-                asks = core.wishes.asks_for(name)
+                asks = wanted(core.wishes.asks_for(name))
                 core.outbox.send(name, ParentResponse(True))
                 core.outbox.send(name, self.leader.attached(core.name, (), (), asks))
                 self._handover.begin_link(name, False, (), asks, ())

@@ -90,7 +90,7 @@ class ResproutBroker(Shell):
         core = self.core = Core(seat, options, rng)
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
         self.council = Council(core.standing, council_options, core.peers.post, core.outcomes, core.waves)
-        self.ghosts = Ghosts(core.lobby, core.log, core.wishes)
+        self.ghosts = Ghosts(core.lobby, core.log, core.wishes, core.interest.index)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts)
         self.clients = Clients(core, self.ghosts, self.book, self.durable)

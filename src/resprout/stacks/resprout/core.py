@@ -11,7 +11,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Refuge, Serving
+from resprout.edge.messages import Extra, Refuge, Serving
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.left import Left
@@ -75,7 +75,7 @@ class Core(Step):
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
         self.neighbours = Neighbours(self)
-        serving = Serving(NAME, GUARANTEES, self.faults)
+        serving = Serving(NAME, GUARANTEES, self.faults, extras=tuple(Extra))
         self.wishes = ClientInterest(self.interest, self.says, lambda: self.routes.forget())
         self.lobby = ClientSessions(serving, self.log, self.wishes, self.finished)
         self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
@@ -97,7 +97,8 @@ class Core(Step):
 
     def end(self) -> None:
         """Of a step: tell what is to be told."""
-        self.speaking.say_all()
+        if self.says:
+            self.speaking.say_all()
         self.lobby.flush(self.out)
         self.pressure.release(self.out)
         if self.lobby.patient:
