@@ -25,6 +25,7 @@ check: $(READY)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.docs
 
 # What the network is compared with lives in an environment of its own; QUICK=1 is a first look, NAMES="net sim" a choice.
 bench: $(READY) $(BENCH_READY)
