@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-DOCUMENTS: Final = ("*.md", "docs/*.md", "docs/stacks/*.md", "docs/decisions/*.md")
+DOCUMENTS: Final = ("*.md", "docs/*.md", "docs/*/*.md")
 SOURCES: Final = ("src/resprout", ".")
 """Where the path of a file may begin; a name without a path may be anywhere."""
 LINE_MAX: Final = 130
