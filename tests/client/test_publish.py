@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from resprout.client.client import BURST
 from resprout.client.connect import connect
+from resprout.client.publisher import BURST
 from resprout.client.receipts import Stream
 from resprout.core import limits
 from resprout.core.errors import UsageError

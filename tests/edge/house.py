@@ -37,7 +37,7 @@ class House:
         self.wishes = ClientInterest(self.interest, self.says)
         self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
         self.lobby = ClientSessions(SERVING, self.log, self.wishes, lambda entry: self.lobby.delivered(entry))
-        self.ghosts = Ghosts(self.lobby, self.log, self.wishes)
+        self.ghosts = Ghosts(self.lobby, self.log, self.wishes, self.interest.index)
         self.out: list[Effect] = []
         self.guests: dict[str, ClientSession] = {}
         for name in clients:

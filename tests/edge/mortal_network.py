@@ -14,6 +14,7 @@ from resprout.core.contract import (
     Close,
     Deliver,
     Effect,
+    EndCause,
     Event,
     Heard,
     Hold,
@@ -36,6 +37,7 @@ from resprout.edge.messages import (
     Advertise,
     Attend,
     Delivery,
+    Extra,
     GoTo,
     Publish,
     Refuge,
@@ -51,7 +53,7 @@ from resprout.edge.requests import Published, ReceiptTurned, SessionLost
 
 BROKERS = ("b0", "b1", "b2", "b3")
 WINDOW = 400
-SERVING = Serving("resprout", tuple(Guarantee), 1)
+SERVING = Serving("resprout", tuple(Guarantee), 1, extras=tuple(Extra))
 STREAMS = ("eventual", "ordered")
 
 
@@ -164,7 +166,7 @@ class MortalNetwork:
             self._silence(broker, refused=False)
         elif broker.session is not None and broker.session.over:
             broker.session = None
-            self.tell(LinkDown(name, "restarted", "restarted"))
+            self.tell(LinkDown(name, "restarted", EndCause.RESTARTED))
         elif broker.session is None:
             broker.session = Session()
             self.tell(LinkUp(name, "broker", broker.life, WINDOW))
@@ -236,7 +238,7 @@ class MortalNetwork:
         session.next_given = max((mark.seq for mark in attend.received), default=0) + 1
         session.subscriptions = {held.id: (held.filter, held.where) for held in attend.subscriptions}
         others = tuple(Refuge(other, "") for other in BROKERS if other != name)
-        session.to_client.append(Serving("resprout", tuple(Guarantee), 1, others))
+        session.to_client.append(Serving("resprout", tuple(Guarantee), 1, others, extras=tuple(Extra)))
         return True
 
     def _fence(self, name: str) -> None:

@@ -9,6 +9,7 @@ from resprout.core.contract import (
     Close,
     Deliver,
     Effect,
+    EndCode,
     Event,
     Heard,
     LinkDown,
@@ -28,12 +29,12 @@ from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.client.incoming import TellTaken
 from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.messages import Attend, Delivery, Publish, Refuge, Serving
+from resprout.edge.messages import Attend, Delivery, Extra, Publish, Refuge, Serving
 
 E = TypeVar("E", bound=Effect)
 
 OFFERED = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
-SERVING = Serving("resprout", OFFERED, 1)
+SERVING = Serving("resprout", OFFERED, 1, extras=tuple(Extra))
 ROOM = 1 << 20
 
 
@@ -42,7 +43,7 @@ def refuges(*names: str) -> tuple[Refuge, ...]:
 
 
 def serving(*names: str, resumed: bool = True) -> Serving:
-    return Serving("resprout", OFFERED, 1, refuges(*names), resumed)
+    return Serving("resprout", OFFERED, 1, refuges(*names), resumed, tuple(Extra))
 
 
 class Puppet:
@@ -80,8 +81,8 @@ class Puppet:
     def up(self, peer: str = "b", room: int = ROOM) -> "Puppet":
         return self.do(LinkUp(peer, "broker", 1, room))
 
-    def down(self, peer: str = "b", reason: str = "gone") -> "Puppet":
-        return self.do(LinkDown(peer, reason))
+    def down(self, peer: str = "b", reason: str = "gone", code: EndCode = EndCode.NONE) -> "Puppet":
+        return self.do(LinkDown(peer, reason, code=code))
 
     def silent(self, peer: str = "b", *, refused: bool = False) -> "Puppet":
         return self.do(Silent(peer, refused))

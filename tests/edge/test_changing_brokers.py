@@ -9,6 +9,8 @@ from resprout.core.contract import (
     CancelTimer,
     Close,
     Deliver,
+    EndCause,
+    EndCode,
     Event,
     Heard,
     Hold,
@@ -236,7 +238,7 @@ def test_refuges_are_asked_one_after_the_other_and_the_lost_broker_last_then_aga
 def test_a_broker_that_has_ended_the_session_itself_is_asked_first() -> None:
     """It lives, and knows that nobody else has kept anything for this client."""
     client = settled()
-    client.do(LinkDown("b", "c did not come back", "closed"))
+    client.do(LinkDown("b", "c did not come back", EndCause.CLOSED))
     assert client.opened == ["b"]
     assert client.up("b").attend.tried == ("b",)
 
@@ -504,11 +506,11 @@ def test_who_had_no_confirmed_subscription_has_missed_nothing() -> None:
 # -- the end -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reason", ["c restarted", "c began anew", "incarnation 3 of c is over: 7 has been here"])
-def test_a_client_whose_name_is_taken_does_not_fight_back(reason: str) -> None:
+@pytest.mark.parametrize("code", [code for code in EndCode if code is not EndCode.NONE])
+def test_a_client_whose_name_is_taken_does_not_fight_back(code: EndCode) -> None:
     client = settled()
-    client.down(reason=reason)
-    assert client.told == [SessionLost(reason, over=True, superseded=True)]
+    client.down(code=code)
+    assert client.told == [SessionLost("gone", over=True, code=code)] and client.told[0].superseded
     assert client.opened == [] and client.left == ["b"]
     assert client.up("b").last == client.ring(AskOthers()).last == []
 

@@ -5,8 +5,9 @@ import pytest
 from resprout.core.contract import Answer
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.edge.client.forgetting import NAMES_MAX, REQUESTS_MAX, check_names
-from resprout.edge.messages import BrokersForgotten, ForgetBrokers, PublicationWaits, Serving, Subscribe, Turned
+from resprout.edge.messages import BrokersForgotten, Extra, ForgetBrokers, PublicationWaits, Serving, Subscribe, Turned
 from resprout.edge.requests import (
+    AdvertiseRequest,
     ForgetAnswered,
     ForgetRequest,
     PublishRequest,
@@ -19,7 +20,7 @@ from resprout.edge.requests import (
 from tests.edge.puppets import SERVING, Puppet
 
 WHY = "waits for b3, which is not heard"
-TOTALS = Serving("resprout", tuple(Guarantee), 1)
+TOTALS = Serving("resprout", tuple(Guarantee), 1, extras=tuple(Extra))
 
 # -- forgetting --------------------------------------------------------------------------------------------------------
 
@@ -136,3 +137,15 @@ def test_a_broker_that_tells_of_what_was_never_published_is_left(stream: str, se
 
 def test_a_word_about_waiting_keeps_no_run_from_coming_to_rest() -> None:
     assert PublicationWaits("ordered", 1, WHY).background
+
+
+def test_what_a_stack_does_not_offer_is_not_asked_of_its_brokers() -> None:
+    client = Puppet(serving=Serving("plain", tuple(Guarantee), 1))
+    assert client.ask(AdvertiseRequest("t")).sent == []
+    assert client.ask(ForgetRequest(("b3",)), 7).sent == []
+    (answer,) = client.of(Answer)
+    assert isinstance(answer.body, ForgetAnswered) and answer.token == 7
+    assert answer.body.names == ("b3",) and "none is waited for" in answer.body.reason
+    client.down()
+    client.up("up").hear(Serving("plain", tuple(Guarantee), 1), "up")
+    assert client.sent == [], "nor of the next one"

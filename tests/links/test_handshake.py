@@ -10,6 +10,8 @@ from resprout.core.contract import (
     Connect,
     Connected,
     Disconnect,
+    EndCause,
+    EndCode,
     LinkDown,
     LinkUp,
     Note,
@@ -142,7 +144,7 @@ def test_an_older_incarnation_is_refused_even_after_the_session_of_the_newer_has
     desk = Desk()
     desk.accept(5, "c1", incarnation=4)
     [goodbye] = frames(desk.accept(6, "c1", incarnation=3, epoch=9))
-    assert goodbye == Goodbye("incarnation 3 of c1 is over: 4 has been here", 1)
+    assert goodbye == Goodbye("incarnation 3 of c1 is over: 4 has been here", 1, EndCode.OUTLIVED)
     assert desk.puppet.heard(LinkDown) == []
 
     desk.ask(Close("c1", "enough"))
@@ -163,15 +165,18 @@ def test_a_peer_that_restarted_ends_its_old_session_before_the_new_one_begins() 
     desk = Desk()
     desk.accept(5, "c1", incarnation=1)
     effects = desk.accept(6, "c1", incarnation=2)
-    assert effects[:2] == [Transmit(5, Goodbye("c1 restarted")), Disconnect(5, "c1 restarted")]
-    assert desk.puppet.events[1:] == [LinkDown("c1", "c1 restarted", "restarted"), LinkUp("c1", "client", 2, 1000)]
+    assert effects[:2] == [Transmit(5, Goodbye("c1 restarted", code=EndCode.REPLACED)), Disconnect(5, "c1 restarted")]
+    assert desk.puppet.events[1:] == [
+        LinkDown("c1", "c1 restarted", EndCause.RESTARTED),
+        LinkUp("c1", "client", 2, 1000),
+    ]
 
 
 def test_a_peer_that_begins_a_later_session_ends_the_earlier_one() -> None:
     desk = Desk()
     desk.accept(5, "c1", epoch=1)
     desk.accept(6, "c1", epoch=2)
-    assert desk.puppet.events[1:] == [LinkDown("c1", "c1 began anew", "closed"), LinkUp("c1", "client", 1, 1000)]
+    assert desk.puppet.events[1:] == [LinkDown("c1", "c1 began anew", EndCause.CLOSED), LinkUp("c1", "client", 1, 1000)]
     assert frames(desk.accept(7, "c1", epoch=1)) == [Goodbye("session 1 of c1 is over", 1)]
     assert [session.epoch for session in desk.links.sessions()] == [2]
 
@@ -207,7 +212,7 @@ def test_an_opener_whose_peer_restarted_hears_so_and_begins_anew() -> None:
     assert acceptor.puppet.events == []
 
     opener.arrive(6, goodbye)
-    assert opener.puppet.heard(LinkDown) == [LinkDown("b1", "b1 restarted: this is incarnation 2", "restarted")]
+    assert opener.puppet.heard(LinkDown) == [LinkDown("b1", "b1 restarted: this is incarnation 2", EndCause.RESTARTED)]
     opener.step(TimerFired(ReconnectDue("b1")))
     [hello] = frames(opener.step(Connected(8, "b1")))
     acceptor.step(Connected(9, None))
@@ -223,7 +228,7 @@ def test_a_welcome_from_another_life_does_not_resume_a_session() -> None:
     desk.lose(5)
     desk.step(Connected(6, "b0"))
     desk.arrive(6, desk.welcome(incarnation=2))
-    assert desk.puppet.heard(LinkDown) == [LinkDown("b0", "b0 restarted: incarnation 2 after 1", "restarted")]
+    assert desk.puppet.heard(LinkDown) == [LinkDown("b0", "b0 restarted: incarnation 2 after 1", EndCause.RESTARTED)]
 
 
 @pytest.mark.parametrize("frame", [data(1, Parcel(1)), Goodbye("bye"), Desk().welcome()])

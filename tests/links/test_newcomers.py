@@ -2,7 +2,7 @@
 
 import pytest
 
-from resprout.core.contract import Adopt, Connected, LinkDown, LinkUp, Open, Received, Send, Transmit
+from resprout.core.contract import Adopt, Connected, EndCause, LinkDown, LinkUp, Open, Received, Send, Transmit
 from resprout.core.names import newcomer_key, newcomer_name
 from resprout.links.frames import Goodbye, Hello, Welcome
 from resprout.links.links import Links
@@ -75,7 +75,7 @@ def test_a_later_life_that_is_reached_in_the_place_of_the_earlier_one_ends_the_s
     desk.lose(5)
     desk.step(Connected(6, "b1"))
     desk.arrive(6, Goodbye("b1 has opened a session with b0 itself", 4))
-    assert desk.puppet.heard(LinkDown) == [LinkDown("b1", "b1 restarted", "restarted")]
+    assert desk.puppet.heard(LinkDown) == [LinkDown("b1", "b1 restarted", EndCause.RESTARTED)]
 
 
 @pytest.mark.parametrize("role", ["client", "broker", "newcomer"])

@@ -8,6 +8,7 @@ from resprout.core.contract import (
     Connect,
     Connected,
     Disconnect,
+    EndCause,
     LinkDown,
     Open,
     Persist,
@@ -168,7 +169,7 @@ def test_the_other_side_of_a_close_hears_the_reason() -> None:
     desk = Desk()
     desk.accept(5, "c1")
     assert desk.arrive(5, Goodbye("moving")) == [Disconnect(5, "moving")]
-    assert desk.puppet.heard(LinkDown) == [LinkDown("c1", "moving", "closed")]
+    assert desk.puppet.heard(LinkDown) == [LinkDown("c1", "moving", EndCause.CLOSED)]
 
 
 def test_a_stack_that_closes_what_has_just_overflowed_does_not_hear_of_it() -> None:

@@ -9,6 +9,7 @@ from resprout.core.contract import (
     Disconnect,
     Disconnected,
     Effect,
+    EndCause,
     Heard,
     LinkDown,
     LinkUp,
@@ -217,7 +218,7 @@ def test_an_opener_that_has_restarted_is_found_out_and_a_session_with_its_next_l
     acceptor.lose(5)
     greet(acceptor, Desk("b1", incarnation=2), 6)
     assert acceptor.puppet.events[-2:] == [
-        LinkDown("b1", "b1 restarted", "restarted"),
+        LinkDown("b1", "b1 restarted", EndCause.RESTARTED),
         LinkUp("b1", "broker", 2, 2 * START_BYTES),
     ]
     assert acceptor.puppet.current["b1"].sent == []
@@ -230,7 +231,7 @@ def test_an_opener_that_has_ended_the_session_is_found_out_though_its_goodbye_wa
     opener.ask(Close("b2", "no more"))
     acceptor.lose(5)
     greet(acceptor, opener, 6)
-    assert acceptor.puppet.heard(LinkDown) == [LinkDown("b1", "b1 began anew", "closed")]
+    assert acceptor.puppet.heard(LinkDown) == [LinkDown("b1", "b1 began anew", EndCause.CLOSED)]
     assert len(acceptor.puppet.heard(LinkUp)) == 2
     assert len(opener.links.sessions()) == 1
 
@@ -275,8 +276,10 @@ def test_an_answer_that_was_long_under_way_does_not_disturb_a_session_that_the_p
 # -- why a session is over --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("incarnation", "cause"), [(7, "closed"), (8, "restarted"), (6, "lost"), (0, "lost")])
-def test_the_life_that_refuses_to_resume_tells_why_the_session_is_over(incarnation: int, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("incarnation", "cause"), [(7, EndCause.CLOSED), (8, EndCause.RESTARTED), (6, EndCause.LOST), (0, EndCause.LOST)]
+)
+def test_the_life_that_refuses_to_resume_tells_why_the_session_is_over(incarnation: int, cause: EndCause) -> None:
     desk = Desk()
     desk.reach(5, "b0", incarnation=7)
     desk.lose(5)
@@ -320,4 +323,4 @@ def test_a_session_between_brokers_waits_as_long_as_it_was_told(linger_us: int) 
     desk.accept(5, "b0", role="broker")
     assert desk.lose(5) == [SetTimer(LingerOver("b0"), 3 + linger_us)]
     desk.step(TimerFired(LingerOver("b0")))
-    assert desk.puppet.heard(LinkDown) == [LinkDown("b0", "b0 did not come back", "lost")]
+    assert desk.puppet.heard(LinkDown) == [LinkDown("b0", "b0 did not come back", EndCause.LOST)]

@@ -90,7 +90,7 @@ def test_whoever_is_not_there_is_not_waited_for() -> None:
     newcomer = Newcomer(Offer("a", ""), Offer("b", ""), Offer("c", ""))
     newcomer.at(10_000, up("a"), Received("a", Probed(CALL)))
     newcomer.at(20_000, Silent("b", True))
-    newcomer.at(30_000, up("c"), LinkDown("c", "closed", "no"))
+    newcomer.at(30_000, up("c"), LinkDown("c", "no"))
     assert newcomer.asks(40_000, Received("a", Probed(MEASURE))) == ["a"]
 
 

@@ -17,6 +17,7 @@ from resprout.core.contract import (
     Close,
     Deliver,
     Effect,
+    EndCause,
     Event,
     Hold,
     LinkDown,
@@ -223,7 +224,9 @@ class Tree:
         self.machines[name] = self._new_broker(name)
         for who, whom in list(self.wishes):
             if whom == name:
-                self.queues.setdefault((name, who), deque()).append((0, LinkDown(name, "it returned", "restarted")))
+                self.queues.setdefault((name, who), deque()).append(
+                    (0, LinkDown(name, "it returned", EndCause.RESTARTED))
+                )
         self._do(name, self.machines[name].start(self.now_us))
 
     def _bury(self, name: str) -> None:
@@ -251,7 +254,7 @@ class Tree:
         del self.sessions[other, one]
         return self.sessions.pop((one, other))
 
-    def _close(self, name: str, peer: str, reason: str, cause: str = "closed") -> None:
+    def _close(self, name: str, peer: str, reason: str, cause: EndCause = EndCause.CLOSED) -> None:
         self.wishes.pop((name, peer), None)
         if (name, peer) in self.sessions:
             number = self._end(name, peer)
@@ -262,7 +265,7 @@ class Tree:
         """A life ends by itself, after all that it has said; the next one begins."""
         for other in [other for one, other in self.sessions if one == name]:
             if effect.again:
-                self._close(name, other, effect.reason, "restarted")
+                self._close(name, other, effect.reason, EndCause.RESTARTED)
             else:
                 number = self._end(name, other)
                 self.queues[other, name].clear()

@@ -14,6 +14,7 @@ from resprout.edge.messages import (
     Attend,
     BrokersForgotten,
     Delivery,
+    Extra,
     ForgetBrokers,
     GoTo,
     HeldSubscription,
@@ -134,7 +135,7 @@ CONVERSATION: dict[str, Any] = {
         Attend(9), Attend(1 << 40, ("b1", "b2"), (MARK,), (HeldSubscription(1, "bank/+", None, (MARK,)),)),
     ),
     "where to turn": data(
-        Serving("resprout", tuple(Guarantee), 1, (Refuge("b0", "host:7400"), Refuge("b3", "")), False),
+        Serving("resprout", tuple(Guarantee), 1, (Refuge("b0", "host:7400"), Refuge("b3", "")), False, tuple(Extra)),
         GoTo(Refuge("b0", "host:7400")), Refuges((Refuge("b3", ""),)), Subscribed(1, (MARK,)),
         Delivery(TOTAL, 0, 6, None, True, 1 << 40),
     ),

@@ -10,37 +10,32 @@
 When its broker dies another one takes over, and the program notices nothing: what was published keeps its receipts, and
 inboxes go on. Only where the network had to lose something, inboxes end with an error that says so.
 
-All of it runs in one event loop. Publishing costs no task switch: what is published before the loop next runs leaves as
-one bundle, and every `BURST` publications the publisher gives way so that the loop does run.
+All of it runs in one event loop.
 """
 
 import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
 from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
 from resprout.client.inbox import Batch, Inbox
-from resprout.client.receipts import Receipt, Stream
+from resprout.client.publisher import Publisher
 from resprout.client.subscriptions import Subscription, Subscriptions
-from resprout.core.contract import Answer, Deliver, Request
-from resprout.core.errors import UnsupportedGuaranteeError, UsageError
-from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
+from resprout.core.contract import Answer, Deliver, EndCode, Request
+from resprout.core.errors import UsageError
 from resprout.core.guarantee import Receipt as Kind
 from resprout.core.message import Message
-from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
+from resprout.core.names import check_topic
 from resprout.edge.client.forgetting import check_names
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.client.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
     CopiesCounted,
-    FlushRequest,
     ForgetAnswered,
     ForgetRequest,
     LeaveRequest,
@@ -58,74 +53,26 @@ from resprout.edge.requests import (
 )  # fmt: skip
 from resprout.net.host import Host, Upward
 
-IDLE_SECONDS = 0.0005
-"""The first publication after such a pause leaves at once; those that follow in the same turn of the loop, together."""
-
-BURST = 256
-"""Publications after which the publisher gives way to the event loop; large ones count for more."""
-
-BURST_BYTES_SHIFT = 12
-"""Every 4 KiB of a payload count as one more publication."""
-
-SMALL_BYTES = 1 << BURST_BYTES_SHIFT
-
 CLOSE_SECONDS_MAX = 5.0
 
-PLACES_MAX = 10_000
-"""Checked combinations of topic, guarantee and keys that are remembered."""
 
-_NOTHING: dict[str, AttributeValue] = {}
-
-
-class Place:
-    """Where publications go: a topic, a guarantee and keys that have been checked."""
-
-    __slots__ = ("guarantee", "keys", "stream", "topic")
-
-    def __init__(self, topic: str, guarantee: Guarantee, keys: tuple[str, ...], stream: Stream) -> None:
-        self.topic = topic
-        self.guarantee = guarantee
-        self.keys = keys
-        self.stream = stream
-
-
-class Client:
+class Client(Publisher):
     """A connected client. Made by `resprout.connect`."""
 
     def __init__(
         self, machine: ClientMachine, host: Host, began: SessionBegan, on_event: OnEvent | None = None
     ) -> None:
+        super().__init__(machine, host, began.faults_tolerated + 1)
         self.name = machine.name
         self.stack = began.stack
         self.guarantees = began.guarantees
         self.faults_tolerated = began.faults_tolerated
-        self._machine = machine
-        self._host = host
         self._on_event = on_event
-        self._loop = asyncio.get_running_loop()
-        self._streams = {
-            name: Stream(machine.name, machine.incarnation, name, self._loop, began.faults_tolerated + 1)
-            for name in STREAMS
-        }
-        self._places: dict[tuple[str, Any, Any], Place] = {}
-        self._builder = machine.outgoing.open
-        self._topic: object = None
-        self._guarantee: object = None
-        self._keys: object = None
-        self._stream = self._streams["ordered"]
-        """The bundle that the last publication went to, and what was asked for then."""
-        self._counted = self._builder.next
-        """Up to here, publications in that bundle are counted in the burst."""
-        self._flushing = False
-        self._flushed_at = 0.0
-        self._burst = 0
-        self._room: asyncio.Future[None] | None = None
         self._subscriptions = Subscriptions()
         self._batches: deque[Batch] = deque()
         self._forgetting: dict[int, asyncio.Future[str]] = {}
         """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
         self._tokens = itertools.count(1)
-        self._closed: str | None = None
         self._tell: dict[type, Callable[[Any], None]] = {
             ReceiptTurned: self._turned,
             ReceiptWaits: self._waits,
@@ -139,34 +86,6 @@ class Client:
         }
 
     # -- publishing ----------------------------------------------------------------------------------------------------
-
-    async def publish(
-        self,
-        topic: str,
-        payload: bytes,
-        *,
-        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
-        keys: Sequence[str] = (),
-        attributes: Mapping[str, AttributeValue] | None = None,
-    ) -> Receipt:
-        """Publish a message; returns at once, or after a pause when the network does not keep up.
-
-        Its order among this client's publications is that of the calls. Raises UsageError (and nothing was published)
-        for what cannot be published. A call that is cancelled while it pauses has published already.
-        """
-        if topic is self._topic and guarantee is self._guarantee and keys is self._keys:
-            # More of the same into a bundle that is open anyway: nothing to check, nothing to schedule, no pause due.
-            builder = self._builder
-            seq = builder.next
-            if seq < builder.pause and not attributes and type(payload) is bytes:
-                size = len(payload) + PAYLOAD_OVERHEAD
-                left = builder.bytes_left - size
-                if left >= 0 and size < SMALL_BYTES:
-                    builder.bytes_left = left
-                    builder.next = seq + 1
-                    builder.payloads.append(payload)
-                    return Receipt(self._stream, seq)
-        return await self._publish(topic, payload, guarantee, keys, attributes)
 
     async def advertise(self, topic: str) -> None:
         """Announce that this client will publish on the topic. The first publication does it, too."""
@@ -264,90 +183,6 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # -- inside: publishing --------------------------------------------------------------------------------------------
-
-    async def _publish(
-        self,
-        topic: str,
-        payload: bytes,
-        guarantee: GuaranteeName | Guarantee,
-        keys: Sequence[str],
-        attributes: Mapping[str, AttributeValue] | None,
-    ) -> Receipt:
-        """The whole way: check, add, see to it that it is sent, and give way when it is time to."""
-        place = self._find_place(topic, guarantee, keys)
-        payload = check_payload(payload)
-        checked = check_attributes(attributes) if attributes else _NOTHING
-        if self._closed is not None:
-            raise ClosedError(self._closed)
-        stream = place.stream
-        outgoing = self._machine.outgoing
-        self._burst += self._builder.next - self._counted  # what was added without coming here
-        seq = outgoing.add(place.topic, place.keys, place.guarantee, payload, checked)
-        self._burst += 1 + (len(payload) >> BURST_BYTES_SHIFT)
-        builder = self._builder = outgoing.open
-        self._counted = builder.next
-        self._topic, self._guarantee, self._stream = topic, guarantee, stream
-        self._keys = keys if type(keys) is tuple else None  # a list may be another one next time
-        if not self._flushing:
-            if monotonic() - self._flushed_at > IDLE_SECONDS:
-                self._flush()
-            else:
-                self._flushing = True
-                self._loop.call_soon(self._flush)
-        if self._burst >= BURST:
-            await self._give_way()
-        # A bundle with attributes has a row for every message: no short cut past that.
-        builder.pause = min(builder.end, builder.next + BURST - self._burst) if builder.attributes is None else 0
-        return Receipt(stream, seq)
-
-    def _find_place(self, topic: str, guarantee: GuaranteeName | Guarantee, keys: Sequence[str]) -> Place:
-        key = (topic, guarantee, tuple(keys))
-        place = self._places.get(key)
-        if place is None:
-            wanted = guarantee if isinstance(guarantee, Guarantee) else Guarantee.parse(guarantee)
-            if wanted not in self.guarantees:
-                offered = ", ".join(g.label for g in self.guarantees)
-                raise UnsupportedGuaranteeError(
-                    f"the stack {self.stack!r} does not offer {wanted.label!r}; it offers {offered}"
-                )
-            place = Place(check_topic(topic), wanted, check_keys(keys), self._streams[wanted.stream])
-            if len(self._places) >= PLACES_MAX:
-                self._places.clear()
-            self._places[key] = place
-        return place
-
-    def _flush(self) -> None:
-        """While there is no room the burst stays complete: whoever publishes next waits, however rarely it does."""
-        self._flushing = False
-        self._flushed_at = monotonic()
-        self._builder.pause = 0
-        if self._closed is None:
-            awaited = [stream.take_awaited() for stream in self._streams.values()]
-            self._machine.prompt = any(awaited)
-            self._ask(FlushRequest())
-        self._begin_burst(BURST if self._machine.crowded else 0)
-
-    def _begin_burst(self, burst: int) -> None:
-        self._burst = burst
-        self._counted = self._builder.next
-
-    async def _give_way(self) -> None:
-        if self._machine.crowded:
-            self._flush()
-            if self._machine.crowded and self._closed is None:
-                self._room = self._room or self._loop.create_future()
-                await asyncio.shield(self._room)
-                return
-        self._begin_burst(0)
-        await asyncio.sleep(0)
-
-    def _room_again(self, news: RoomAgain) -> None:
-        self._begin_burst(0)
-        room, self._room = self._room, None
-        if room is not None and not room.done():
-            room.set_result(None)
-
     # -- inside: what the machine says ---------------------------------------------------------------------------------
 
     def hear(self, effect: Upward) -> None:
@@ -423,7 +258,7 @@ class Client:
             self._streams[news.stream].refused(news.first, news.last, news.reason)
 
     def _lost(self, news: SessionLost) -> None:
-        replaced = news.reason == f"{self.name} restarted"
+        replaced = news.code is EndCode.REPLACED
         why = f"another client took the name {self.name!r}" if replaced else news.reason
         reason = f"the session with the broker was lost: {why}"
         if self._closed is not None:
@@ -439,9 +274,6 @@ class Client:
                     self._loop.call_soon(self._ask_end, subscription)  # the machine is in the middle of something
 
     # -- inside: the rest ----------------------------------------------------------------------------------------------
-
-    def _ask(self, request: Any) -> None:
-        self._host.handle(Request(request))
 
     def _check_open(self) -> None:
         if self._closed is not None:

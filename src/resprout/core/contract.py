@@ -13,6 +13,7 @@ out. The `links` floor turns that into connections (`Connected`, `Arrived`, `Dis
 `Disconnect` out), which is all that a driver has to know.
 """
 
+import enum
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -89,15 +90,38 @@ class LinkUp(Event):
     """Bytes (sum of `cost`) that may be sent before the next `Writable`."""
 
 
+class EndCause(enum.StrEnum):
+    """How a session came to be over, as this side knows it."""
+
+    LOST = "lost"
+    """In any other way."""
+    CLOSED = "closed"
+    """The peer lives and ended it."""
+    RESTARTED = "restarted"
+    """The peer's life is over, and its next one has greeted."""
+
+
+class EndCode(enum.IntEnum):
+    """What whoever ends a session tells the peer beside the reason, which is for people only."""
+
+    NONE = 0
+    REPLACED = 1
+    """A later life of the one who is told is served."""
+    REOPENED = 2
+    """It has begun another session itself; or somebody else of its name and life has."""
+    OUTLIVED = 3
+    """Asked for a session, it is not taken: a later life of it has been here."""
+
+
 class LinkDown(Event):
     """The session is over for good, and what was not acknowledged in it is lost. A mere broken connection is not this:
     the session resumes and the stack never hears of it."""
 
     peer: str
     reason: str
-    cause: str = "lost"
-    """"restarted": the peer's life is over, its next one has greeted; "closed": the peer lives and ended the session;
-    "lost": anything else."""
+    cause: EndCause = EndCause.LOST
+    code: EndCode = EndCode.NONE
+    """As the peer said it."""
 
 
 class Silent(Event):
@@ -173,10 +197,11 @@ class Adopt(Effect):
 
 
 class Close(Effect):
-    """End the session with this peer; the reason is told to it and to people."""
+    """End the session with this peer; the reason is told to it and to people, the code to it."""
 
     peer: str
     reason: str
+    code: EndCode = EndCode.NONE
 
 
 class Locate(Effect):

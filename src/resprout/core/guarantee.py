@@ -1,9 +1,10 @@
 """What a publication asks of its delivery, and what its publisher may be told about it."""
 
 import enum
+from collections.abc import Collection
 from typing import Final, Literal
 
-from resprout.core.errors import UsageError
+from resprout.core.errors import UnsupportedGuaranteeError, UsageError
 
 GuaranteeName = Literal["eventual", "fifo", "causal", "total"]
 """The words that users write; a checker of types tells a misspelt one from these."""
@@ -34,6 +35,15 @@ class Guarantee(enum.IntEnum):
         except (KeyError, AttributeError):
             choices = ", ".join(g.label for g in cls)
             raise UsageError(f"unknown guarantee {repr(word)[:60]}; it is one of {choices}") from None
+
+
+def check_offered(guarantee: Guarantee, offered: Collection[Guarantee], stack: str = "") -> None:
+    """Raises UnsupportedGuaranteeError, which says what the stack offers instead. It need not be named to somebody who
+    has just named it."""
+    if guarantee not in offered:
+        which = f"the stack {stack!r}" if stack else "the stack"
+        words = ", ".join(g.label for g in offered)
+        raise UnsupportedGuaranteeError(f"{which} does not offer {guarantee.label!r}; it offers {words}")
 
 
 STREAMS: Final = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))

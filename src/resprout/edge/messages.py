@@ -1,5 +1,6 @@
 """Messages between a client and its broker. Tags 16..47 of the wire belong to this file."""
 
+import enum
 from typing import Annotated
 
 import msgspec
@@ -102,6 +103,15 @@ class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
 # broker to client
 
 
+class Extra(enum.IntEnum):
+    """What a stack may offer beside publishing and subscribing. What it does not, a client does not ask for."""
+
+    ADVERTISING = 0
+    """`Advertise`, `Unadvertise`: it makes use of knowing where somebody may publish."""
+    FORGETTING = 1
+    """`ForgetBrokers`: it may wait for a broker for ever, and somebody has to tell it not to."""
+
+
 class Serving(ProtocolMessage, frozen=True, tag=32):
     """Answer to `Attend`: what this network offers, and where to turn when this broker dies."""
 
@@ -111,6 +121,7 @@ class Serving(ProtocolMessage, frozen=True, tag=32):
     refuges: tuple[Refuge, ...] = ()
     resumed: bool = True
     """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
+    extras: tuple[Extra, ...] = ()
 
 
 class GoTo(ProtocolMessage, frozen=True, tag=39):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.names import AttributeValue
 
@@ -149,8 +150,12 @@ class SessionLost(msgspec.Struct, frozen=True):
     over: bool
     """True: the client is done, and what it published without a receipt is uncertain. False: it goes on. Where it had
     subscriptions, they may have missed deliveries, and are asked for again as new ones."""
-    superseded: bool = False
-    """It is over because a later life of this client, or another client of its name, is served."""
+    code: EndCode = EndCode.NONE
+    """As the broker said it: why it is over, if a later life of this client, or another client of its name, is."""
+
+    @property
+    def superseded(self) -> bool:
+        return self.code is not EndCode.NONE
 
 
 class RoomAgain(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
+from resprout.core.contract import EndCode
+
 M = TypeVar("M")
 
 PROTOCOL_VERSION = 1
@@ -104,6 +106,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
     incarnation: int = 0
     """Of the sender, in answer to a `Hello` that was meant for it: it tells the opener whether the life it had the
     session with has ended the session, or has ended itself. 0 elsewhere."""
+    code: EndCode = EndCode.NONE
 
 
 FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Hello, Welcome, Data, Part, Parted, Express, Goodbye)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from resprout.core import limits
+from resprout.core.contract import EndCause
 from resprout.core.errors import NameRefusedError, PeerError
 from resprout.core.names import check_name
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
@@ -51,6 +52,8 @@ class Acquaintances:
 
 class Ruling(enum.Enum):
     REFUSE = enum.auto()
+    OUTLIVED = enum.auto()
+    """Refused, because a later life of the opener was met."""
     RESUME = enum.auto()
     BEGIN = enum.auto()
 
@@ -70,8 +73,8 @@ def judge_hello(
         return Ruling.REFUSE, fault
     latest_incarnation = max(met[0], link.incarnation if link else 0)
     if hello.incarnation < latest_incarnation:
-        over = life_is_over(hello.name, hello.incarnation)
-        return Ruling.REFUSE, f"{over}: {latest_incarnation} has been here"
+        over = f"incarnation {hello.incarnation} of {hello.name} is over"
+        return Ruling.OUTLIVED, f"{over}: {latest_incarnation} has been here"
     if hello.peer_incarnation not in (None, me.incarnation):
         return Ruling.REFUSE, f"{me.name} restarted: this is incarnation {me.incarnation}"
     over = f"session {hello.epoch} of {hello.name} is over"
@@ -87,11 +90,6 @@ def judge_hello(
     if is_greeting and me.name < hello.name:  # both opened at once: one of the two attempts has to win
         return Ruling.REFUSE, f"{me.name} is opening a session with {hello.name} itself"
     return Ruling.BEGIN, ""
-
-
-def life_is_over(name: str, incarnation: int) -> str:
-    """How whoever is refused because a later life of it was met is told so."""
-    return f"incarnation {incarnation} of {name} is over"
 
 
 def check_welcome(
@@ -116,15 +114,15 @@ def check_welcome(
         raise PeerError(f"incarnation {welcome.incarnation} of {link.peer} is over: {latest_incarnation} has been here")
 
 
-def cause_of(answer: Any, link: Link) -> str:
+def cause_of(answer: Any, link: Link) -> EndCause:
     """Why a session that was to be resumed is over, from the answer that ended it; see `LinkDown.cause`."""
     if type(answer) is Goodbye and answer.incarnation:
         if answer.incarnation == link.incarnation:
-            return "closed"
-        return "restarted" if answer.incarnation > link.incarnation else "lost"
+            return EndCause.CLOSED
+        return EndCause.RESTARTED if answer.incarnation > link.incarnation else EndCause.LOST
     if type(answer) is Welcome and answer.name == link.peer and answer.incarnation > link.incarnation:
-        return "restarted"
-    return "lost"
+        return EndCause.RESTARTED
+    return EndCause.LOST
 
 
 def _fault_of_number(incarnation: int, incarnation_max: int | None) -> str:

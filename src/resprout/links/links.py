@@ -27,6 +27,7 @@ from resprout.core.contract import (
     Connected,
     Disconnected,
     Effect,
+    EndCause,
     Event,
     Hold,
     LinkUp,
@@ -228,7 +229,7 @@ class Links:
     def _do_close(self, effect: Close, now_us: int, out: Effects) -> None:
         if link := self._up.get(effect.peer):
             link.ship_all(now_us, out)
-        self._board.close(effect.peer, shorten(effect.reason, limits.REASON_BYTES), out)
+        self._board.close(effect.peer, shorten(effect.reason, limits.REASON_BYTES), out, effect.code)
 
     def _do_hold(self, effect: Hold, now_us: int, out: Effects) -> None:
         if link := self._up.get(effect.peer):
@@ -261,14 +262,14 @@ class Links:
             link.unsent = False
             link.ship(now_us, out)
             if (link.sent > link.full_at or link.sent_bytes > link.full_at_bytes) and not link.over:
-                self._board.end(link, f"{link.peer} acknowledges too little", "lost", True, now_us, out)
+                self._board.end(link, f"{link.peer} acknowledges too little", EndCause.LOST, True, now_us, out)
 
     def _ship_express(self, now_us: int, out: Effects) -> None:
         links, self._express = self._express, []
         for link in links:
             link.ship_express(now_us, out)
             if len(link.express.outbox) > EXPRESS_MAX and not link.over:
-                self._board.end(link, f"{link.peer} acknowledges no sign of life", "lost", True, now_us, out)
+                self._board.end(link, f"{link.peer} acknowledges no sign of life", EndCause.LOST, True, now_us, out)
 
     def _arrived(self, event: Arrived, now_us: int, out: Effects) -> None:
         link = self._live.get(event.connection)
@@ -281,7 +282,7 @@ class Links:
         try:
             messages = link.take(frame) if is_data else self._take[type(frame)](link, frame, now_us, out)
         except PeerError as error:
-            self._board.end(link, str(error), "lost", True, now_us, out)
+            self._board.end(link, str(error), EndCause.LOST, True, now_us, out)
             return
         if not is_data and link.over:  # the stack was told that something stirs, and wanted no more of it
             return

@@ -10,6 +10,8 @@ from resprout.core.contract import (
     CancelTimer,
     Disconnect,
     Effect,
+    EndCause,
+    EndCode,
     Heard,
     LinkDown,
     SetTimer,
@@ -78,20 +80,23 @@ class Sessions:
 
     # -- the end of sessions ----------------------------------------------------------------------------------------
 
-    def end(self, link: Link, reason: str, cause: str, say: bool, out: Effects) -> None:
-        """It is over, and not because the stack wanted it; `say`: the peer does not know."""
+    def end(
+        self, link: Link, reason: str, cause: EndCause, say: bool, out: Effects, code: EndCode = EndCode.NONE
+    ) -> None:
+        """It is over, and not because the stack wanted it; `say`: the peer does not know, and is told the code, which
+        is otherwise what it said."""
         del self.up[link.peer]
-        self._let_go(link, reason, say, out)
-        self.news.append(LinkDown(link.peer, reason, cause))
+        self._let_go(link, reason, say, out, code)
+        self.news.append(LinkDown(link.peer, reason, cause, EndCode.NONE if say else code))
 
     def replace(self, link: Link, incarnation: int, out: Effects) -> None:
         """The peer, in this life, begins another one, so this one is over."""
         if incarnation > link.incarnation:
-            self.end(link, f"{link.peer} restarted", "restarted", True, out)
+            self.end(link, f"{link.peer} restarted", EndCause.RESTARTED, True, out, EndCode.REPLACED)
         else:
-            self.end(link, f"{link.peer} began anew", "closed", True, out)
+            self.end(link, f"{link.peer} began anew", EndCause.CLOSED, True, out, EndCode.REOPENED)
 
-    def close(self, peer: str, reason: str, out: Effects) -> None:
+    def close(self, peer: str, reason: str, out: Effects, code: EndCode = EndCode.NONE) -> None:
         """The stack wants no session with this peer. What it has not heard of yet, it need not hear; only a session
         that the peer has opened meanwhile is something new to it, and stays."""
         for news in [news for news in self.news if news.peer == peer]:
@@ -99,12 +104,12 @@ class Sessions:
                 self.news.remove(news)
             elif news.is_opener:
                 self.news.remove(news)
-                self._let_go(news, reason, True, out)
+                self._let_go(news, reason, True, out, code)
         link = self.up.pop(peer, None)
         if link is not None:
-            self._let_go(link, reason, True, out)
+            self._let_go(link, reason, True, out, code)
 
-    def _let_go(self, link: Link, reason: str, say: bool, out: Effects) -> None:
+    def _let_go(self, link: Link, reason: str, say: bool, out: Effects, code: EndCode) -> None:
         link.over = True
         if not link.is_opener:
             self.met.meet(link.peer, link.incarnation, link.epoch)
@@ -112,7 +117,7 @@ class Sessions:
         if link.connection:
             del self.live[link.connection]
             if say:
-                refuse(link.connection, reason, out)
+                refuse(link.connection, reason, out, code=code)
             else:
                 out.append(Disconnect(link.connection, reason))
             link.connection = 0
@@ -123,7 +128,7 @@ class Sessions:
             out.append(CancelTimer(LingerOver(link.peer)))
 
 
-def refuse(connection: int, reason: str, out: Effects, incarnation: int = 0) -> None:
+def refuse(connection: int, reason: str, out: Effects, incarnation: int = 0, code: EndCode = EndCode.NONE) -> None:
     """Say why, and hang up; `incarnation` as in `Goodbye`."""
-    out.append(Transmit(connection, Goodbye(reason, incarnation)))
+    out.append(Transmit(connection, Goodbye(reason, incarnation, code)))
     out.append(Disconnect(connection, reason))

@@ -12,7 +12,18 @@ from random import Random
 from typing import Any
 
 from resprout.core import limits
-from resprout.core.contract import Connected, Disconnect, Disconnected, Effect, LinkDown, Note, Silent, Transmit
+from resprout.core.contract import (
+    Connected,
+    Disconnect,
+    Disconnected,
+    Effect,
+    EndCause,
+    EndCode,
+    LinkDown,
+    Note,
+    Silent,
+    Transmit,
+)  # fmt: skip
 from resprout.core.errors import PeerError
 from resprout.core.names import newcomer_key
 from resprout.links.dialer import Dial, Dialer, Greeting
@@ -24,7 +35,6 @@ from resprout.links.handshake import (
     cause_of,
     check_welcome,
     judge_hello,
-    life_is_over,
     shorten,
 )  # fmt: skip
 from resprout.links.link import Link
@@ -70,12 +80,12 @@ class Switchboard:
         elif not newcomer:
             self._dials[peer].newcomer = False
 
-    def close(self, peer: str, reason: str, out: Effects) -> None:
+    def close(self, peer: str, reason: str, out: Effects, code: EndCode = EndCode.NONE) -> None:
         dial = self._dials.pop(peer, None)
         if dial is not None:
             self._dialer.stop_waiting(dial, out)
             self._hang_up(dial, reason, out)
-        self.sessions.close(peer, reason, out)
+        self.sessions.close(peer, reason, out, code)
 
     def adopt(self, key: str, name: str) -> None:
         """The opener of this session has the name now. The session goes on as it is; its opener knows it by epoch."""
@@ -157,16 +167,17 @@ class Switchboard:
         link = self._up.get(timer.peer)
         if link is not None and link.lingers:
             link.lingers = False
-            self.end(link, f"{link.peer} did not come back", "lost", False, now_us, out)
+            self.end(link, f"{link.peer} did not come back", EndCause.LOST, False, now_us, out)
 
     def greet_or_end(self, connection: int, frame: Any, now_us: int, out: Effects) -> None:
         """Any frame but `Data` within a session."""
         link = self._live.get(connection)
         if link is not None:
             if type(frame) is Goodbye:
-                self.end(link, shorten(frame.reason, limits.REASON_BYTES), "closed", False, now_us, out)
+                reason = shorten(frame.reason, limits.REASON_BYTES)
+                self.end(link, reason, EndCause.CLOSED, False, now_us, out, frame.code)
             else:
-                self.end(link, f"{type(frame).__name__} within a session", "lost", True, now_us, out)
+                self.end(link, f"{type(frame).__name__} within a session", EndCause.LOST, True, now_us, out)
             return
         greeting = self.greetings.pop(connection, None)
         if greeting is None:
@@ -244,18 +255,18 @@ class Switchboard:
         """No agreement on the session: it is over, and the next attempt begins another. Where the peer has opened one
         that only lacks its connection, it says so, and nothing is wrong."""
         up = self._up.get(link.peer)
+        code = frame.code if type(frame) is Goodbye else EndCode.NONE
         if up is None or up is link:
             out.append(Note("link_refused", {"detail": f"{dial.peer}: {reason}"}))
         if up is link:
-            self.end(link, reason, cause_of(frame, link), False, now_us, out)
+            self.end(link, reason, cause_of(frame, link), False, now_us, out, code)
             return
         dial.link = None
-        me = self._me
-        if up is None and me.role == "client" and reason.startswith(life_is_over(me.name, me.incarnation)):
-            self.sessions.news.append(LinkDown(link.peer, reason, "closed"))  # it will never be taken here
+        if up is None and self._me.role == "client" and code is EndCode.OUTLIVED:  # it will never be taken here
+            self.sessions.news.append(LinkDown(link.peer, reason, EndCause.CLOSED, code))
         if up is not None and not up.connection and type(frame) is Goodbye and frame.incarnation > up.incarnation:
             # A later life listens there, which may not want a session yet: the one with the earlier life is over.
-            self.end(up, f"{up.peer} restarted", "restarted", False, now_us, out)
+            self.end(up, f"{up.peer} restarted", EndCause.RESTARTED, False, now_us, out)
         elif up is None or not up.connection:
             self._dialer.call_again(dial, now_us, out)
 
@@ -271,8 +282,9 @@ class Switchboard:
         if ruling is Ruling.RESUME:
             assert link is not None
             self._resume(link, connection, hello, now_us, out)
-        elif ruling is Ruling.REFUSE:
-            refuse(connection, reason, out, self._me.incarnation if hello.peer == self._me.name else 0)
+        elif ruling in (Ruling.REFUSE, Ruling.OUTLIVED):
+            code = EndCode.OUTLIVED if ruling is Ruling.OUTLIVED else EndCode.NONE
+            refuse(connection, reason, out, self._me.incarnation if hello.peer == self._me.name else 0, code)
         elif link is None and len(self._up) >= self._options.sessions_max:
             refuse(connection, "too many sessions", out)
             why = f"{self._options.sessions_max} sessions is the limit (sessions_max)"
@@ -298,7 +310,7 @@ class Switchboard:
             link.resume(hello.received, hello.grant, hello.part, hello.express)
         except PeerError as error:
             refuse(connection, str(error), out)
-            self.end(link, str(error), "lost", True, now_us, out)
+            self.end(link, str(error), EndCause.LOST, True, now_us, out)
             return
         if link.connection:
             del self._live[link.connection]
@@ -339,9 +351,18 @@ class Switchboard:
         if dial is not None:
             self._dialer.stood(dial, out)
 
-    def end(self, link: Link, reason: str, cause: str, say: bool, now_us: int, out: Effects) -> None:
-        """A session is over, and not because the stack wanted it; `say`: the peer does not know."""
-        self.sessions.end(link, reason, cause, say, out)
+    def end(
+        self,
+        link: Link,
+        reason: str,
+        cause: EndCause,
+        say: bool,
+        now_us: int,
+        out: Effects,
+        code: EndCode = EndCode.NONE,
+    ) -> None:
+        """It is over, and not because the stack wanted it; `say`: the peer does not know; `code`: what it said."""
+        self.sessions.end(link, reason, cause, say, out, code)
         dial = self._dials.get(link.peer)
         if dial is not None:
             self._hang_up(dial, reason, out)

@@ -7,7 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core import limits
-from resprout.core.guarantee import Guarantee
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee, check_offered
 from resprout.core.names import check_topic
 from resprout.filters.topics import topic_matches
 from resprout.scenario.model import ClientSpec, Mix, WorkloadSpec
@@ -94,9 +95,10 @@ def _mix(table: Table) -> Mix:
 
 def _check_mix(table: Table, workload: WorkloadSpec, offered: Sequence[Guarantee]) -> None:
     for guarantee, _ in workload.mix.shares:
-        if guarantee not in offered:
-            words = ", ".join(g.label for g in offered)
-            table.fail(("mix", guarantee.label), f"the stack does not offer {guarantee.label!r}; it offers {words}")
+        try:
+            check_offered(guarantee, offered)
+        except UsageError as error:
+            table.fail(("mix", guarantee.label), str(error))
 
 
 def _check_topics(table: Table, workload: WorkloadSpec, filters: Sequence[str]) -> None:

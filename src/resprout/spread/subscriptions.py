@@ -33,7 +33,7 @@ class Subscriptions:
     def __init__(self) -> None:
         self.neighbours: dict[str, None] = {}
         """Those directions that are asked for what others want, oldest first."""
-        self._index: MatchIndex[str] = MatchIndex()
+        self.index: MatchIndex[str] = MatchIndex()
         self._asked: dict[str, dict[Hashable, Predicate]] = {}
         """Direction -> key -> what it asked for."""
         self._holders: dict[Predicate, dict[str, int]] = {}
@@ -41,7 +41,7 @@ class Subscriptions:
 
     def of(self, direction: str) -> tuple[Predicate, ...]:
         """What it wants, each once, in the order in which it first asked."""
-        return self._index.predicates_of(direction)
+        return self.index.predicates_of(direction)
 
     # -- changes: each returns the neighbours that have to hear of it --------------------------------------------------
 
@@ -58,7 +58,7 @@ class Subscriptions:
         asked[key] = predicate
         holders = self._holders.setdefault(predicate, {})
         holders[direction] = holders.get(direction, 0) + 1
-        if not self._index.add(direction, predicate):
+        if not self.index.add(direction, predicate):
             return []
         return self._concerned(direction, [holder for holder in holders if holder != direction])
 
@@ -100,7 +100,7 @@ class Subscriptions:
     def matches(self, bundle: Bundle) -> Matches:
         """Every direction that wants something of the bundle, in the order in which they first asked for anything.
         WireError when its attributes have to be read and cannot be."""
-        plan = self._index.plan_any(bundle.topics)
+        plan = self.index.plan_any(bundle.topics)
         if not bundle.attributes or not plan.conditional:
             return dict.fromkeys(plan.match({}))
         wanted: dict[str, list[int]] = {}
@@ -121,7 +121,7 @@ class Subscriptions:
         del holders[direction]
         if not holders:
             del self._holders[predicate]
-        self._index.remove(direction, predicate)
+        self.index.remove(direction, predicate)
         return self._concerned(direction, list(holders))
 
     def _concerned(self, direction: str, others: list[str]) -> list[str]:

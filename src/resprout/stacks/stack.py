@@ -9,7 +9,7 @@ import msgspec
 
 from resprout.core.contract import Machine
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import Guarantee, check_offered
 
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741
 
@@ -51,6 +51,4 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
             raise UsageError(f"option {name!r}: {text[:1].lower()}{text[1:]}") from None
 
     def check_guarantee(self, guarantee: Guarantee) -> None:
-        if guarantee not in self.guarantees:
-            offered = ", ".join(g.label for g in self.guarantees)
-            raise UsageError(f"the stack {self.name!r} does not offer {guarantee.label!r}; it offers {offered}")
+        check_offered(guarantee, self.guarantees, self.name)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from resprout.core.errors import PeerError
-from resprout.edge.broker.ports import Advertisements
+from resprout.edge.broker.ports import AdvertisementPort
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Advertise, Unadvertise
 
@@ -12,7 +12,7 @@ TOPICS_MAX: Final = 100_000
 
 
 class Advertising:
-    def __init__(self, adverts: Advertisements) -> None:
+    def __init__(self, adverts: AdvertisementPort) -> None:
         self._adverts = adverts
         self._has = adverts.has
 

@@ -12,10 +12,11 @@ from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.contract import Effect, Timer
 from resprout.core.errors import WireError
 from resprout.edge.broker.owed import Owed
-from resprout.edge.broker.ports import Item, Retention, Subscriptions
+from resprout.edge.broker.ports import Item, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend
+from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.overlay.places import Life
 
@@ -32,10 +33,14 @@ class Ghosts:
     """All ghosts of a broker. Their names are also those of directions, so no node may be called like one: they begin
     with `~`."""
 
-    def __init__(self, sessions: ClientSessions, log: Retention, subscriptions: Subscriptions) -> None:
+    def __init__(
+        self, sessions: ClientSessions, log: RetentionPort, subscriptions: SubscriptionPort, index: MatchIndex[str]
+    ) -> None:
+        """`index`: where the stack keeps what everybody wants, ghosts included."""
         self._sessions = sessions
         self._log = log
         self._subscriptions = subscriptions
+        self._index = index
         self._brokers: dict[str, frozenset[Life]] = {}
         self._awaited: dict[str, set[str]] = {}
         """By ghost: the clients that have not returned."""
@@ -69,7 +74,7 @@ class Ghosts:
         self._brokers[name] = brokers
         self._awaited[name] = set(awaited) if awaited is not None else {name}
         self._sessions.arrive(name, 0, 0)
-        wanted = dict.fromkeys(self._subscriptions.index.predicates_of(name))
+        wanted = dict.fromkeys(self._index.predicates_of(name))
         for predicate in predicates:
             if predicate not in wanted:
                 wanted[predicate] = None
@@ -127,9 +132,7 @@ class Ghosts:
 
     def wanted(self, broker: str) -> tuple[Predicate, ...]:
         """What was wanted behind this broker before it died, as far as somebody is still waited for."""
-        return tuple(
-            dict.fromkeys(p for name in self.named(broker) for p in self._subscriptions.index.predicates_of(name))
-        )
+        return tuple(dict.fromkeys(p for name in self.named(broker) for p in self._index.predicates_of(name)))
 
     def claim(self, session: ClientSession, attend: Attend, ghosts: Iterable[str], out: list[Effect]) -> list[Item]:
         """Give a client that returns its share of what these were shown; after `welcome`, and in the same step."""
@@ -174,7 +177,7 @@ class Ghosts:
 
     def _wants(self, name: str, bundle: Bundle) -> bool:
         """The whole bundle, if any message of it."""
-        index, topics = self._subscriptions.index, bundle.topics
+        index, topics = self._index, bundle.topics
         if name in index.match_any(topics, {}):
             return True
         if not bundle.attributes or not any(index.plan(topic).conditional for topic in topics):

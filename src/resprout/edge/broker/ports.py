@@ -1,8 +1,8 @@
 """What the sessions of clients ask of a stack, and nothing else: its order, its log and its routing are its own.
 
 A stack keeps bundles as *items* of its own kind and hands them in; the sessions hand them back and look only at what
-stands here. What a stack does not offer is left out: without `Advertisements` there are none, and a message that is not
-in its table of handlers is not for a client to say.
+stands here. What a stack does not offer is left out: a part that it does not make (`advertising`, `ghosts`), and a
+message that is not in its table of handlers is not for a client to say.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.marks import Reached
-from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 
 Picks = dict[str, tuple[int, ...]]
@@ -59,7 +58,7 @@ class Item(Protocol):
         """How many are still owed it, anywhere; 0 when it is delivered."""
 
 
-class Retention(Protocol):
+class RetentionPort(Protocol):
     """Keeps items for as long as a reader has not taken them."""
 
     @property
@@ -94,11 +93,9 @@ class Confirmation(Protocol):
         """What had passed before: of these origins, nothing up to here is owed."""
 
 
-class Subscriptions(Protocol):
+class SubscriptionPort(Protocol):
     """Who wants what. Every method tells whose wishes became confirmed by it."""
 
-    @property
-    def index(self) -> MatchIndex[str]: ...
     def want(self, client: str, predicate: Predicate, confirmed: bool = False) -> Iterable[Confirmation]:
         """It must not want the same already. `confirmed`: nothing is missed, and nobody waits to hear so."""
 
@@ -106,7 +103,7 @@ class Subscriptions(Protocol):
     def drop_all(self, client: str) -> Iterable[Confirmation]: ...
 
 
-class Advertisements(Protocol):
+class AdvertisementPort(Protocol):
     """Who may publish where, for a stack that wants to know."""
 
     def count(self, client: str) -> int: ...

@@ -16,7 +16,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
 from resprout.edge.broker.owed import Owed, read_held
-from resprout.edge.broker.ports import Confirmation, Item, Retention, Subscriptions
+from resprout.edge.broker.ports import Confirmation, Item, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
 from resprout.edge.messages import (
     Attend,
@@ -40,8 +40,8 @@ class ClientSessions:
     def __init__(
         self,
         serving: Serving,
-        log: Retention,
-        subscriptions: Subscriptions,
+        log: RetentionPort,
+        subscriptions: SubscriptionPort,
         finished: Callable[[Any], None] = lambda item: None,
     ) -> None:
         self._serving = serving

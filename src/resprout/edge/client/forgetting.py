@@ -48,6 +48,12 @@ class Forgetting:
         self._sent.append(asked)
         return asked[0]
 
+    def give_up(self, reason: str, out: list[Effect]) -> None:
+        """Nobody can be told."""
+        while self._unsent:
+            asked, token = self._unsent.popleft()
+            out.append(Answer(ForgetAnswered(asked.names, reason), token))
+
     def answered(self, message: BrokersForgotten, out: list[Effect]) -> None:
         if not self._sent or self._sent[0][0].names != message.names:
             raise WireError("an answer to a request to forget brokers that was never made")

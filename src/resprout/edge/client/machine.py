@@ -17,6 +17,8 @@ from typing import Any, Final
 from resprout.core.contract import (
     Answer,
     Effect,
+    EndCause,
+    EndCode,
     Event,
     Heard,
     LinkDown,
@@ -40,6 +42,7 @@ from resprout.edge.messages import (
     Attend,
     BrokersForgotten,
     Delivery,
+    Extra,
     GoTo,
     PublicationWaits,
     PublishRefused,
@@ -69,7 +72,6 @@ from resprout.edge.requests import (
     TakeRequest,
     UnsubscribeRequest,
 )  # fmt: skip
-from resprout.links.handshake import life_is_over
 
 RECEIVED_BYTES_MAX: Final = 1 << 20
 """What may be told of how far origins have come: the latest ones."""
@@ -181,6 +183,8 @@ class ClientMachine:
         broker = self._search.home
         while self._controls:
             out.append(Send(broker, self._controls.popleft()))
+        if not self._offers(Extra.FORGETTING):
+            self._forgetting.give_up("brokers of this stack are not told whom to forget: none is waited for", out)
         while (forget := self._forgetting.next()) is not None:
             out.append(Send(broker, forget))
         while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.prompt)) is not None:
@@ -195,7 +199,7 @@ class ClientMachine:
 
     def _publish(self, request: PublishRequest, token: int, out: list[Effect]) -> None:
         if self.serving is not None:
-            out.append(Answer(self.publishing.publish(request, self.serving), token))
+            out.append(Answer(self.publishing.publish(request), token))
         elif len(self._early) < self.options.early_max:
             self._early.append((request, token))
         else:
@@ -208,7 +212,12 @@ class ClientMachine:
         self._control(self._wanted.unsubscribe(request))
 
     def _advertise(self, request: AdvertiseRequest, token: int, out: list[Effect]) -> None:
-        self._control(self._wanted.advertise(check_topic(request.topic), request.withdraw))
+        asked = self._wanted.advertise(check_topic(request.topic), request.withdraw)
+        if self._offers(Extra.ADVERTISING):
+            self._control(asked)
+
+    def _offers(self, extra: Extra) -> bool:
+        return self.serving is not None and extra in self.serving.extras
 
     def _control(self, asked: Asked) -> None:
         """Without a broker it is enough that `_wanted` knows: the next one hears all of it."""
@@ -249,13 +258,12 @@ class ClientMachine:
         return marks
 
     def _link_down(self, event: LinkDown, now_us: int, out: list[Effect]) -> None:
-        over = (f"{self.name} restarted", f"{self.name} began anew", life_is_over(self.name, self.incarnation))
-        if event.reason.startswith(over):
+        if event.code is not EndCode.NONE:
             # Another client has the name now; to go on here would be to fight over it.
             self._end(event.reason, out)
-            out.append(Answer(SessionLost(event.reason, over=True, superseded=True)))
+            out.append(Answer(SessionLost(event.reason, over=True, code=event.code)))
             return
-        self._search.down(event.peer, now_us, out, event.cause == "closed")
+        self._search.down(event.peer, now_us, out, event.cause is EndCause.CLOSED)
         if not self._search.was_served:
             out.append(Answer(SessionLost(event.reason, over=False)))
 
@@ -307,6 +315,7 @@ class ClientMachine:
         self._room = self._candidate_room
         self._home_life = self._candidate_life
         self.serving = message
+        self.publishing.offered(message)
         if before is None:
             out.append(Answer(SessionBegan(message.stack, message.guarantees, message.faults_tolerated)))
         elif before != broker:
@@ -315,7 +324,7 @@ class ClientMachine:
         if before is not None:
             self.publishing.begin_session(message.faults_tolerated, out)
         self._forgetting.begin_session(out)
-        wanted = self._wanted.resume(message.resumed)
+        wanted = self._wanted.resume(message.resumed, self._offers(Extra.ADVERTISING))
         self._controls = deque(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)
         if wanted.lost:

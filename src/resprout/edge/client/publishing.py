@@ -4,10 +4,13 @@ Receipts never go back, whichever broker tells them. `accepted` and `safe` come 
 watermarks. `delivered` may leave out a publication that somebody has not read, and go on behind it.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
 from resprout.core.contract import Answer, Effect
-from resprout.core.errors import UnsupportedGuaranteeError, UsageError, WireError
-from resprout.core.guarantee import Receipt
-from resprout.core.names import check_attributes, check_keys, check_payload, check_topic
+from resprout.core.errors import UsageError, WireError
+from resprout.core.guarantee import Guarantee, GuaranteeName, Receipt, check_offered
+from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
 from resprout.edge.client.outgoing import Outgoing
 from resprout.edge.client.unconfirmed import Unconfirmed
 from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, SafeCopies, Serving, Turned
@@ -23,36 +26,73 @@ from resprout.edge.requests import (
 )
 from resprout.order.ranges import Ranges
 
+_NOTHING: Final[dict[str, AttributeValue]] = {}
+NO_ATTRIBUTES: Final[Mapping[str, AttributeValue]] = _NOTHING
+"""Need not be checked."""
+
+TARGETS_KEPT: Final = 10_000
+"""Checked combinations of topic, guarantee and keys that are remembered."""
+
+
+class Target:
+    """Where publications go: a topic, a guarantee that is offered, and keys, all checked."""
+
+    __slots__ = ("guarantee", "keys", "stream", "topic")
+
+    def __init__(self, topic: str, guarantee: Guarantee, keys: tuple[str, ...]) -> None:
+        self.topic = topic
+        self.guarantee = guarantee
+        self.keys = keys
+        self.stream = guarantee.stream
+
 
 class Publishing:
     def __init__(self, name: str, incarnation: int, options: ClientOptions) -> None:
         self.outgoing = Outgoing(name, incarnation)
         self.unconfirmed = Unconfirmed()
         self._options = options
+        self._serving: Serving | None = None
+        self._targets: dict[tuple[str, Any, Any], Target] = {}
         self._crowded = False
         self._turned: dict[tuple[str, Receipt], Ranges] = {}
         self._counted: dict[str, None] = {}
         """Streams of which this broker has said on how many others `safe` rests."""
 
-    def publish(self, request: PublishRequest, serving: Serving) -> Published:
-        """Raises UsageError, and no number is taken, for what cannot be published."""
-        guarantee = request.guarantee
-        if guarantee not in serving.guarantees:
-            offered = ", ".join(g.label for g in serving.guarantees)
-            raise UnsupportedGuaranteeError(
-                f"the stack {serving.stack!r} does not offer {guarantee.label!r}; it offers {offered}"
-            )
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def offered(self, serving: Serving) -> None:
+        """What may be asked for, from now on."""
+        if self._serving is None or self._serving.guarantees != serving.guarantees:
+            self._targets.clear()
+        self._serving = serving
+
+    def target(self, topic: str, guarantee: GuaranteeName | Guarantee, keys: Sequence[str]) -> Target:
+        """Raises UsageError for what cannot be published, once the network has said what it offers."""
+        key = (topic, guarantee, tuple(keys))
+        target = self._targets.get(key)
+        if target is None:
+            assert self._serving is not None, "nothing is published before it is known what is offered"
+            wanted = guarantee if isinstance(guarantee, Guarantee) else Guarantee.parse(guarantee)
+            check_offered(wanted, self._serving.guarantees, self._serving.stack)
+            target = Target(check_topic(topic), wanted, check_keys(keys))
+            if len(self._targets) >= TARGETS_KEPT:
+                self._targets.clear()
+            self._targets[key] = target
+        return target
+
+    def add(self, target: Target, payload: bytes, attributes: Mapping[str, AttributeValue]) -> int:
+        """The number of the publication in its stream. Raises UsageError, and no number is taken."""
+        payload = check_payload(payload)
+        checked = _NOTHING if attributes is NO_ATTRIBUTES else check_attributes(attributes)
+        return self.outgoing.add(target.topic, target.keys, target.guarantee, payload, checked)
+
+    def publish(self, request: PublishRequest) -> Published:
+        """For an application that cannot be made to pause: what is too much is refused, which is definite."""
+        target = self.target(request.topic, request.guarantee, request.keys)
         waiting = self.outgoing.bytes_waiting + self.unconfirmed.bytes
         if waiting > self._options.queue_bytes_max:
             raise UsageError(f"{waiting} bytes wait to be published or to be safe; the network does not keep up")
-        seq = self.outgoing.add(
-            check_topic(request.topic),
-            check_keys(request.keys),
-            guarantee,
-            check_payload(request.payload),
-            check_attributes(request.attributes),
-        )
-        return Published(guarantee.stream, seq)
+        return Published(target.stream, self.add(target, request.payload, request.attributes))
 
     def next(self, clock: int, prompt: bool) -> Publish | None:
         """What is to leave next: first what is sent again, then what is new."""

@@ -133,8 +133,9 @@ class Wanted:
         self._held = frozenset(one.id for one in held)
         return tuple(held)
 
-    def resume(self, resumed: bool) -> Resumed:
-        """A broker serves: with what was held, or `resumed` is false and everything has to be asked for again."""
+    def resume(self, resumed: bool, advertises: bool = True) -> Resumed:
+        """A broker serves: with what was held, or `resumed` is false and everything has to be asked for again.
+        `advertises`: it wants to hear of advertisements."""
         held = self._held if resumed else frozenset()
         asks: list[Asked] = []
         ended: list[SubscribeRequest] = []
@@ -151,7 +152,8 @@ class Wanted:
                 wanting.confirmed = False
                 wanting.base = ()
                 asks.append(Subscribe(id, wanting.request.filter, wanting.request.where))
-        asks.extend(Advertise(topic) for topic in self._advertised)
+        if advertises:
+            asks.extend(Advertise(topic) for topic in self._advertised)
         return Resumed(asks, ended, lost)
 
 

@@ -18,7 +18,7 @@ OTHER: Final = "other"
 _TYPES: Final = {
     PUBLICATIONS: "Forward Submit Lock Closed Metadata TotalRequest TotalLock TotalAck TotalProcessed",
     REPORTS: "Levels TotalLevels Passed Progress",
-    SUBSCRIPTIONS: ("Interested InterestConfirmed Uninterested Advertised Unadvertised Wish WishRecorded WishEnded"),
+    SUBSCRIPTIONS: ("Interested InterestConfirmed Uninterested Advertised Unadvertised"),
     MEMBERSHIP: (
         "Ping Pong Probe Probed Suspect Alive Orphan Gone Fenced PreVote Vote Enrol Enrolled Decided Tell Told"
         " JoinRequest JoinElsewhere JoinWithdrawn Welcome WelcomeLock LastTotals Leaving MoveAway"

@@ -28,6 +28,7 @@ subscribers disagree about what came before the total. The judge reports it unde
 
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.ginger.broker import GingerBroker
 from resprout.stacks.ginger.messages import GINGER_MESSAGES
 from resprout.stacks.ginger.options import GingerOptions
@@ -37,6 +38,6 @@ GINGER = Stack(
     name="ginger",
     guarantees=tuple(Guarantee),
     options=GingerOptions,
-    messages=CLIENT_MESSAGES + GINGER_MESSAGES,
+    messages=CLIENT_MESSAGES + GINGER_MESSAGES + (Interested, InterestConfirmed, Uninterested),
     make_broker=GingerBroker,
 )

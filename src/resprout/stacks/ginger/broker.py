@@ -8,6 +8,7 @@ from resprout.core.contract import (
     CancelTimer,
     Close,
     Effect,
+    EndCause,
     Event,
     Heard,
     LinkDown,
@@ -25,18 +26,15 @@ from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import (
-    Advertise,
     Attend,
-    BrokersForgotten,
-    ForgetBrokers,
     Publish,
     Refuge,
     Refuges,
     Subscribe,
     Taken,
-    Unadvertise,
     Unsubscribe,
 )  # fmt: skip
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.ginger.clients import Clients, SettleDue
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.handover import OrphansDue
@@ -59,9 +57,6 @@ from resprout.stacks.ginger.messages import (
     TotalRequest,
     TreeViewSeen,
     TreeViewUpdate,
-    Wish,
-    WishEnded,
-    WishRecorded,
 )  # fmt: skip
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.orphan import AnswerDue
@@ -123,9 +118,9 @@ class GingerBroker:
             TotalAck: self.totals.hear_ack,
             TreeViewUpdate: self._viewed,
             TreeViewSeen: lambda link, message: self.view.hear_seen(link.name, message),
-            Wish: lambda link, m: core.sessions.confirm(core.wishes.hear(link.name, m), core.out),
-            WishRecorded: lambda link, m: core.sessions.confirm(core.wishes.hear_recorded(link.name, m), core.out),
-            WishEnded: lambda link, m: core.sessions.confirm(core.wishes.hear_ended(link.name, m), core.out),
+            Interested: lambda link, m: core.sessions.confirm(core.wishes.hear(link.name, m), core.out),
+            InterestConfirmed: lambda link, m: core.sessions.confirm(core.wishes.hear_recorded(link.name, m), core.out),
+            Uninterested: lambda link, m: core.sessions.confirm(core.wishes.hear_ended(link.name, m), core.out),
         }
         self._on_broker: dict[type, Callable[[str, Any], None]] = {
             ParentRequest: tree.hear_request,
@@ -143,9 +138,6 @@ class GingerBroker:
             Taken: lambda session, message: core.sessions.taken(session, message, core.out),
             Subscribe: lambda session, message: core.sessions.subscribe(session, message, core.out),
             Unsubscribe: lambda session, message: core.sessions.unsubscribe(session, message, core.out),
-            Advertise: lambda session, message: None,  # every broker takes part in every total here
-            Unadvertise: lambda session, message: None,
-            ForgetBrokers: self._forget_brokers,
         }
         self._on_timer: dict[type, Callable[[Any], None]] = {
             ReportDue: self._report_due,
@@ -200,7 +192,7 @@ class GingerBroker:
             for name, message in says:
                 link = core.links.get(name)
                 if link is not None and name not in core.broken:
-                    if isinstance(message, WishRecorded):
+                    if isinstance(message, InterestConfirmed):
                         core.tell_skips(link)
                     core.put(link, message)
 
@@ -236,7 +228,7 @@ class GingerBroker:
             return
         self.tree.peers.up.pop(name, None)
         if name in self.core.links and name not in self.core.broken:
-            if event.cause == "closed":  # a neighbour ends a session only with those it has declared dead
+            if event.cause is EndCause.CLOSED:  # a neighbour ends a session only with those it has declared dead
                 self.core.out.append(Retire(f"declared dead by {name}: {event.reason}"))
             else:
                 self.tree.declare(name)
@@ -299,10 +291,6 @@ class GingerBroker:
         if handler is None:
             raise PeerError(f"{type(message).__name__} is not for {session.name} to say")
         handler(session, message)
-
-    def _forget_brokers(self, session: ClientSession, message: ForgetBrokers) -> None:
-        reason = "the stack 'ginger' waits for nobody: who is silent for long is dead"
-        self.core.out.append(Send(session.name, BrokersForgotten(message.names, reason)))
 
     def _cut_off(self, peer: str, reason: str) -> None:
         if peer in self.core.sessions.all:

@@ -32,7 +32,7 @@ class Clients:
         self._core = core
         self._totals = totals
         self._me = Life(core.name, incarnation)
-        self._ghosts = Ghosts(core.sessions, core, core.wishes)
+        self._ghosts = Ghosts(core.sessions, core, core.wishes, core.wishes.table.index)
         self._settling: dict[str, None] = {}
         """Clients that published through a broker for which this one cannot answer."""
 

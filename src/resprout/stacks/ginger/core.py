@@ -19,10 +19,10 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving
 from resprout.order.seen import Seen
+from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, Progress, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.window import READERS, Entry, Link
-from resprout.stacks.ginger.wishes import Wishes
 
 
 class Core:
@@ -39,7 +39,7 @@ class Core:
         """Counts roots: every number that orders totals begins with it."""
         self.is_root = False
         self.seen = Seen()
-        self.wishes = Wishes(self.seen.marks)
+        self.wishes = RecordedSubscriptions(self.seen.marks)
         self.sessions = ClientSessions(Serving("ginger", tuple(Guarantee), 1), self, self.wishes)
         self.pressure = BackPressure(options.buffer, self._unstable_of)
         self.links: dict[str, Link] = {}
@@ -107,7 +107,7 @@ class Core:
         entry.no = self.taken_in
         entry.taken_in = True
         self.log[entry.id] = entry
-        wanting = self.wishes.readers(bundle)
+        wanting = self.wishes.table.matches(bundle)
         clients = [self.sessions.all[name] for name in wanting if name in self.sessions.all]
         for session in clients:
             if not session.has(bundle):
@@ -146,7 +146,7 @@ class Core:
         while self.unshown and (self.unshown[0].safe or not self.links):
             self.sessions.show(self.unshown.popleft(), self.out)
 
-    # -- what clients read (`edge.broker.ports.Retention`) -------------------------------------------------------------
+    # -- what clients read (`RetentionPort`) ---------------------------------------------------------------------------
 
     @property
     def next_no(self) -> int:

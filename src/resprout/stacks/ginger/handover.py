@@ -100,7 +100,7 @@ class Handover:
         """Taken in since this broker said what it has: the new neighbours have not heard of it."""
         core = self._core
         for entry in self.crossed(dead):
-            wanting = core.wishes.readers(entry.bundle)
+            wanting = core.wishes.table.matches(entry.bundle)
             for name in names:
                 core.pass_on(core.links[name], entry, name in wanting)
             for name in dead:

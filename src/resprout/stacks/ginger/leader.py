@@ -219,7 +219,7 @@ class Leader:
 
     def _asks_of(self, name: str, repair: Repair) -> tuple[Wanted, ...]:
         """What an orphan is asked by whoever becomes its parent: all that anybody wants who is not below it."""
-        wanted = {(ask.filter, ask.where): None for ask in self._core.wishes.asks_for(name)}
+        wanted = {(wish.filter, wish.where_text): None for _, wish in self._core.wishes.asks_for(name)}
         for other, request in repair.requests.items():
             if other != name and repair.orphans[other].place != name:
                 wanted.update({(ask.filter, ask.where): None for ask in request.wants})
@@ -237,7 +237,7 @@ class Leader:
             clients = self._view.of[name].clients if name in self._view.of else ()
             if clients and name in self._core.links:
                 life = Life(name, self._peers.incarnations.get(name, 0))
-                self._clients.expect(life, clients, self._core.wishes.index.predicates_of(name))
+                self._clients.expect(life, clients, self._core.wishes.table.of(name))
 
 
 def with_adopted(wants: tuple[Wanted, ...], adopted: Iterable[Adopted]) -> tuple[Wanted, ...]:

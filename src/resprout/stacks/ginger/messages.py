@@ -1,5 +1,6 @@
 """What Ginger's brokers say to each other. Tags 128..159 of the wire belong to this file."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import Marks
+from resprout.filters.predicate import Predicate
 
 Place = Annotated[int, msgspec.Meta(ge=-1)]
 """In the order of totals; -1 for what is none."""
@@ -153,6 +155,10 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     where: str | None
 
 
+def wanted(asks: Iterable[tuple[int, Predicate]]) -> tuple[Wanted, ...]:
+    return tuple(Wanted(id, predicate.filter, predicate.where_text) for id, predicate in asks)
+
+
 class Pending(msgspec.Struct, frozen=True, array_like=True):
     """A total that the root has ordered and that is not processed."""
 
@@ -206,27 +212,6 @@ class Attached(ProtocolMessage, frozen=True, tag=143):
     adopted: tuple[Adopted, ...] = ()
 
 
-# -- subscriptions -----------------------------------------------------------------------------------------------------
-
-
-class Wish(ProtocolMessage, frozen=True, tag=145):
-    """A subscription of somebody behind the sender: send what matches from now on."""
-
-    id: int
-    filter: str
-    where: str | None
-
-
-class WishRecorded(ProtocolMessage, frozen=True, tag=146):
-    """Every broker behind the sender sends what matches from now on."""
-
-    id: int
-
-
-class WishEnded(ProtocolMessage, frozen=True, tag=147):
-    id: int
-
-
 class Gone(ProtocolMessage, frozen=True, tag=144):
     """You were declared dead; what you do counts no more."""
 
@@ -236,5 +221,4 @@ class Gone(ProtocolMessage, frozen=True, tag=144):
 GINGER_MESSAGES = (
     Metadata, Passed, Progress, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
     ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached, Gone,
-    Wish, WishRecorded, WishEnded,
 )  # fmt: skip

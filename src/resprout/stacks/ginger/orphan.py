@@ -24,6 +24,7 @@ from resprout.stacks.ginger.messages import (
     ParentResponse,
     Placed,
     Wanted,
+    wanted,
 )  # fmt: skip
 from resprout.stacks.ginger.peers import Peers
 from resprout.stacks.ginger.totals import Totals
@@ -211,7 +212,7 @@ class Seeker:
         there = set(message.buffered)
         crossed = self._handover.crossed(quest.dead)
         core.out.extend(Send(name, lost_message(entry)) for entry in crossed if entry.id not in there)
-        quest.asks = core.wishes.asks_for(quest.dead[0])
+        quest.asks = wanted(core.wishes.asks_for(quest.dead[0]))
         ids = tuple(entry.id for entry in crossed)
         pending = self._totals.pending()
         core.out.append(Send(name, LostMessageRequest(ids, core.marks(), core.clock, core.epoch, quest.asks, pending)))

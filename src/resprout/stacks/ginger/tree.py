@@ -18,7 +18,7 @@ from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.handover import Handover
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.leader import Leader
-from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse
+from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse, wanted
 from resprout.stacks.ginger.orphan import Quest, Seeker
 from resprout.stacks.ginger.peers import Peers
 from resprout.stacks.ginger.totals import Totals
@@ -163,7 +163,7 @@ class Tree:
         for name in admitted:
             del self._view.newcomers[name]
             if name in self.peers.up:
-                asks = core.wishes.asks_for(name)
+                asks = wanted(core.wishes.asks_for(name))
                 core.out.append(Send(name, ParentResponse(True)))
                 core.out.append(Send(name, self.leader.attached(core.name, (), (), asks)))
                 self._handover.begin_link(name, False, (), asks, ())

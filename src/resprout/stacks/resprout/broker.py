@@ -111,7 +111,7 @@ class ResproutBroker:
         self.council = Council(
             core.standing, council_options, self._post, self._declared, self._registered, core.retire, self.waves
         )
-        self.ghosts = Ghosts(core.lobby, core.log, core.wishes)
+        self.ghosts = Ghosts(core.lobby, core.log, core.wishes, core.interest.index)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
         self.clients = Clients(core, self.ghosts, self.book, self.durable, lambda: self.joining.attached, self._is_calm)

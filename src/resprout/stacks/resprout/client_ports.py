@@ -14,7 +14,6 @@ class ClientInterest:
 
     def __init__(self, interest: Interest, says: Says, changed: Callable[[], None] = lambda: None) -> None:
         """`changed` is called when somebody may want something else than before."""
-        self.index = interest.index
         self._interest = interest
         self._says = says
         self._changed = changed

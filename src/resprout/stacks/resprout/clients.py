@@ -15,9 +15,10 @@ there when that is known, and held while that is still being decided.
 from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import CancelTimer, Close, Send
+from resprout.core.contract import CancelTimer, Close, EndCode, Send
 from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
+from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
 from resprout.order.entry import Entry
@@ -87,6 +88,7 @@ class Clients:
             core.lobby.arrive(name, incarnation, room)
 
     def attend(self, guest: ClientSession, message: Attend) -> None:
+        read_held(message.subscriptions)  # now, while it is its sender that is blamed
         self._core.clock.raise_to(message.clock)
         if self._book.roll.latest(guest.name) > guest.incarnation:
             self._end(guest.name)
@@ -124,7 +126,7 @@ class Clients:
 
     def _end(self, name: str) -> None:
         """As if the later one had come to this broker."""
-        self._core.out.append(Close(name, f"{name} restarted"))
+        self._core.out.append(Close(name, f"{name} restarted", EndCode.REPLACED))
         self.leave(name)
 
     def end_ghost(self, ghost: str) -> None:

@@ -14,7 +14,7 @@ from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Refuge, Serving
+from resprout.edge.messages import Extra, Refuge, Serving
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.left import Left
@@ -69,7 +69,7 @@ class Core:
         self.reports = Reports(self.links, self.faults, options.ack_delay_us)
         self.pressure = BackPressure(options.log_bytes, self._held_of)
         self.says: Says = []
-        serving = Serving(NAME, GUARANTEES, self.faults)
+        serving = Serving(NAME, GUARANTEES, self.faults, extras=tuple(Extra))
         self.wishes = ClientInterest(self.interest, self.says, lambda: self.routes.forget())
         self.lobby = ClientSessions(serving, self.log, self.wishes, self.finished)
         self.advertising = Advertising(ClientAdverts(self.adverts, self.says))

@@ -5,7 +5,7 @@ has declared this broker dead, so this life is over. A child that ends it while 
 before it ever was a child, or was told that this broker is dead; then it answers so when it is asked.
 """
 
-from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
+from resprout.core.contract import Close, EndCause, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
 from resprout.core.names import newcomer_name
 from resprout.order.link import Link
 from resprout.overlay.council import Council
@@ -69,11 +69,11 @@ class Sessions:
         if link is None or not link.open or link.incarnation != life:
             return  # it was no neighbour, or a later life of one
         core.note("suspect", f"{name}: {event.reason}")
-        if event.cause != "restarted" and name == core.standing.parent:
+        if event.cause is not EndCause.RESTARTED and name == core.standing.parent:
             core.retire(f"{name} ended the session: {event.reason}")
-        elif event.cause == "closed" and self._is_stranger(link):
+        elif event.cause is EndCause.CLOSED and self._is_stranger(link):
             self._flushes.unlink(link)
-        elif event.cause == "closed":
+        elif event.cause is EndCause.CLOSED:
             link.quiet = True
             self._estranged[name] = core.now_us
             core.peers.post(name, Ping(core.now_us, core.standing.decided.version), core.now_us)

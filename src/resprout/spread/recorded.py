@@ -1,24 +1,25 @@
-"""Subscriptions in the tree: who wants what, what was asked of whom, and when a wish is recorded everywhere.
+"""The plain subscription table with confirmations: what was asked of whom, and when a wish is recorded everywhere.
 
-A *direction* is a neighbour, a local client, or the client of a dead broker. What one direction wants is asked of every
-neighbour but itself; it is recorded when all of them say so. A neighbour that is being replaced has not answered, so
-nothing is confirmed past it; its place is taken at once by the one that replaces it, so nothing is withdrawn either.
+What one direction wants is asked of every neighbour but itself; it is recorded when all of them say so. A neighbour
+that is being replaced has not answered, so nothing is confirmed past it; its place is taken at once by the one that
+replaces it, so nothing is withdrawn either. Nothing is covered: every wish is asked for itself. The default stack has
+`spread.interest`, which does that and knows what is still on its way.
+
+Tenants: `ginger`; `delta` is to be one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
-from resprout.core.bundle import Bundle, Origin, unpack_attributes
-from resprout.core.contract import ProtocolMessage
+from resprout.core.bundle import Origin
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import Mark, Reached, from_marks
-from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.stacks.ginger.messages import Wanted, Wish, WishEnded, WishRecorded
-
-WISHES_MAX = 1_000_000
-"""What one neighbour may ask at a time."""
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
+from resprout.spread.says import Says
+from resprout.spread.subscriptions import Subscriptions
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -32,6 +33,17 @@ class Recorded(msgspec.Struct, frozen=True):
 Confirmed = list[Recorded]
 
 
+class Asked(Protocol):
+    """In whatever message it comes."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def filter(self) -> str: ...
+    @property
+    def where(self) -> str | None: ...
+
+
 class _Ask:
     __slots__ = ("id", "recorded")
 
@@ -40,15 +52,14 @@ class _Ask:
         self.recorded = False
 
 
-class Wishes:
+class RecordedSubscriptions:
     """What is to be told to neighbours is appended to `says`."""
 
     def __init__(self, seen: Callable[[], Iterable[Mark]] = tuple) -> None:
         self._seen = seen
         """How far the origins have come here."""
-        self.says: list[tuple[str, ProtocolMessage]] = []
-        self.index: MatchIndex[str] = MatchIndex()
-        self._wanted: dict[Predicate, dict[str, None]] = {}
+        self.says: Says = []
+        self.table = Subscriptions()
         self._open: dict[Predicate, dict[str, None]] = {}
         """Directions that wait to hear that theirs is recorded."""
         self._asks: dict[str, dict[Predicate, _Ask]] = {}
@@ -60,7 +71,7 @@ class Wishes:
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
-    def add_link(self, name: str, asks: tuple[Wanted, ...]) -> None:
+    def add_link(self, name: str, asks: Sequence[Asked]) -> None:
         """A new neighbour that was told these asks; it hears what has changed since."""
         self._by_id[name] = {}
         mine = self._asks[name] = {}
@@ -68,52 +79,49 @@ class Wishes:
             predicate = self._asked[name, ask.id] = _predicate(ask.filter, ask.where)
             mine[predicate] = _Ask(ask.id)
         self._last_id = max(self._last_id, *(ask.id for ask in asks), 0)
-        for predicate in self._wanted:
-            if predicate not in mine and self._needed(name, predicate):
+        needed = dict.fromkeys(self.table.add_neighbour(name))
+        for predicate in needed:
+            if predicate not in mine:
                 self._ask(name, predicate)
         for predicate in list(mine):
-            if not self._needed(name, predicate):
+            if predicate not in needed:
                 self._unask(name, predicate)
 
     def has_link(self, name: str) -> bool:
         return name in self._asks
 
-    def asks_for(self, name: str) -> tuple[Wanted, ...]:
-        """What a neighbour-to-be will be asked: all that anybody else wants."""
-        wanted = []
-        for predicate in self._wanted:
-            if self._needed(name, predicate):
-                self._last_id += 1
-                wanted.append(Wanted(self._last_id, predicate.filter, predicate.where_text))
-        return tuple(wanted)
+    def asks_for(self, name: str) -> list[tuple[int, Predicate]]:
+        """What a neighbour-to-be will be asked, and under which numbers: all that anybody else wants."""
+        needed = self.table.wanted_beyond(name)
+        first = self._last_id + 1
+        self._last_id += len(needed)
+        return list(enumerate(needed, start=first))
 
     def remove_link(self, name: str) -> Confirmed:
         """It is no neighbour any more, and its wishes are gone."""
         for ask in self._asks.pop(name).values():
             self._asked.pop((name, ask.id), None)
-        del self._by_id[name]
+        del self._by_id[name], self.table.neighbours[name]
         confirmed = self.drop_all(name)
         for predicate in list(self._open):
             confirmed += self._check(predicate)
         return confirmed
 
-    def hear(self, name: str, wish: Wish | Wanted) -> Confirmed:
+    def hear(self, name: str, wish: Asked) -> Confirmed:
         predicate = _predicate(wish.filter, wish.where)
         theirs = self._by_id[name]
-        if wish.id in theirs or predicate in self.index.predicates_of(name):
+        if wish.id in theirs or predicate in self.table.of(name):
             raise PeerError(f"{name} asked for {predicate} before")
-        if len(theirs) >= WISHES_MAX:
-            raise PeerError(f"{name} has more than {WISHES_MAX} wishes")
         theirs[wish.id] = predicate
         return self.want(name, predicate)
 
-    def hear_ended(self, name: str, message: WishEnded) -> Confirmed:
+    def hear_ended(self, name: str, message: Uninterested) -> Confirmed:
         predicate = self._by_id[name].pop(message.id, None)
         if predicate is None:
             raise PeerError(f"{name} never had the wish {message.id}")
         return self.drop(name, predicate)
 
-    def hear_recorded(self, name: str, message: WishRecorded) -> Confirmed:
+    def hear_recorded(self, name: str, message: InterestConfirmed) -> Confirmed:
         predicate = self._asked.get((name, message.id))
         ask = self._asks[name].get(predicate) if predicate is not None else None
         if predicate is None or ask is None or ask.id != message.id:  # it was withdrawn meanwhile
@@ -125,61 +133,38 @@ class Wishes:
 
     def want(self, direction: str, predicate: Predicate, confirmed: bool = False) -> Confirmed:
         """`confirmed`: it is known to be, and nobody waits to hear it."""
-        if not self.index.add(direction, predicate):
-            return []
-        self._wanted.setdefault(predicate, {})[direction] = None
-        for name, asks in self._asks.items():
-            if name != direction and predicate not in asks:
-                self._ask(name, predicate)
+        for name in self.table.add(direction, predicate, predicate):
+            self._ask(name, predicate)
         if confirmed:
             return []
         self._open.setdefault(predicate, {})[direction] = None
         return self._check(predicate)
 
     def drop(self, direction: str, predicate: Predicate) -> Confirmed:
-        if not self.index.remove(direction, predicate):
-            return []
-        del self._wanted[predicate][direction]
+        _, unneeded = self.table.remove(direction, predicate)
         if (waiting := self._open.get(predicate)) is not None and waiting.pop(direction, 0) is None and not waiting:
             del self._open[predicate]
-        for name, asks in self._asks.items():
-            if predicate in asks and not self._needed(name, predicate):
-                self._unask(name, predicate)
-        if not self._wanted[predicate]:
-            del self._wanted[predicate]
+        for name in unneeded:
+            self._unask(name, predicate)
         return []
 
     def drop_all(self, direction: str) -> Confirmed:
-        for predicate in self.index.predicates_of(direction):
+        for predicate in self.table.of(direction):
             self.drop(direction, predicate)
         return []
 
-    def readers(self, bundle: Bundle) -> dict[str, tuple[int, ...] | None]:
-        """Who wants a publication; None: all of its messages, else which."""
-        plan = self.index.plan_any(bundle.topics)
-        if not bundle.attributes or not plan.conditional:
-            return dict.fromkeys(plan.match({}))
-        wanted: dict[str, list[int]] = {}
-        for offset, row in enumerate(unpack_attributes(bundle)):
-            for id in plan.match(row):
-                wanted.setdefault(id, []).append(offset)
-        return {id: tuple(offsets) if len(offsets) < bundle.count else None for id, offsets in wanted.items()}
-
     # -- inside --------------------------------------------------------------------------------------------------------
-
-    def _needed(self, name: str, predicate: Predicate) -> bool:
-        return any(direction != name for direction in self._wanted.get(predicate, ()))
 
     def _ask(self, name: str, predicate: Predicate) -> None:
         self._last_id += 1
         self._asks[name][predicate] = _Ask(self._last_id)
         self._asked[name, self._last_id] = predicate
-        self.says.append((name, Wish(self._last_id, predicate.filter, predicate.where_text)))
+        self.says.append((name, Interested(self._last_id, predicate.filter, predicate.where_text)))
 
     def _unask(self, name: str, predicate: Predicate) -> None:
         id = self._asks[name].pop(predicate).id
         self._asked.pop((name, id), None)
-        self.says.append((name, WishEnded(id)))
+        self.says.append((name, Uninterested(id)))
 
     def _check(self, predicate: Predicate) -> Confirmed:
         """Tell the directions of a predicate for which nobody is missing any more."""
@@ -192,7 +177,7 @@ class Wishes:
                     confirmed.append(Recorded(direction, predicate, from_marks(self._seen())))
                 else:
                     ids = (id for id, wanted in self._by_id[direction].items() if wanted == predicate)
-                    self.says.extend((direction, WishRecorded(id)) for id in ids)
+                    self.says.extend((direction, InterestConfirmed(id)) for id in ids)
         if not waiting:
             self._open.pop(predicate, None)
         return confirmed
