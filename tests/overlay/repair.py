@@ -4,14 +4,16 @@ The order of steps is that of a real repair (request, attach, grant), so council
 in a broker. The messages of this file never travel on a wire.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
+from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.places import Life, Place, Succession, is_among
 from resprout.overlay.standing import Standing
 from resprout.overlay.status import CouncilOptions
@@ -78,10 +80,9 @@ class Broker:
         self.incarnation = incarnation
         self.is_over = False
         self.standing = Standing(name, incarnation, "", faults)
-        self.waves = Waves(self.standing, self._post, self._fenced)
-        self.council = Council(
-            self.standing, options, self._post, self._declared, self._registered, self._fenced, self.waves
-        )
+        self.outcomes: deque[Outcome] = deque()
+        self.waves = Waves(self.standing, self._post, self.outcomes)
+        self.council = Council(self.standing, options, self._post, self.outcomes, self.waves)
         self.repair: Repair | None = None
         self.now_us = 0
         self._send = post
@@ -103,6 +104,7 @@ class Broker:
     def tick(self, now_us: int) -> None:
         self.now_us = now_us
         self.council.tick(now_us)
+        self.act()
         repair = self.repair
         if repair is None or self.is_over:
             return
@@ -113,6 +115,17 @@ class Broker:
             if self.repair is not repair:
                 return
         self._check()
+        self.act()
+
+    def silent(self, peer: str, refused: bool, now_us: int) -> None:
+        self.now_us = now_us
+        self.council.silent(peer, refused, now_us)
+        self.act()
+
+    def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
+        self.now_us = now_us
+        self.council.connected(peer, now_us, incarnation)
+        self.act()
 
     def receive(self, peer: str, message: ProtocolMessage, now_us: int) -> None:
         self.now_us = now_us
@@ -125,12 +138,24 @@ class Broker:
             self.council.handlers[kind](peer, message, now_us)
         else:
             self.handlers[kind](peer, message)
+        self.act()
 
     # -- from the council ----------------------------------------------------------------------------------------------
 
     def _post(self, peer: str, message: ProtocolMessage) -> None:
         if not self.is_over:
             self._send(peer, message)
+
+    def act(self) -> None:
+        """On what was found out."""
+        while self.outcomes:
+            match self.outcomes.popleft():
+                case Declared(names):
+                    self._declared(names)
+                case Registered():
+                    self._registered()
+                case Expelled(reason):
+                    self._fenced(reason)
 
     def _fenced(self, reason: str) -> None:
         if not self.is_over:

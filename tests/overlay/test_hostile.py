@@ -1,16 +1,18 @@
 """Anything from the network, in any order: nothing is raised but PeerError, nothing grows without bound."""
 
+from collections import deque
 from typing import Any
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.links.frames import Data
 from resprout.overlay.council import Council
 from resprout.overlay.messages import OVERLAY_MESSAGES, Enrol, Fenced, Gone, Orphan, Ping, Pong, PreVote, Probe, Suspect
+from resprout.overlay.outcomes import Declared, Expelled
 from resprout.overlay.places import Life, Place, Registration, Seat, Succession
 from resprout.overlay.pulse import UNHEARD_POSTS_MAX
 from resprout.overlay.standing import Standing
@@ -76,27 +78,23 @@ class Alone:
         self.standing.learn(place("a", None, "b"), place("b", "a", "a", "c"), place("d", "c", "c", "e"))
         self.standing.follow_decided(Succession(3, (Seat("a", 1, ""), Seat("b", 1, ""), Seat("c", 2, ""))))
         self.posted: list[tuple[str, ProtocolMessage]] = []
-        self.declared: list[str] = []
-        self.fenced: list[str] = []
-        self.waves = Waves(self.standing, self._post, self._fence)
-        self.council = Council(
-            self.standing, CouncilOptions(heartbeat_us=1500, lease_us=9000), self._post, self._declare, lambda: None,
-            self._fence, self.waves,
-        )  # fmt: skip
+        self.outcomes: deque[Outcome] = deque()
+        self.waves = Waves(self.standing, self._post, self.outcomes)
+        options = CouncilOptions(heartbeat_us=1500, lease_us=9000)
+        self.council = Council(self.standing, options, self._post, self.outcomes, self.waves)
         self.now_us = 100_000
         self.council.tick(self.now_us)
 
     def _post(self, peer: str, message: ProtocolMessage) -> None:
         self.posted.append((peer, message))
 
-    def _declare(self, names: tuple[str, ...]) -> None:
-        assert self.standing.name not in names
-        self.declared += names
-        for name in names:
-            self.standing.bury(name, self.standing.incarnation_of(name))
+    @property
+    def declared(self) -> list[str]:
+        return [name for outcome in self.outcomes if isinstance(outcome, Declared) for name in outcome.names]
 
-    def _fence(self, reason: str) -> None:
-        self.fenced.append(reason)
+    @property
+    def fenced(self) -> list[str]:
+        return [outcome.reason for outcome in self.outcomes if isinstance(outcome, Expelled)]
 
     def receive(self, peer: str, message: ProtocolMessage) -> None:
         self.council.heard(peer, self.now_us)
@@ -128,6 +126,7 @@ def test_nothing_that_peers_say_breaks_a_council(steps: list[tuple[str, str, Any
             alone.council.tick(alone.now_us)
         assert alone.standing.places["c"].parent == "b"
         assert "c" not in alone.standing.graves
+        assert "c" not in alone.declared
         alone.council.standby()
         alone.council.status(alone.now_us)
 

@@ -1,10 +1,12 @@
 """Several candidates for the root at once: their messages in any order, some lost, some giving up halfway."""
 
 import random
+from collections import deque
 from typing import Any
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.messages import Decided, Enrol, Enrolled
+from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Life, Place, Seat, Succession
 from resprout.overlay.pulse import Pulse
 from resprout.overlay.registry import Registry
@@ -23,8 +25,8 @@ class Seats:
         self.names = [f"s{number}" for number in range(self.chance.choice((5, 8, 10)))]
         self.queues: dict[tuple[str, str], list[ProtocolMessage]] = {}
         self.standings = {name: self._standing(name) for name in self.names[1:]}
+        self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in self.names[1:]}
         self.registries = {name: self._registry(name) for name in self.names[1:]}
-        self.fenced: set[str] = set()
         self.decided: list[tuple[Succession, frozenset[Life]]] = []
         """With everybody who had agreed to it."""
 
@@ -40,19 +42,18 @@ class Seats:
         here.follow_decided(Succession(2, tuple([Seat(other, 1, "") for other in self.names[:5]])))
         return here
 
+    @property
+    def fenced(self) -> set[str]:
+        return {name for name, outcomes in self.outcomes.items() if any(isinstance(x, Expelled) for x in outcomes)}
+
     def _registry(self, name: str) -> Registry:
         def post(peer: str, message: ProtocolMessage) -> None:
             lost = isinstance(message, Decided) and self.chance.random() < 0.8
             if peer in self.standings and not lost:
                 self.queues.setdefault((name, peer), []).append(message)
 
-        def fence(_: str) -> None:
-            self.fenced.add(name)
-
-        standing = self.standings[name]
-        return Registry(
-            standing, Pulse(standing, OPTIONS), Waves(standing, post, fence), post, lambda: None, fence
-        )  # fmt: skip
+        standing, outcomes = self.standings[name], self.outcomes[name]
+        return Registry(standing, Pulse(standing, OPTIONS), Waves(standing, post, outcomes), post, outcomes)
 
     def run(self, steps: int) -> None:
         for step in range(steps):

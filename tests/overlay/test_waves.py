@@ -1,13 +1,15 @@
 """Waves in small trees, message by message."""
 
+from collections import deque
 from collections.abc import Callable
 
 import pytest
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay import waves as module
 from resprout.overlay.messages import Tell, Told
+from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Life, Registration, Succession
 from resprout.overlay.standing import Standing
 from resprout.overlay.waves import Waves
@@ -20,9 +22,9 @@ class Net:
     def __init__(self, *links: str, faults: int = 2) -> None:
         names = sorted({name for link in links for name in link})
         self.standings = {name: Standing(name, 1, "", faults) for name in names}
-        self.waves = {name: Waves(self.standings[name], self._poster(name), self._fencer(name)) for name in names}
+        self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in names}
+        self.waves = {name: Waves(self.standings[name], self._poster(name), self.outcomes[name]) for name in names}
         self.queue: list[tuple[str, str, ProtocolMessage]] = []
-        self.fenced: list[str] = []
         for link in links:
             for name, peer in ((link[0], link[1]), (link[1], link[0])):
                 self.standings[name].neighbours[peer] = True
@@ -33,8 +35,9 @@ class Net:
     def _poster(self, name: str) -> Callable[[str, ProtocolMessage], None]:
         return lambda peer, message: self.queue.append((name, peer, message))
 
-    def _fencer(self, name: str) -> Callable[[str], None]:
-        return lambda reason: self.fenced.append(name)
+    @property
+    def fenced(self) -> list[str]:
+        return [name for name, outcomes in self.outcomes.items() if any(isinstance(x, Expelled) for x in outcomes)]
 
     def deliver(self, *mute: str) -> None:
         while self.queue:

@@ -197,7 +197,7 @@ class World:
         for here, peer in sorted(self._hushed):
             if self.lives(here) and peer not in self.crashed and here not in self.frozen and peer not in self.frozen:
                 self._hushed.discard((here, peer))
-                self.brokers[here].council.connected(peer, self.now_us)
+                self.brokers[here].connected(peer, self.now_us)
 
     def _is_cut(self, one: str, other: str) -> bool:
         return (one in self.cut) != (other in self.cut) or frozenset((one, other)) in self.severed
@@ -211,8 +211,7 @@ class World:
         if here not in self.frozen:
             self._hushed.add((here, peer))
             refused = self.crashed.get(peer, False) and not self._is_cut(here, peer)
-            broker.now_us = self.now_us
-            broker.council.silent(peer, refused, self.now_us)
+            broker.silent(peer, refused, self.now_us)
         if peer in broker.standing.neighbours:
             self.after(LEASE_US // 3, lambda: self._hush(here, peer))
 
@@ -269,8 +268,7 @@ class World:
             for here, peer in ((one, other), (other, one)):
                 broker = self.brokers[here]
                 if self.lives(here):
-                    broker.now_us = self.now_us
-                    broker.council.connected(peer, self.now_us, lives[peer])
+                    broker.connected(peer, self.now_us, lives[peer])
 
 
 def draw_tree(chance: random.Random, size: int) -> dict[str, str | None]:

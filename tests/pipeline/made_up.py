@@ -91,7 +91,7 @@ def traffic(experiment: str, run: str, **changes: object) -> TrafficRow:
 def load(experiment: str, run: str, node: str, frames: int | None, role: str = "broker") -> LoadRow:
     sent = None if frames is None else 100 * frames
     return LoadRow(
-        **Key(experiment, run),
+        **Key(experiment, run),  # type: ignore[arg-type]
         node=node,
         role=role,
         frames_sent=frames,

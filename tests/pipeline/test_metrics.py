@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from resprout.pipeline.metrics import Measurements, measure_run
@@ -183,6 +184,32 @@ def test_bytes_are_counted_where_a_bandwidth_asks_for_them(tmp_path: Path) -> No
     assert found.traffic[0].frame_bytes == sum(row.bytes_sent or 0 for row in found.load)
     payload = sum((row.delivered * 32) for row in found.load)
     assert (found.traffic[0].frame_bytes or 0) > payload
+
+
+def test_a_network_card_with_a_bandwidth_has_a_busy_share(tmp_path: Path) -> None:
+    settings = ["topology.brokers=5", "workload.0.operations=20", "topology.bandwidth=1Mbit"]
+    found, _ = simulated(tmp_path / "t", load_scenario(SCENARIOS / "flood.toml", settings))
+    for row in found.load:
+        if row.role == "client":
+            assert row.busy_share is None
+        else:
+            exact = (row.bytes_sent or 0) * 8 / found.runs[0].duration_us  # a bit takes a microsecond
+            assert row.busy_share == pytest.approx(exact, rel=0.05)
+            assert 0 < (row.busy_share or 0) < 1
+
+
+def test_a_run_that_records_counts_has_the_same_measures(tmp_path: Path) -> None:
+    settings = ["topology.brokers=7", "workload.0.operations=60", "count_bytes=true"]
+    rows, _ = simulated(tmp_path / "r", load_scenario(SCENARIOS / "flood.toml", settings))
+    counts, _ = simulated(tmp_path / "c", load_scenario(SCENARIOS / "flood.toml", [*settings, "trace=counts"]))
+    assert (counts.runs[0].publications, counts.runs[0].deliveries) == (60, 420)
+    assert msgspec.structs.replace(counts.traffic[0], digest=rows.traffic[0].digest) == rows.traffic[0]
+    [told], [true] = counts.latency, rows.latency
+    assert (told.guarantee, told.phase, told.count, told.mean_us, told.max_us) == (
+        true.guarantee, true.phase, true.count, true.mean_us, true.max_us
+    )  # fmt: skip
+    assert true.median_us <= told.median_us <= true.median_us * 65 / 64
+    assert [row.bytes_sent for row in counts.load] == [row.bytes_sent for row in rows.load]
 
 
 def test_every_message_of_every_stack_has_a_purpose() -> None:

@@ -19,7 +19,7 @@ from resprout.pipeline.sweep.task import Finished, simulate
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.model import Scenario
 from resprout.trace.recorder import Recorder
-from resprout.trace.store import read_info, read_trace
+from resprout.trace.store import RunInfo, read_info, read_trace
 from tests.pipeline.small import a_sweep, files
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -111,7 +111,7 @@ def test_a_finished_sweep_is_answered_from_its_archive(plan: Plan, out: Path, mo
 
 
 def test_a_run_that_fails_is_named_with_its_reason_and_the_others_go_on(plan: Plan, out: Path) -> None:
-    def falls_over_seed_2(scenario: Scenario, recorder: Recorder) -> str:
+    def falls_over_seed_2(scenario: Scenario, recorder: Recorder) -> RunInfo:
         if scenario.seed == 2:
             raise AssertionError("a broker\nlost its way")
         return simulate(scenario, recorder)
@@ -192,7 +192,7 @@ def test_a_combination_that_cannot_be_run_is_found_before_any_run(tmp_path: Path
 def test_a_worker_that_is_killed_ends_the_sweep_in_one_line_and_finished_runs_stay(plan: Plan, out: Path) -> None:
     """As by a system that has run out of memory."""
 
-    def dies_at_seed_2(scenario: Scenario, recorder: Recorder) -> str:
+    def dies_at_seed_2(scenario: Scenario, recorder: Recorder) -> RunInfo:
         if scenario.seed == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         return simulate(scenario, recorder)

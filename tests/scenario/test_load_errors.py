@@ -83,7 +83,7 @@ def test_text_that_is_not_utf_8_or_nested_beyond_reason_is_refused(tmp_path: Pat
 
 def test_a_word_far_from_all_choices_gets_the_choices_instead_of_a_guess() -> None:
     assert refused('[topology]\nkind = "hypercube" <-\nbrokers = 8\n') == (
-        "topology: unknown kind 'hypercube'; it is one of tree, chain, star, random"
+        "topology: unknown kind 'hypercube'; it is one of tree, chain, star, random, flat"
     )
 
 

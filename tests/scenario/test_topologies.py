@@ -49,7 +49,7 @@ def test_random_trees_differ_by_seed_and_only_by_seed() -> None:
 
 
 def test_an_unknown_shape_is_refused() -> None:
-    with pytest.raises(UsageError, match="unknown topology 'ring'"):
+    with pytest.raises(UsageError, match="unknown tree 'ring'"):
         parents_in("ring", 3, 3, random.Random(0))
 
 

@@ -1,6 +1,6 @@
 """A small world of puppets: machines that do what a test tells them and remember what happened to them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -72,9 +72,19 @@ class Puppet:
 class Village:
     """Nodes `a`, `b`, ... in a row, 10 us apart unless told otherwise, and the strings of their puppets."""
 
-    def __init__(self, names: str = "ab", latency_us: int = 10, seed: int = 1, **options: Any) -> None:
+    def __init__(
+        self,
+        names: str = "ab",
+        latency_us: int = 10,
+        seed: int = 1,
+        size_of: Callable[[Any], int] | None = None,
+        disk_latency_us: int = 0,
+        **options: Any,
+    ) -> None:
         self.distances = Distances()
-        self.world = World(seed, self.distances, **options)
+        self.disk_latency_us = disk_latency_us
+        weigh = None if size_of is None else lambda frame, load: size_of(frame)
+        self.world = World(seed, self.distances, weigh=weigh, **options)
         self.told: list[tuple[str, str, str | None]] = []
         self.faults = Faults(self.world, lambda *what: self.told.append(what))
         self.lives: dict[str, list[Puppet]] = {}
@@ -93,7 +103,9 @@ class Village:
     ) -> None:
         self.distances.place(name, toward, latency_us)
         self.world.add(name, lambda life, rng: self._make(name, life, rng), bandwidth_bps=bandwidth_bps, above=above)
-        self.world.boot(self.world.nodes[name])
+        node = self.world.nodes[name]
+        node.disk_latency_us = self.disk_latency_us
+        self.world.boot(node)
 
     def _make(self, name: str, incarnation: int, rng: Random) -> Puppet:
         puppet = Puppet(incarnation, rng)

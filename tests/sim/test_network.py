@@ -60,12 +60,21 @@ def test_distant_nodes_talk_along_the_tree() -> None:
 
 
 def test_two_trees_are_joined_at_their_roots() -> None:
-    distances = Distances(between_roots_us=500)
-    distances.place("a", None)
-    distances.place("b", None)
+    distances = Distances()
+    distances.place("a", None, 200)
+    distances.place("b", None, 300)
     distances.place("leaf", "b", 7)
     assert distances.between("a", "leaf") == distances.between("leaf", "a") == 507
     assert distances.between("a", "a") == 0
+    assert distances.reach_us == 2 * 307
+
+
+def test_in_a_flat_network_the_ways_of_two_nodes_add_up() -> None:
+    distances = Distances()
+    for name, latency_us in (("a", 5_000), ("b", 20_000), ("c", 0)):
+        distances.place(name, None, latency_us)
+    assert distances.between("a", "b") == 25_000
+    assert distances.between("b", "c") == 20_000
 
 
 def test_a_node_that_moves_is_as_far_as_its_new_place() -> None:

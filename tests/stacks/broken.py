@@ -29,8 +29,8 @@ from resprout.order.unshown import Unshown
 from resprout.spread import asked
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
-from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, broker, core, flush
-from resprout.stacks.resprout.core import Core, nothing_more_to_do
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, core, flush
+from resprout.stacks.resprout.forwarding import Forwarding, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
 from resprout.stacks.resprout.pool import Pool
 from resprout.stacks.routes import Picks, Routes
@@ -113,30 +113,30 @@ class Dawdler(ResproutBroker):
         return out
 
 
-class _Sieve(Core):
+class _Sieve(Forwarding):
     _count = 0
 
     def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
         self._count += 1
         went_on = super()._send_on(link, entry, forward)
         if self._count % 10 == 0:
-            self.out.pop()
+            self._core.out.pop()
         return went_on
 
 
-sieve = with_parts((broker, "Core", _Sieve))
+sieve = with_parts((core, "Forwarding", _Sieve))
 """Logs and counts every tenth bundle as sent, and does not send it."""
 
 
-class _Repeater(Core):
+class _Repeater(Forwarding):
     def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
         went_on = super()._send_on(link, entry, forward)
-        link.sent.add(nothing_more_to_do(forward.bundle, link, forward.hops, self.faults))
-        self.out.append(Send(link.name, forward))
+        link.sent.add(nothing_more_to_do(forward.bundle, link, forward.hops, self._core.faults))
+        self._core.out.append(Send(link.name, forward))
         return went_on
 
 
-repeater = with_parts((broker, "Core", _Repeater))
+repeater = with_parts((core, "Forwarding", _Repeater))
 """Sends every bundle twice. Harmless: whoever gets it can tell."""
 
 
@@ -145,7 +145,7 @@ class _RemembersNothing(Seen):
         return True
 
 
-parrot = with_parts((broker, "Core", _Repeater), (core, "Seen", _RemembersNothing))
+parrot = with_parts((core, "Forwarding", _Repeater), (core, "Seen", _RemembersNothing))
 """Sends every bundle twice and cannot tell, either."""
 
 

@@ -86,7 +86,10 @@ class Played:
         for broker in self.brokers.values():
             core = broker.core
             assert not core.log and not core.unshown and not broker.totals.in_progress and not broker.totals.requested
-            assert not any(link.sent.entries or link.received.entries or link.out for link in core.links.values())
+            assert not any(
+                link.sent.entries or link.received.entries or core.outbox.waiting(link.name)
+                for link in core.links.values()
+            )
 
 
 @contextmanager

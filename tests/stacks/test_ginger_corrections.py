@@ -23,7 +23,7 @@ from resprout.stacks.ginger.messages import (
 )  # fmt: skip
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.totals import Totals
-from resprout.stacks.ginger.window import Link, id_of
+from resprout.stacks.ginger.window import Entry, Link, id_of
 from tests.stacks.ginger_runs import (
     WORK_BEGINS_US,
     clients,
@@ -55,7 +55,8 @@ def root_with(*children: str) -> tuple[Core, Totals]:
     totals = Totals(core)
     Clients(core, totals)
     for child in children:
-        core.links[child] = Link(child, False, 1 << 20)
+        core.links[child] = Link(child, False)
+        core.outbox.begin(child, 1 << 20)
         core.wishes.add_link(child, ())
     return core, totals
 
@@ -369,3 +370,29 @@ def test_ginger_g16_keys_belong_to_topics_and_a_transfer_locks_both() -> None:
     played = play(scenario(star, homes, workload))
     played.check_clean()
     assert any("#" in key for row in played.result.rows if row.kind == "deliver" for key in row.keys or ())
+
+
+def test_nothing_is_said_of_publications_that_wait_for_room() -> None:
+    """`Progress` waits for nothing, or two brokers could wait for each other's for ever; so it may not speak of what
+    its receiver has yet to get."""
+    core, _ = root_with("child")
+    core.outbox.begin("child", 1)
+    for seq in (1, 2, 3):
+        made = Bundle("c", 1, seq, 1, seq, "a", (), Guarantee.CAUSAL, b"", pack_payloads([b"x"]))
+        core.take_in_new(Entry(made, 0, None, False))
+    link = core.links["child"]
+
+    def cleared() -> int:
+        link.news = True
+        core.report(all_news=True)
+        said = [e.message for e in core.out if isinstance(e, Send)]
+        got = sum(isinstance(message, Metadata) for message in said)
+        clear = max((message.clear for message in said if isinstance(message, Progress)), default=0)
+        assert clear == got, "all are delivered on this side"
+        return clear
+
+    assert cleared() == 1 and core.outbox.waiting("child") == 2
+    core.writable("child", 1)
+    assert cleared() == 2
+    core.writable("child", 1000)
+    assert cleared() == 3

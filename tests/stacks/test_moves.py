@@ -6,6 +6,7 @@ import pytest
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.stacks.resprout import ResproutBroker
+from resprout.stacks.resprout.outcomes import Repaired
 from tests.stacks.stage import Make, Played, check_sound, play
 
 BRANCHES = ("b2", "b3", "b4")
@@ -103,8 +104,8 @@ def _with_degree(degree: int) -> Make:
     """The tree forms with the degree of the scenario; afterwards another bound holds."""
 
     class Strict(ResproutBroker):
-        def _repaired(self, dead: tuple[str, ...], heir: str) -> None:
+        def _repaired(self, outcome: Repaired) -> None:
             self.core.options = msgspec.structs.replace(self.core.options, total_degree=degree)
-            super()._repaired(dead, heir)
+            super()._repaired(outcome)
 
     return Strict

@@ -8,9 +8,11 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, Effect, Open, ProtocolMessage, Send
 from resprout.core.guarantee import Guarantee
 from resprout.overlay.messages import Alive, Ping, Pong, Probe, Probed
-from resprout.stacks.resprout import peers as peers_module
 from resprout.stacks.resprout.messages import Item
-from resprout.stacks.resprout.peers import ERRANDS_MAX, Peers
+from resprout.stacks.shell import peers as peers_module
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import ERRANDS_MAX, Peers
+from resprout.stacks.shell.step import Step
 
 
 def item(number: int, size: int = 36) -> Item:
@@ -21,13 +23,14 @@ def item(number: int, size: int = 36) -> Item:
 
 class Desk:
     def __init__(self) -> None:
-        self.out: list[Effect] = []
-        self.peers = Peers(self.out)
+        self.step = Step()
+        self.outbox = Outbox(self.step)
+        self.peers = Peers(self.step, self.outbox)
 
     def took(self) -> list[Effect]:
         """What was wanted since the last look."""
-        taken = self.out[:]
-        self.out.clear()
+        taken = self.step.out
+        self.step.out = []
         return taken
 
     def sent(self) -> list[ProtocolMessage]:
@@ -36,43 +39,43 @@ class Desk:
 
 def test_a_word_to_a_stranger_opens_a_session_and_waits_for_it() -> None:
     desk = Desk()
-    desk.peers.post("b1", Probe(1), 0)
-    desk.peers.post("b1", Probe(2), 0)
+    desk.peers.post("b1", Probe(1))
+    desk.peers.post("b1", Probe(2))
     assert desk.took() == [Open("b1")]
-    desk.peers.came_up("b1", 3, 1000, 0)
+    desk.peers.came_up("b1", 3, 1000)
     assert desk.took() == [Send("b1", Probe(1)), Send("b1", Probe(2))]
     assert desk.peers.incarnation("b1") == 3
-    desk.peers.post("b1", Probe(3), 0)
+    desk.peers.post("b1", Probe(3))
     assert desk.sent() == [Probe(3)]
 
 
 def test_what_is_said_only_within_a_session_is_lost_without_one() -> None:
     desk = Desk()
-    desk.peers.send("b1", Probe(1))
+    desk.outbox.send("b1", Probe(1))
     desk.peers.open("b1")
-    desk.peers.send("b1", Probe(2))
-    desk.peers.came_up("b1", 1, 1000, 0)
+    desk.outbox.send("b1", Probe(2))
+    desk.peers.came_up("b1", 1, 1000)
     assert desk.sent() == []
 
 
 def test_words_that_wait_too_long_make_place_for_newer_ones() -> None:
     desk = Desk()
     for number in range(ERRANDS_MAX + 10):
-        desk.peers.post("b1", Probe(number), 0)
-    desk.peers.came_up("b1", 1, 1000, 0)
+        desk.peers.post("b1", Probe(number))
+    desk.peers.came_up("b1", 1, 1000)
     assert desk.sent() == [Probe(number) for number in range(10, ERRANDS_MAX + 10)]
 
 
 def test_without_room_everything_waits_in_order_behind_the_first_that_costs() -> None:
     desk = Desk()
-    desk.peers.came_up("b1", 1, 100, 0)
+    desk.peers.came_up("b1", 1, 100)
     for message in (item(1), Probe(1), item(2), Alive("x"), item(3)):
-        desk.peers.send("b1", message)
+        desk.outbox.send("b1", message)
     assert desk.sent() == [item(1), Probe(1)], "a message may begin while any room is left; free ones pass"
     assert not desk.peers.is_clear("b1")
-    desk.peers.writable("b1", 50)
+    desk.outbox.writable("b1", 50)
     assert desk.sent() == [item(2), Alive("x")]
-    desk.peers.writable("b1", 150)
+    desk.outbox.writable("b1", 150)
     assert desk.sent() == [item(3)]
     assert desk.peers.is_clear("b1")
 
@@ -80,47 +83,48 @@ def test_without_room_everything_waits_in_order_behind_the_first_that_costs() ->
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_the_rooms_are_everything_leaves_once_and_in_order(seed: int) -> None:
     desk, rng = Desk(), random.Random(seed)
-    desk.peers.came_up("b1", 1, rng.randint(0, 300), 0)
+    desk.peers.came_up("b1", 1, rng.randint(0, 300))
     said: list[ProtocolMessage] = []
     left: list[ProtocolMessage] = []
     for number in range(1, 60):
         message = Alive(f"b{number}") if rng.random() < 0.4 else item(number, rng.randint(0, 200))
         said.append(message)
-        desk.peers.send("b1", message)
+        desk.outbox.send("b1", message)
         if rng.random() < 0.3:
-            desk.peers.writable("b1", rng.randint(-50, 400))
+            desk.outbox.writable("b1", rng.randint(-50, 400))
         left += desk.sent()
         assert left == said[: len(left)]
-    desk.peers.writable("b1", 1 << 30)
+    desk.outbox.writable("b1", 1 << 30)
     assert left + desk.sent() == said
 
 
 def test_signs_of_life_do_not_wait_behind_what_waits_for_room() -> None:
     desk = Desk()
-    desk.peers.came_up("b1", 1, 0, 0)
+    desk.peers.came_up("b1", 1, 0)
     for message in (item(1), Alive("x"), Ping(5, 1), Pong(5, True), Probe(1), Probed(1)):
-        desk.peers.send("b1", message)
+        desk.outbox.send("b1", message)
     assert desk.sent() == [Ping(5, 1), Pong(5, True), Probe(1), Probed(1)]
-    desk.peers.writable("b1", 1)
+    desk.outbox.writable("b1", 1)
     assert desk.sent() == [item(1), Alive("x")]
 
 
 def test_what_waited_for_room_is_gone_with_the_session_and_what_waits_for_a_session_is_not() -> None:
     desk = Desk()
     desk.peers.open("b1")
-    desk.peers.came_up("b1", 1, 0, 0)
-    desk.peers.send("b1", item(1))
+    desk.peers.came_up("b1", 1, 0)
+    desk.outbox.send("b1", item(1))
     desk.peers.went_down("b1")
     assert desk.peers.incarnation("b1") == 0 and desk.peers.is_silent("b1")
-    desk.peers.post("b1", Probe(1), 0)
-    desk.peers.came_up("b1", 2, 1000, 0)
+    desk.peers.post("b1", Probe(1))
+    desk.peers.came_up("b1", 2, 1000)
     assert desk.sent() == [Probe(1)]
 
 
 def test_a_session_that_others_opened_is_forgotten_when_it_ends_and_never_closed_for_being_idle() -> None:
     desk = Desk()
-    desk.peers.came_up("b1", 1, 1000, 0)
-    desk.peers.keep_only((), idle_us=10, now_us=1_000)
+    desk.peers.came_up("b1", 1, 1000)
+    desk.step.now_us = 1_000
+    desk.peers.keep_only((), idle_us=10)
     assert desk.took() == [] and desk.peers.get("b1") is not None
     desk.peers.went_down("b1")
     assert desk.peers.get("b1") is None
@@ -128,14 +132,18 @@ def test_a_session_that_others_opened_is_forgotten_when_it_ends_and_never_closed
 
 def test_what_is_wanted_is_opened_and_what_is_idle_is_closed() -> None:
     desk = Desk()
-    desk.peers.keep_only(("b1", "b2"), 10, 0)
+    desk.peers.keep_only(("b1", "b2"), 10)
     assert desk.took() == [Open("b1"), Open("b2")]
-    desk.peers.keep_only(("b2",), 10, 10)
+    desk.step.now_us = 10
+    desk.peers.keep_only(("b2",), 10)
     assert desk.took() == [], "not idle for long enough"
-    desk.peers.post("b1", Probe(1), 15)
-    desk.peers.keep_only(("b2",), 10, 20)
+    desk.step.now_us = 15
+    desk.peers.post("b1", Probe(1))
+    desk.step.now_us = 20
+    desk.peers.keep_only(("b2",), 10)
     assert desk.took() == [], "it was used"
-    desk.peers.keep_only(("b2",), 10, 26)
+    desk.step.now_us = 26
+    desk.peers.keep_only(("b2",), 10)
     assert desk.took() == [Close("b1", "not needed any more")]
     assert desk.peers.get("b1") is None
 
@@ -143,9 +151,9 @@ def test_what_is_wanted_is_opened_and_what_is_idle_is_closed() -> None:
 def test_there_is_a_limit_to_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers_module, "PEERS_MAX", 2)
     desk = Desk()
-    assert desk.peers.came_up("b1", 1, 1000, 0) is not None
-    desk.peers.post("b2", Probe(1), 0)
-    assert desk.peers.came_up("b3", 1, 1000, 0) is None
-    desk.peers.post("b4", Probe(1), 0)
+    assert desk.peers.came_up("b1", 1, 1000) is not None
+    desk.peers.post("b2", Probe(1))
+    assert desk.peers.came_up("b3", 1, 1000) is None
+    desk.peers.post("b4", Probe(1))
     assert desk.took() == [Open("b2")]
-    assert desk.peers.came_up("b1", 2, 1000, 0) is not None, "one that is known may come again"
+    assert desk.peers.came_up("b1", 2, 1000) is not None, "one that is known may come again"

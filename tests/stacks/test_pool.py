@@ -35,9 +35,9 @@ def broker_core(faults: int = 1) -> Core:
     core.begin(0)
     core.standing.found()
     for name in ("dead", "other"):
-        core.peers.came_up(name, 1, 1 << 20, 0)
+        core.peers.came_up(name, 1, 1 << 20)
         core.interest.add_neighbour(name)
-        core.open_link(core.add_link(name, 1))
+        core.neighbours.open(core.neighbours.add(name, 1))
     return core
 
 
@@ -78,10 +78,10 @@ def test_a_bundle_is_worth_more_than_its_stub() -> None:
 def test_what_the_coordinator_itself_sent_is_its_own_and_what_came_from_the_dead_is_not() -> None:
     core = broker_core()
     dead = core.links["dead"]
-    mine = core.accept(bundle(2, "mine"), None, None, 0, False)
-    through = core.accept(bundle(3, "far"), core.links["other"], None, 1, False)
-    theirs = core.accept(bundle(4, "theirs"), dead, None, 1, False)
-    orphan = core.accept(bundle(5, "orphan"), dead, None, 1, False)
+    mine = core.forwarding.accept(bundle(2, "mine"), None, None, 0, False)
+    through = core.forwarding.accept(bundle(3, "far"), core.links["other"], None, 1, False)
+    theirs = core.forwarding.accept(bundle(4, "theirs"), dead, None, 1, False)
+    orphan = core.forwarding.accept(bundle(5, "orphan"), dead, None, 1, False)
     assert mine and through and theirs and orphan
     pool = Pool()
     pool.add_member(1, [item(4, side=1, publisher="theirs"), item(2, side=0, publisher="mine")])
@@ -128,7 +128,7 @@ def test_what_was_seen_before_is_only_a_copy_even_if_it_is_owed() -> None:
 def test_what_is_here_already_keeps_its_entry_and_changes_its_side() -> None:
     core = broker_core()
     dead, other = core.links["dead"], core.links["other"]
-    entry = core.accept(bundle(2), dead, None, 1, False)
+    entry = core.forwarding.accept(bundle(2), dead, None, 1, False)
     assert entry is not None
     taken, entered = taking(core).take(item(2, side=2), other, 1, keeps_source=False)
     assert taken is entry and not entered and entry.source is other
@@ -136,7 +136,7 @@ def test_what_is_here_already_keeps_its_entry_and_changes_its_side() -> None:
 
 def test_what_this_side_sent_stays_this_sides_own() -> None:
     core = broker_core()
-    entry = core.accept(bundle(2), None, None, 0, False)
+    entry = core.forwarding.accept(bundle(2), None, None, 0, False)
     taken, _ = taking(core).take(item(2, side=1), core.links["other"], 1, keeps_source=True)
     assert taken is entry and taken.source is None
 
@@ -156,7 +156,7 @@ def test_a_pool_that_is_spread_is_safe_and_one_that_is_not_waits_for_copies() ->
 
 def test_the_copies_that_died_do_not_make_anything_safe() -> None:
     core = broker_core(faults=2)
-    entry = core.accept(bundle(2), core.links["dead"], None, 2, False)
+    entry = core.forwarding.accept(bundle(2), core.links["dead"], None, 2, False)
     assert entry is not None and core.log.is_safe(entry) and not entry.shown
     taking(core, spread=False).take(item(2, side=-1), None, 0, keeps_source=False)
     assert not core.log.is_safe(entry)
@@ -172,12 +172,12 @@ def test_a_stub_is_counted_and_remembered_and_needs_nothing_more() -> None:
 def test_what_was_to_cross_the_dead_link_and_had_not_yet_is_in_the_inventory() -> None:
     core = broker_core()
     dead = core.links["dead"]
-    core.shut_link(dead)
-    late = core.accept(bundle(2), None, None, 0, False)
+    core.neighbours.shut(dead)
+    late = core.forwarding.accept(bundle(2), None, None, 0, False)
     assert late is not None and late.undone == 2
     inventory = Inventory(core, dead)
     assert [one.side for one in inventory.items()] == [1]
-    after = core.accept(bundle(3, first=2), None, None, 0, False)
+    after = core.forwarding.accept(bundle(3, first=2), None, None, 0, False)
     assert isinstance(after, Entry) and after.no == inventory.snapshot, "that follows the Grant"
     assert inventory.leave(late.id) is late and late.undone == 1
     assert inventory.leave(after.id) is None

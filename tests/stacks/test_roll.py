@@ -19,7 +19,7 @@ def broker_with(*neighbours: str) -> ResproutBroker:
     broker.start(0)
     for name in neighbours:
         broker.core.interest.add_neighbour(name)
-        broker.core.add_link(name, 1)
+        broker.core.neighbours.add(name, 1)
     broker.core.says.clear()
     return broker
 

@@ -28,7 +28,7 @@ from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 from resprout.trace.schema import Row
-from resprout.trace.store import Trace
+from resprout.trace.store import Trace, check_judgeable
 
 BANK_INITIAL: Final = 10_000
 """Cents in every account before anything happens, unless the run says `bank_initial`."""
@@ -46,6 +46,7 @@ class Case:
 
     def __init__(self, trace: Trace | Sequence[Row], bank_initial: int | None = None) -> None:
         if isinstance(trace, Trace):
+            check_judgeable(trace.info)
             rows: Sequence[Row] = trace.rows
             known = trace.info.scenario.get("bank_initial", trace.info.options.get("bank_initial"))
             bank_initial = known if bank_initial is None and isinstance(known, int) else bank_initial

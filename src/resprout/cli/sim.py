@@ -37,6 +37,6 @@ def sim(
     result = run_scenario(chosen, Recorder())
     if writer is not None:
         writer.write(result.rows)
-        writer.finish(run_info(chosen, result.ended))
+        writer.finish(run_info(chosen, result.ended, result.traffic))
     say(Outcome(chosen, result.ended, result.digest, folder, summarize(result.rows), "virtual"), as_json)
     return 0 if result.ended == "quiescent" else 1

@@ -56,9 +56,20 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return 0
 
     @property
+    def paper_bytes(self) -> int | None:
+        """Of a stack that follows a paper: bytes of the header by that paper's formula, payload aside. They are counted
+        beside the encoded ones where bytes count, and mean nothing to the protocol. None: nothing is claimed."""
+        return None
+
+    @property
     def background(self) -> bool:
         """True for housekeeping that never ends (signs of life): a run may be quiescent while it is on its way."""
         return False
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What a part of a machine found out, for the machine that it is a part of: another part acts on it. Parts leave
+    these where effects are left, and call nobody back."""
 
 
 class Machine(Protocol):

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from resprout.core import limits
+
 
 class ClientOptions(msgspec.Struct, frozen=True):
     queue_bytes_max: int = 64 << 20
@@ -11,6 +13,9 @@ class ClientOptions(msgspec.Struct, frozen=True):
     unsafe_bytes_high: int = 32 << 20
     """The same for what has left and is kept because it is not safe yet. A publisher reaches at most this much per
     round trip to the second broker that has it."""
+    bundle_max: int = limits.BUNDLE_MESSAGES
+    """Publications that leave as one bundle. Fewer: each pays more of what a bundle costs on its way; 1 is for a
+    comparison with systems that bundle nothing."""
     early_max: int = 10_000
     """Publications asked for before a broker was first reached."""
     take_delay_us: int = 20_000

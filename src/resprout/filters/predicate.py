@@ -1,11 +1,17 @@
 """What one subscription asks for: a topic filter and perhaps a condition."""
 
+from functools import lru_cache
+from typing import Final
+
 import msgspec
 
 from resprout.core.names import Attributes
 from resprout.filters.implication import implies
 from resprout.filters.topics import check_filter, filter_covers, topic_matches
 from resprout.filters.where import Condition, parse
+
+PARSED_KEPT: Final = 4_096
+"""Predicates that need not be parsed again. They are bounded in size, as filters and conditions are."""
 
 
 class Predicate(msgspec.Struct, frozen=True):
@@ -44,4 +50,14 @@ class Predicate(msgspec.Struct, frozen=True):
 
 def parse_predicate(topic_filter: str, where: str | None = None) -> Predicate:
     """Check and read both parts. Raises UsageError (WhereError for the condition) with one line that says why."""
+    if type(topic_filter) is str and (where is None or type(where) is str):
+        return _parsed(topic_filter, where)
+    return _parse(topic_filter, where)  # which says what is wrong
+
+
+def _parse(topic_filter: str, where: str | None) -> Predicate:
     return Predicate(check_filter(topic_filter), None if where is None else parse(where))
+
+
+_parsed = lru_cache(maxsize=PARSED_KEPT)(_parse)
+"""A wish passes every broker, and in a simulator all of them are in one process."""

@@ -107,8 +107,8 @@ class Link:
     """One neighbour. `open` while bundles may cross; otherwise everything for it is retained."""
 
     __slots__ = (
-        "_ahead", "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "quiet", "room",
-        "sent", "told", "upto",
+        "_ahead", "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "quiet", "sent",
+        "told", "upto",
     )  # fmt: skip
 
     def __init__(
@@ -120,8 +120,6 @@ class Link:
         self.open = False
         self.quiet = False
         """It is not heard at the moment: reports can wait, and would only pile up."""
-        self.room = 0
-        """Bytes that may be sent before the next `Writable`."""
         self.cursor = cursor
         """The next place in the log to look at; None when the link has kept up, so that new entries go out at once."""
         self.after: deque[tuple[int, ProtocolMessage]] = deque()

@@ -8,9 +8,9 @@ That a bundle is here which may not be safe at its sender is told in the step in
 then the sender takes what it hears from here for independent of the bundle (`order.unshown`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from resprout.core.contract import Effect, Send, SetTimer, Timer
+from resprout.core.contract import Effect, ProtocolMessage, SetTimer, Timer
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 
@@ -36,14 +36,22 @@ class Reports:
     """What is still to be told, over all links of a broker."""
 
     __slots__ = (
-        "_arrived", "_delay_us", "_faults", "_links", "_spread_set", "_spread_soon", "_taken_set", "_totals_set",
-        "_totals_soon", "_urgent", "taken_soon",
+        "_arrived", "_delay_us", "_faults", "_links", "_pass_by", "_spread_set", "_spread_soon", "_taken_set",
+        "_totals_set", "_totals_soon", "_urgent", "taken_soon",
     )  # fmt: skip
 
-    def __init__(self, links: Mapping[str, Link], faults_tolerated: int, delay_us: int) -> None:
+    def __init__(
+        self,
+        links: Mapping[str, Link],
+        faults_tolerated: int,
+        delay_us: int,
+        pass_by: Callable[[str, ProtocolMessage], object],
+    ) -> None:
+        """`pass_by`: tell a neighbour, and do not wait behind what waits for room: what it may forget makes room."""
         self._links = links
         self._faults = faults_tolerated
         self._delay_us = delay_us
+        self._pass_by = pass_by
         self._arrived: dict[str, Link] = {}
         """Where something came from in this step that may not be safe there."""
         self._urgent: dict[str, Link] = {}
@@ -86,11 +94,11 @@ class Reports:
         """At the end of a step."""
         if self._arrived:
             for link in self._arrived.values():
-                _report(link, out, quiet_too=True)
+                self._report(link, quiet_too=True)
             self._arrived.clear()
         if self._urgent:
             for link in self._urgent.values():
-                _report(link, out)
+                self._report(link)
             self._urgent.clear()
         if self.taken_soon and not self._taken_set:
             self._taken_set = True
@@ -103,7 +111,7 @@ class Reports:
             patience = TOTALS_PATIENCE if self._faults <= 1 else SPREAD_PATIENCE
             out.append(SetTimer(ReportTotals(), now_us + patience * self._delay_us))
 
-    def fired(self, timer: Timer, out: list[Effect]) -> None:
+    def fired(self, timer: Timer) -> None:
         if isinstance(timer, ReportTaken):
             self._taken_set = self.taken_soon = False
             concerned = [link for link in self._links.values() if link.told.done.upto < link.arrived.count]
@@ -114,10 +122,9 @@ class Reports:
             self._spread_set = self._spread_soon = False
             concerned = list(self._links.values())
         for link in concerned:
-            _report(link, out)
+            self._report(link)
 
-
-def _report(link: Link, out: list[Effect], quiet_too: bool = False) -> None:
-    if link.open and (quiet_too or not link.quiet):
-        while (news := link.report()) is not None:
-            out.append(Send(link.name, news))
+    def _report(self, link: Link, quiet_too: bool = False) -> None:
+        if link.open and (quiet_too or not link.quiet):
+            while (news := link.report()) is not None:
+                self._pass_by(link.name, news)

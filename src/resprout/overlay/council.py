@@ -1,20 +1,22 @@
 """The council of brokers as one of them takes part in it: who is dead, who may say so, and when a repair may end.
 
 Whoever uses this class tells it the time, every word about connections (`silent`, `connected`), that a message came
-(`heard`) or gets on (`stirred`) and every message of its `handlers`, and calls `tick` once per heartbeat. It performs
-what is `declared`: bury the dead, close their links, tell them `Fenced`, lead the repair, and let it end only when
-`register` allows it. It stops when it is `fenced`.
+(`heard`) or gets on (`stirred`) and every message of its `handlers`, and calls `tick` once per heartbeat. After each it
+acts on the outcomes. `Declared`: close the links of the dead, tell them `Fenced`, lead the repair, and let it end only
+when `register` allows it. `Registered`: ask `register` again. `Expelled`: stop.
 
 What this class will not do: repair anything, open or close sessions, decide by time alone (see `pulse`).
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
 from resprout.overlay.election import Election
 from resprout.overlay.messages import Fenced, Ping, Pong
+from resprout.overlay.outcomes import Expelled
 from resprout.overlay.probes import Probes
 from resprout.overlay.pulse import Pulse
 from resprout.overlay.registry import Registry
@@ -33,23 +35,19 @@ class Council:
         standing: Standing,
         options: CouncilOptions,
         post: Callable[[str, ProtocolMessage], None],
-        declared: Callable[[tuple[str, ...]], None],
-        registered: Callable[[], None],
-        fenced: Callable[[str], None],
+        outcomes: deque[Outcome],
         waves: Waves,
     ) -> None:
-        """`post` opens a session on demand; an attempt that fails comes back as `silent`.
-        `declared`: it was decided that these are dead. `registered`: a registration has become done.
-        `fenced`: this life is over, and why."""
+        """`post` opens a session on demand; an attempt that fails comes back as `silent`."""
         self._standing = standing
         self._send = post
-        self._fenced = fenced
+        self._outcomes = outcomes
         self._pulse = Pulse(standing, options)
         self._probes = Probes(standing, self._pulse, self._post)
-        self._election = Election(standing, self._pulse, self._probes, self._post, declared)
-        self._registry = Registry(standing, self._pulse, waves, self._post, registered, fenced)
+        self._election = Election(standing, self._pulse, self._probes, self._post, outcomes)
+        self._registry = Registry(standing, self._pulse, waves, self._post, outcomes)
         self._suspicions = Suspicions(
-            standing, self._pulse, self._probes, self._election, self._registry, self._post, declared, fenced
+            standing, self._pulse, self._probes, self._election, self._registry, self._post, outcomes
         )
         handlers: dict[type, Handler] = {
             Ping: self._on_ping, Pong: self._on_pong, Fenced: self._on_fenced,
@@ -201,7 +199,7 @@ class Council:
         self._suspicions.forget(names, now_us)
 
     def register(self, dead: frozenset[str], now_us: int) -> bool:
-        """May the repair of these end? False: `registered` is called when it may. To be asked again when more die."""
+        """May the repair of these end? False: `Registered` comes when it may. To be asked again when more die."""
         return self._registry.register(dead, now_us)
 
     def drop_registration(self) -> None:
@@ -250,4 +248,4 @@ class Council:
     def _on_fenced(self, peer: str, message: Fenced, now_us: int) -> None:
         self._standing.bury(self._standing.name, message.incarnation)
         if message.incarnation >= self._standing.incarnation:
-            self._fenced(f"{peer} says that this broker was declared dead")
+            self._outcomes.append(Expelled(f"{peer} says that this broker was declared dead"))

@@ -5,11 +5,13 @@ majority does it declare the root dead and begin the repair, in which it registe
 The vote grants nothing by itself: it keeps a broker that merely lost its own link from disturbing the others.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.messages import Alive, PreVote, Vote
+from resprout.overlay.outcomes import declare
 from resprout.overlay.places import Life, check_lives, is_among
 from resprout.overlay.probes import Probes
 from resprout.overlay.pulse import Pulse
@@ -33,13 +35,13 @@ class Election:
         pulse: Pulse,
         probes: Probes,
         post: Callable[[str, ProtocolMessage], None],
-        declared: Callable[[tuple[str, ...]], None],
+        outcomes: deque[Outcome],
     ) -> None:
         self._standing = standing
         self._pulse = pulse
         self._probes = probes
         self._post = post
-        self._declared = declared
+        self._outcomes = outcomes
         self._ballot: _Ballot | None = None
         self._number = 0
         self._denied: dict[str, tuple[PreVote, int]] = {}
@@ -77,7 +79,7 @@ class Election:
         yes = [seat.life for seat in succession.seats if seat.name in ballot.yes]
         if self._standing.is_majority(succession, yes, self._pulse.is_over):
             self._ballot = None
-            self._declared(tuple(sorted(ballot.dead)))
+            declare(self._standing, sorted(ballot.dead), self._outcomes)
 
     def _on_pre_vote(self, peer: str, message: PreVote, now_us: int) -> None:
         here = self._standing

@@ -71,7 +71,8 @@ class Pulse:
         """A message came."""
         self._received[peer] = self._spoke[peer] = now_us
         self._unproven.discard(peer)
-        self._not_quiet(peer)
+        if self.quiet:
+            self._not_quiet(peer)
 
     def connected(self, peer: str, now_us: int) -> None:
         """Its connection stands (again), and nothing has come on it yet."""

@@ -6,12 +6,14 @@ coordinators that could replace overlapping parts of the tree meet in one broker
 broker as dead answers it `Fenced`: of two that suspect each other, one cannot finish.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.lists import UNDECIDED_MAX, Lists
 from resprout.overlay.messages import Decided, Enrol, Enrolled
+from resprout.overlay.outcomes import Expelled, Registered
 from resprout.overlay.places import Life, Registration, Succession, check_lives, is_among
 from resprout.overlay.pulse import Pulse
 from resprout.overlay.standing import Standing
@@ -63,15 +65,13 @@ class Registry:
         pulse: Pulse,
         waves: Waves,
         post: Callable[[str, ProtocolMessage], None],
-        registered: Callable[[], None],
-        fenced: Callable[[str], None],
+        outcomes: deque[Outcome],
     ) -> None:
         self._standing = standing
         self._pulse = pulse
         self._waves = waves
         self._post = post
-        self._registered = registered
-        self._fenced = fenced
+        self._outcomes = outcomes
         self._lists = Lists(standing, pulse)
         self._entry: _Entry | None = None
         self._number = 0
@@ -82,7 +82,7 @@ class Registry:
         }  # fmt: skip
 
     def register(self, dead: frozenset[str], now_us: int) -> bool:
-        """True when it is done; otherwise `registered` is called when it is."""
+        """True when it is done; otherwise `Registered` comes when it is."""
         self.wanted = dead
         entry = self._begin(dead, now_us)
         return entry is not None and entry.done
@@ -96,7 +96,7 @@ class Registry:
         entry = self._entry
         if entry is None:
             if self.wanted is not None and self.register(self.wanted, now_us):
-                self._registered()
+                self._outcomes.append(Registered())
         elif not entry.done and now_us - entry.asked_us > self._pulse.patience_us:
             entry.asked_us = now_us
             self._ask(entry)
@@ -105,7 +105,7 @@ class Registry:
         """A host has said that a process is gone: perhaps nobody is waited for any more."""
         entry = self._entry
         if entry is not None and self._check(entry):
-            self._registered()
+            self._outcomes.append(Registered())
 
     def refresh_list(self, now_us: int) -> None:
         """At the root, while nothing is repaired: replace seats that are lost, and fill the list."""
@@ -173,7 +173,7 @@ class Registry:
     def _spread(self, entry: _Entry) -> None:
         entry.spread = True
         if self._check(entry) and not entry.is_new:
-            self._registered()
+            self._outcomes.append(Registered())
 
     def _check(self, entry: _Entry) -> bool:
         """True when it became done just now, and somebody waits for it."""
@@ -200,7 +200,7 @@ class Registry:
         here, lists = self._standing, self._lists
         check_lives(message.dead)
         if is_among(here.name, here.incarnation, message.dead):
-            self._fenced(f"{peer} registers this broker as dead")
+            self._outcomes.append(Expelled(f"{peer} registers this broker as dead"))
             return
         if message.incarnation != here.incarnation:
             return
@@ -218,7 +218,7 @@ class Registry:
         if entry is None or entry.new is None or entry.number != message.number or entry.done:
             return
         if Life(here.name, here.incarnation) in message.graves:
-            self._fenced(f"{peer} has registered this broker as dead")
+            self._outcomes.append(Expelled(f"{peer} has registered this broker as dead"))
             return
         here.follow_decided(message.decided)
         lists = message.undecided[: UNDECIDED_MAX + 1]
@@ -235,7 +235,7 @@ class Registry:
             self._entry = None  # begin again after the newer list
             return
         if self._check(entry):
-            self._registered()
+            self._outcomes.append(Registered())
 
     def _on_decided(self, peer: str, message: Decided, now_us: int) -> None:
         if message.succession.root == peer:

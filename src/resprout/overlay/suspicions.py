@@ -5,13 +5,15 @@ left, after a vote. Only the authority judges. Everybody else reports to it, and
 answer. A suspicion changes nothing by itself: the link stays open, and all is well when the broker is heard again.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
 from resprout.overlay.election import Election
 from resprout.overlay.messages import Alive, Gone, Orphan, Suspect
+from resprout.overlay.outcomes import Expelled, declare
 from resprout.overlay.places import check_lives
 from resprout.overlay.probes import Probes
 from resprout.overlay.pulse import Pulse
@@ -36,8 +38,7 @@ class Suspicions:
         election: Election,
         registry: Registry,
         post: Callable[[str, ProtocolMessage], None],
-        declared: Callable[[tuple[str, ...]], None],
-        fenced: Callable[[str], None],
+        outcomes: deque[Outcome],
     ) -> None:
         self._standing = standing
         self._pulse = pulse
@@ -45,8 +46,7 @@ class Suspicions:
         self._election = election
         self._registry = registry
         self._post = post
-        self._declared = declared
-        self._fenced = fenced
+        self._outcomes = outcomes
         self._asked: dict[str, int] = {}
         """Authorities that have not answered a report -> since when."""
         self._mute: dict[str, None] = {}
@@ -126,9 +126,9 @@ class Suspicions:
     def _judge(self, name: str, piece: frozenset[str], now_us: int, force: bool) -> None:
         if len(piece) == 1 and lineage.parent_of(self._standing, name) == self._standing.name:
             if force or (self._pulse.is_sure(name, now_us) and self._probes.is_crash(piece, now_us)):
-                self._declared((name,))
+                declare(self._standing, (name,), self._outcomes)
         elif force and any(lineage.parent_of(self._standing, other) == self._standing.name for other in piece):
-            self._declared(tuple(sorted(piece)))  # a part below this broker: no matter of succession
+            declare(self._standing, sorted(piece), self._outcomes)  # a part below this broker: no matter of succession
         elif force or self._probes.is_crash(piece, now_us):
             self._election.call(piece, now_us, force)
 
@@ -178,4 +178,4 @@ class Suspicions:
         if parent is None or message.life != here.life(parent) or self._pulse.leased:
             return
         if self._is_alone(parent):
-            self._fenced(f"{parent} was replaced without this broker")
+            self._outcomes.append(Expelled(f"{parent} was replaced without this broker"))

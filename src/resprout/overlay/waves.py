@@ -4,14 +4,16 @@ A wave runs over open links only. A neighbour that dies is no longer waited for 
 news with the repair. Each hop counts its own waves, so an answer can only ever end the wave that it belongs to.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay import lineage
 from resprout.overlay.census import Census
 from resprout.overlay.messages import Tell, Told
+from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Place, Registration, check_lives
 from resprout.overlay.standing import Standing
 
@@ -35,11 +37,11 @@ class _Wave:
 
 class Waves:
     def __init__(
-        self, standing: Standing, post: Callable[[str, ProtocolMessage], None], fenced: Callable[[str], None]
+        self, standing: Standing, post: Callable[[str, ProtocolMessage], None], outcomes: deque[Outcome]
     ) -> None:
         self._standing = standing
         self._post = post
-        self._fenced = fenced
+        self._outcomes = outcomes
         self._running: dict[int, _Wave] = {}
         self._started = 0
         self.census: Final = Census(standing, post)
@@ -115,7 +117,7 @@ class Waves:
             check_lives(message.registration.dead)
             spared.update(life.name for life in message.registration.dead)
             if not self._standing.record(message.registration):
-                self._fenced(f"{peer} says that this broker was declared dead")
+                self._outcomes.append(Expelled(f"{peer} says that this broker was declared dead"))
                 return
 
         def answer() -> None:

@@ -8,13 +8,22 @@ from resprout.audit.verdict import Verdict
 from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.places import RunPlace
 from resprout.trace.errors import TraceError
-from resprout.trace.store import read_trace
+from resprout.trace.store import check_judgeable, read_trace
 
 
 def judge_run(place: RunPlace) -> Verdict:
+    check_place(place)
     trace = read_trace(place.folder)
     try:
         return judge(trace)
+    except TraceError as error:
+        raise TraceError(f"{place.folder}: {error}") from None
+
+
+def check_place(place: RunPlace) -> None:
+    """TraceError for a run that cannot be judged, before anybody reads it."""
+    try:
+        check_judgeable(place.info)
     except TraceError as error:
         raise TraceError(f"{place.folder}: {error}") from None
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_h
 import msgspec
 import pyarrow as pa
 
-TABLES_VERSION: Final = 1
+TABLES_VERSION: Final = 2
 """Rises when a column's meaning, name or type changes."""
 
 
@@ -139,6 +139,10 @@ class TrafficRow(ResultRow, kw_only=True, frozen=True):
     """What the frames carried, by class."""
     messages_per_publication: float | None
     messages_per_delivery: float | None
+    paper_bytes: int | None = None
+    """Headers by the formula of the paper that the stack follows, where it claims any and bytes were counted."""
+    paper_messages: int | None = None
+    """How many messages had such a header."""
 
 
 class LoadRow(ResultRow, kw_only=True, frozen=True):
@@ -155,6 +159,10 @@ class LoadRow(ResultRow, kw_only=True, frozen=True):
     bytes_received: int | None
     published: int
     delivered: int
+    busy_share: float | None = None
+    """Of the run's time, the part in which its network card was sending; None without a bandwidth."""
+    paper_bytes: int | None = None
+    paper_messages: int | None = None
 
 
 MEASURED: Final[tuple[type[ResultRow], ...]] = (RunRow, LatencyRow, RepairRow, TrafficRow, LoadRow)

@@ -1,4 +1,4 @@
-"""Runs the application of a client on its client machine, and writes the trace of both. Every driver uses it.
+"""Runs the application of a client on its client machine, and has both observed. Every driver uses it.
 
 The driver brings what the machine has for those above (`given`, after the step that caused it is complete) and the time
 (`woke`); it is asked for little more than a clock and an alarm. One runner is one life of a client: the application is
@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from resprout.core.contract import Answer, Deliver, Effect
+from resprout.core.message import Message
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.requests import ClientRequest, Published, PublishRequest, Refused, SessionLost
+from resprout.edge.requests import ClientNews, ClientRequest, Published, PublishRequest, Refused, SessionLost
 from resprout.scenario.app import App, Applied, WakeAt, Wish
-from resprout.scenario.observe import ClientRows
+from resprout.scenario.observe import ClientRows, RowObserver
 from resprout.trace.schema import Row
 
 
@@ -39,12 +40,28 @@ class Driver(Protocol):
         ...
 
 
+class Observer(Protocol):
+    """Told what one life of a client asks and gets; `RowObserver` is the usual one."""
+
+    def published(self, time_us: int, request: PublishRequest, news: Published) -> None: ...
+
+    def delivered(self, time_us: int, message: Message) -> None: ...
+
+    def applied(self, time_us: int, applied: Applied) -> None: ...
+
+    def asked(self, time_us: int, request: ClientRequest) -> None: ...
+
+    def told(self, time_us: int, news: ClientNews) -> None: ...
+
+
 class AppRunner:
-    def __init__(self, driver: Driver, machine: ClientMachine, app: App) -> None:
+    def __init__(self, driver: Driver, machine: ClientMachine, app: App, observer: Observer | None = None) -> None:
+        """Rows go to the driver's `record` unless somebody else observes."""
         self.app = app
         self._driver = driver
         self._machine = machine
-        self._rows = ClientRows(machine.name, machine.incarnation)
+        rows = ClientRows(machine.name, machine.incarnation)
+        self._observer: Observer = observer if observer is not None else RowObserver(rows, driver.record)
         self._tokens = 0
         self._unsent = False
         self.over = False
@@ -66,15 +83,14 @@ class AppRunner:
         if self.over:
             return
         if isinstance(effect, Deliver):
-            record, to_row, to_app = self._driver.record, self._rows.delivered, self.app.delivered
+            observe, to_app = self._observer.delivered, self.app.delivered
             for message in effect.messages:
-                record(to_row(now_us, message))
+                observe(now_us, message)
                 if wishes := to_app(message, now_us):
                     self._grant(wishes)
         else:
             self.numbered(effect)
-            for row in self._rows.told(now_us, effect.body):
-                self._driver.record(row)
+            self._observer.told(now_us, effect.body)
             if isinstance(effect.body, SessionLost) and effect.body.superseded:
                 self.over = True
                 return
@@ -88,11 +104,11 @@ class AppRunner:
         self._flush()
 
     def numbered(self, answer: Answer) -> None:
-        """The row of a publication is written as soon as it has its number, before anything that it causes. A driver
+        """A publication is observed as soon as it has its number, before anything that it causes. A driver
         that executes effects one by one may say so before it says `given`."""
         if isinstance(answer.body, Published):
             if (request := self._unnumbered.pop(answer.token, None)) is not None:
-                self._driver.record(self._rows.published(self._driver.now_us, request, answer.body))
+                self._observer.published(self._driver.now_us, request, answer.body)
         elif isinstance(answer.body, Refused):
             self._unnumbered.pop(answer.token, None)
 
@@ -102,15 +118,14 @@ class AppRunner:
             if isinstance(wish, WakeAt):
                 driver.wake(wish.at_us)
             elif isinstance(wish, Applied):
-                driver.record(self._rows.applied(driver.now_us, wish))
+                self._observer.applied(driver.now_us, wish)
             else:
                 self._ask(wish)
 
     def _ask(self, request: ClientRequest) -> None:
         """The machine takes the request now and sends it at the next `_flush`, with whatever is asked until then."""
         self._tokens += 1
-        for row in self._rows.asked(self._driver.now_us, request):
-            self._driver.record(row)
+        self._observer.asked(self._driver.now_us, request)
         if isinstance(request, PublishRequest):
             self._unnumbered[self._tokens] = request
         answers: list[Effect] = []

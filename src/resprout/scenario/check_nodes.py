@@ -1,4 +1,5 @@
-"""Whether the nodes of a scenario make a network: names are unique, brokers form one tree, clients have brokers."""
+"""Whether the nodes of a scenario make a network: names are unique, brokers form one tree or know each other, clients
+have brokers."""
 
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -51,10 +52,27 @@ def _check_tree(file: Table, brokers: Sequence[BrokerSpec]) -> None:
         if parent is not None and parent not in parents:
             reason = f"parent {parent!r} does not exist{suggestion(parent, parents)}"
             blame(file, "broker", name, "parent", reason)
-    roots = [name for name, parent in parents.items() if parent is None]
+    roots = [broker.name for broker in brokers if broker.parent is None and not broker.contacts]
     if len(roots) > 1:
         blame(file, "broker", roots[1], "name", f"it has no parent, but {roots[0]!r} is the root already")
     _check_acyclic(file, parents, {name: name for name in parents})
+    _check_contacts(file, brokers)
+
+
+def _check_contacts(file: Table, brokers: Sequence[BrokerSpec]) -> None:
+    """They exist, and following them leads from everybody to one that founds the network."""
+    known = {broker.name: broker for broker in brokers}
+    for broker in brokers:
+        if broker.contacts and broker.parent is not None:
+            blame(file, "broker", broker.name, "contacts", "it has a parent, and that is whom it knows")
+        for contact in broker.contacts:
+            if contact not in known:
+                reason = f"contact {contact!r} does not exist{suggestion(contact, known)}"
+                blame(file, "broker", broker.name, "contacts", reason)
+            if contact == broker.name:
+                blame(file, "broker", broker.name, "contacts", "it names itself")
+    if all(broker.contacts or broker.parent is not None for broker in brokers):
+        blame(file, "broker", brokers[0].name, "contacts", "everybody knows somebody: nobody founds the network")
 
 
 def _check_sites(file: Table, brokers: Sequence[BrokerSpec]) -> None:

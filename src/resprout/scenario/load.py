@@ -1,8 +1,9 @@
 """From a TOML file (or text) to a `Scenario`, or to a `ScenarioError` that names the place and the reason in one line.
 
-Keys of the file: `name` (default: the file's), `stack`, `seed`, `time_limit`, `[options]` of the stack, `[[broker]]` or
-`[topology]`, `[[client]]`, `[[workload]]`, `[[fault]]`. What each table may hold is listed in `model` and
-`workload_options`. Anything unknown is refused: an option that is silently ignored makes a run that nobody asked for.
+Keys of the file: `name` (default: the file's), `stack`, `seed`, `time_limit`, `client_links`, `count_bytes`, `trace`,
+`[options]` of the stack, `[[broker]]` or `[topology]`, `[[client]]`, `[[workload]]`, `[[fault]]`. What each table may
+hold is listed in `model` and `workload_options`. Anything unknown is refused: an option that is silently ignored makes
+a run that nobody asked for.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from resprout.scenario.check_nodes import check_nodes
 from resprout.scenario.model import TIME_LIMIT_US, FaultKind, OptionValue, Scenario
-from resprout.scenario.read_faults import check_faults, read_faults
+from resprout.scenario.read_faults import read_faults, settle_faults
 from resprout.scenario.read_nodes import read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
 from resprout.scenario.reader import Table
@@ -23,7 +24,8 @@ SEED_MAX: Final = 2**63 - 1
 NAME_LETTERS_MAX: Final = 200
 
 _KEYS: Final = (
-    "name", "stack", "seed", "time_limit", "options", "topology", "broker", "client", "workload", "fault",
+    "name", "stack", "seed", "time_limit", "client_links", "count_bytes", "trace", "options", "topology", "broker",
+    "client", "workload", "fault",
 )  # fmt: skip
 
 
@@ -49,7 +51,6 @@ def build_scenario(source: Source) -> Scenario:
     fault_tables, faults = read_faults(file, time_limit_us)
     joining = [name for fault in faults if fault.kind is FaultKind.JOIN for name in fault.nodes]
     check_nodes(file, brokers, clients, joining)
-    check_faults(fault_tables, faults, brokers, clients)
     return Scenario(
         name=_name(file),
         brokers=brokers,
@@ -59,7 +60,10 @@ def build_scenario(source: Source) -> Scenario:
         options=_options(file, stack),
         clients=clients,
         workloads=read_workloads(file, clients, stack.guarantees),
-        faults=tuple(faults),
+        has_free_client_links=file.choice("client_links", ("charged", "free"), "charged") == "free",
+        counts_bytes=file.flag("count_bytes", False),
+        trace=file.choice("trace", ("rows", "counts"), "rows"),
+        faults=settle_faults(fault_tables, faults, brokers, clients, seed),
     )
 
 

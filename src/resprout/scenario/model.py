@@ -33,11 +33,15 @@ class BrokerSpec(msgspec.Struct, frozen=True):
     parent: str | None = None
     """A broker listed before or after it; None for the root."""
     latency_us: int = LINK_LATENCY_US
-    """One way, of the link to the parent."""
+    """One way, of the link to the parent; without a parent of its way to everybody, so that two of them add up."""
     bandwidth_bps: int | None = None
     """Of the node, shared by its links; None is unlimited."""
     site: str | None = None
     """Brokers of one site replicate each other; then the *sites* form the tree. All brokers have one, or none."""
+    contacts: tuple[str, ...] = ()
+    """Of one without a parent: the brokers that it knows when it starts. One that knows nobody founds the network."""
+    disk_latency_us: int = 0
+    """From writing a record until it is durable; what a broker does after it happens then. Only in the simulator."""
 
 
 class SubscriptionSpec(msgspec.Struct, frozen=True):
@@ -97,6 +101,9 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     """A client pauses while this many of its publications wait for their receipt `safe`; 0 is no such limit. With
     `interval = "0s"` it makes a publisher that saturates the network without flooding its own memory."""
     options: WorkloadOptions = BankOptions()
+    bundle_max: int = 0
+    """At most so many publications travel as one bundle; 0 is no such limit. It is the client that bundles: the least
+    of its workloads counts."""
 
 
 class FaultKind(enum.StrEnum):
@@ -129,7 +136,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |
-    | join | nodes, parent, latency_us, bandwidth_bps, site | new brokers (or ones that left) enter the tree |
+    | join | nodes, parent, latency_us, bandwidth_bps, site, disk_latency_us | new brokers (or ones that left) enter |
     | double | nodes, parent, latency_us | second brokers start under names that are taken, by mistake |
     | leave | nodes | nodes go in good order |
     """
@@ -146,6 +153,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     latency_us: int = LINK_LATENCY_US
     bandwidth_bps: int | None = None
     site: str | None = None
+    disk_latency_us: int = 0
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -162,17 +170,40 @@ class Scenario(msgspec.Struct, frozen=True):
     clients: tuple[ClientSpec, ...] = ()
     workloads: tuple[WorkloadSpec, ...] = ()
     faults: tuple[FaultSpec, ...] = ()
+    has_free_client_links: bool = False
+    """Whether a broker's links to its clients take nothing of its bandwidth, and are left out of what it sends. Only in
+    the simulator."""
+    counts_bytes: bool = False
+    """Whether the bytes that every node sends are counted; otherwise only where a bandwidth asks for it. Only in the
+    simulator."""
+    trace: str = "rows"
+    """What is recorded of clients: `rows`, one for each observation, or `counts`. Only in the simulator."""
 
     @property
     def bank_initial(self) -> int | None:
         """What every account holds at first, for the judge; None when there is no bank. All banks begin alike."""
         return next((w.options.initial for w in self.workloads if isinstance(w.options, BankOptions)), None)
 
+    @property
+    def bundle_caps(self) -> dict[str, int]:
+        """How many publications make a bundle at most, of those clients that have a limit of their own."""
+        caps: dict[str, int] = {}
+        for workload in self.workloads:
+            if workload.bundle_max:
+                caps |= {
+                    name: min(workload.bundle_max, caps.get(name, workload.bundle_max)) for name in workload.clients
+                }
+        return caps
+
     def joining(self, fault: FaultSpec) -> tuple[BrokerSpec, ...]:
         """The brokers that a join brings."""
         return tuple(
-            BrokerSpec(name, fault.parent, fault.latency_us, fault.bandwidth_bps, fault.site) for name in fault.nodes
-        )
+            BrokerSpec(
+                name, fault.parent, fault.latency_us, fault.bandwidth_bps, fault.site,
+                disk_latency_us=fault.disk_latency_us,
+            )
+            for name in fault.nodes
+        )  # fmt: skip
 
     def side(self, fault: FaultSpec) -> tuple[str, ...]:
         """One side of a partition: the nodes it names, and the clients of the brokers among them."""

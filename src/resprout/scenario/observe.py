@@ -1,6 +1,6 @@
 """Rows of the trace: for what a client asks and gets, and for the notes of machines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from resprout.core.guarantee import Guarantee
@@ -136,6 +136,31 @@ class ClientRows:
 
     def _row(self, time_us: int, kind: str, **columns: Any) -> Row:
         return Row(time_us=time_us, node=self._name, kind=kind, **columns)
+
+
+class RowObserver:
+    """Observes one life of a client by writing a row for everything."""
+
+    def __init__(self, rows: ClientRows, record: Callable[[Row], None]) -> None:
+        self._rows = rows
+        self._record = record
+
+    def published(self, time_us: int, request: PublishRequest, news: Published) -> None:
+        self._record(self._rows.published(time_us, request, news))
+
+    def delivered(self, time_us: int, message: Message) -> None:
+        self._record(self._rows.delivered(time_us, message))
+
+    def applied(self, time_us: int, applied: Applied) -> None:
+        self._record(self._rows.applied(time_us, applied))
+
+    def asked(self, time_us: int, request: ClientRequest) -> None:
+        for row in self._rows.asked(time_us, request):
+            self._record(row)
+
+    def told(self, time_us: int, news: Any) -> None:
+        for row in self._rows.told(time_us, news):
+            self._record(row)
 
 
 def note_row(time_us: int, node: str, kind: str, columns: Mapping[str, Any]) -> Row:

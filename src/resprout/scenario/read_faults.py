@@ -1,11 +1,18 @@
-"""Faults of a scenario file: `[[fault]]`, and whether they can happen one after the other."""
+"""Faults of a scenario file: `[[fault]]`, and whether they can happen one after the other.
+
+Whom a fault befalls is named, or a share of the brokers that it can befall by then. Such a share is drawn here, from
+the seed, so that every driver strikes the same ones.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from resprout.core.names import check_name
 from resprout.scenario.model import LINK_LATENCY_US, BrokerSpec, ClientSpec, FaultKind, FaultSpec
 from resprout.scenario.reader import Table, suggestion
+from resprout.scenario.seeds import random_for
 
 FAULTS_MAX: Final = 10_000
 FAULT_NODES_MAX: Final = 100_000
@@ -14,10 +21,15 @@ _COMMON: Final = ("at", "kind", "nodes")
 _OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
     FaultKind.CRASH: ("host",),
     FaultKind.RECOVER: ("disk", "first"),
-    FaultKind.JOIN: ("parent", "latency", "bandwidth", "site"),
+    FaultKind.JOIN: ("parent", "latency", "bandwidth", "site", "disk_latency"),
     FaultKind.DOUBLE: ("parent", "latency"),
 }
 _LINKS: Final = (FaultKind.CUT, FaultKind.HEAL)
+_SHARED: Final = (
+    FaultKind.CRASH, FaultKind.RECOVER, FaultKind.FREEZE, FaultKind.UNFREEZE, FaultKind.HANG, FaultKind.UNHANG,
+    FaultKind.PARTITION, FaultKind.LEAVE,
+)  # fmt: skip
+"""What a share of the brokers can be drawn for."""
 
 _CHANGES: Final[Mapping[FaultKind, tuple[tuple[str, ...], str]]] = {
     FaultKind.CRASH: (("up", "frozen", "hung"), "down"),
@@ -46,7 +58,7 @@ def _fault(table: Table, time_limit_us: int) -> FaultSpec:
     for other in (key for keys in _OWN.values() for key in keys if key not in own):
         if other in table:
             table.fail(other, f"a {kind} takes no {other!r}")
-    table.only((*_COMMON, *own))
+    table.only((*_COMMON, *own, *(("share", "except") if kind in _SHARED else ())))
     at_us = table.duration("at")
     if at_us > time_limit_us:
         table.fail("at", "it would happen after the time limit")
@@ -62,10 +74,17 @@ def _fault(table: Table, time_limit_us: int) -> FaultSpec:
         latency_us=table.duration("latency", LINK_LATENCY_US),
         bandwidth_bps=table.rate("bandwidth", None),
         site=table.checked("site", check_name) if "site" in table else None,
+        disk_latency_us=table.duration("disk_latency", 0),
     )
 
 
 def _nodes(table: Table, kind: FaultKind) -> tuple[str, ...]:
+    if "share" in table:
+        if "nodes" in table:
+            table.fail("share", "a fault has nodes or a share of the brokers, not both")
+        return ()  # drawn when it is known who is there by then
+    if "except" in table:
+        table.fail("except", "it goes with a share: whoever is not named is not struck")
     nodes = table.texts("nodes", FAULT_NODES_MAX)
     if not nodes:
         table.fail("nodes", f"a {kind} needs at least one node")
@@ -93,14 +112,26 @@ def _pair(table: Table, path: tuple[str | int, ...], row: Any) -> tuple[str, str
     return (row[0], row[1])
 
 
-def check_faults(
-    tables: Sequence[Table], faults: Sequence[FaultSpec], brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec]
-) -> None:
-    """Walks through the faults in the order of time, and refuses what a node cannot undergo in its state by then."""
+def settle_faults(
+    tables: Sequence[Table],
+    faults: Sequence[FaultSpec],
+    brokers: Sequence[BrokerSpec],
+    clients: Sequence[ClientSpec],
+    seed: int,
+) -> tuple[FaultSpec, ...]:
+    """Walks through the faults in the order of time, draws those who are to be drawn, and refuses what a node cannot
+    undergo in its state by then. A fault that befalls nobody is left out."""
+    settled: list[FaultSpec] = []
     states = dict.fromkeys([*(b.name for b in brokers), *(c.name for c in clients)], "up")
     are_brokers = {b.name for b in brokers}
     in_sites = any(b.site for b in brokers)
-    for table, fault in zip(tables, faults, strict=True):
+    for table, told in zip(tables, faults, strict=True):
+        fault = told
+        if "share" in table:
+            fault = replace(told, nodes=_drawn(table, told.kind, states, are_brokers, seed))
+            if not fault.nodes:
+                continue
+        settled.append(fault)
         for i, name in enumerate(fault.nodes):
             _check_node(table, fault, i, states)
             if fault.kind is FaultKind.JOIN and name not in are_brokers and name in states:
@@ -121,6 +152,20 @@ def check_faults(
                 if name not in states:
                     where = ("nodes", number) if len(fault.links) > 1 else ("nodes",)
                     table.fail(where, f"node {name!r} does not exist{suggestion(name, states)}")
+    return tuple(settled)
+
+
+def _drawn(table: Table, kind: FaultKind, states: Mapping[str, str], brokers: set[str], seed: int) -> tuple[str, ...]:
+    """A share of the brokers that this can happen to, in their order. Those that are spared are not counted."""
+    spared = table.texts("except", FAULT_NODES_MAX, ())
+    for i, name in enumerate(spared):
+        if name not in brokers:
+            table.fail(("except", i), f"broker {name!r} does not exist{suggestion(name, sorted(brokers))}")
+    before = _CHANGES[kind][0] if kind in _CHANGES else ("up", "frozen", "hung", "down")
+    able = [name for name, state in states.items() if name in brokers and state in before and name not in spared]
+    count = int(table.number("share", 0, 1) * len(able) + 0.5)
+    places = random_for(seed, "fault", *table.path).sample(range(len(able)), count)
+    return tuple(able[place] for place in sorted(places))
 
 
 def _check_node(table: Table, fault: FaultSpec, number: int, states: Mapping[str, str]) -> None:

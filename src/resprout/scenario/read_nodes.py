@@ -1,6 +1,9 @@
 """Brokers and clients of a scenario file: `[[broker]]`, `[[client]]`, `[topology]`."""
 
+from random import Random
 from typing import Final
+
+from msgspec.structs import replace
 
 from resprout.core.names import check_name
 from resprout.filters.predicate import parse_predicate
@@ -8,12 +11,14 @@ from resprout.filters.topics import check_filter
 from resprout.scenario.model import CLIENT_LATENCY_US, LINK_LATENCY_US, BrokerSpec, ClientSpec, SubscriptionSpec
 from resprout.scenario.reader import Table
 from resprout.scenario.seeds import random_for
-from resprout.scenario.topologies import DEGREE, SHAPES, parents_in
+from resprout.scenario.topologies import DEGREE, FLAT, KINDS, contacts_in, parents_in
 
 BROKERS_MAX: Final = 100_000
 CLIENTS_MAX: Final = 100_000
 SUBSCRIPTIONS_MAX: Final = 10_000
 """Of one client."""
+CONTACTS_MAX: Final = 1_000
+"""Of one broker."""
 
 
 def read_brokers(file: Table, seed: int) -> tuple[BrokerSpec, ...]:
@@ -29,31 +34,55 @@ def read_brokers(file: Table, seed: int) -> tuple[BrokerSpec, ...]:
 
 
 def _broker(table: Table) -> BrokerSpec:
-    table.only(("name", "parent", "latency", "bandwidth", "site"))
+    table.only(("name", "parent", "latency", "bandwidth", "site", "contacts", "disk_latency"))
     return BrokerSpec(
         name=table.checked("name", check_name),
         parent=table.text("parent") if "parent" in table else None,
         latency_us=table.duration("latency", LINK_LATENCY_US),
         bandwidth_bps=table.rate("bandwidth", None),
         site=table.checked("site", check_name) if "site" in table else None,
+        contacts=table.texts("contacts", CONTACTS_MAX, ()),
+        disk_latency_us=table.duration("disk_latency", 0),
     )
 
 
 def _grown(table: Table, seed: int) -> tuple[BrokerSpec, ...]:
     table.only((
         "kind", "brokers", "degree", "latency", "bandwidth", "clients_per_broker", "client_latency", "subscribe",
+        "contacts", "disk_latency",
     ))  # fmt: skip
-    shape = table.choice("kind", SHAPES)
+    shape = table.choice("kind", KINDS)
     brokers = table.integer("brokers", 1, BROKERS_MAX)
-    if "degree" in table and shape in ("chain", "star"):
-        table.fail("degree", f"a {shape} has no degree to choose")
-    parents = parents_in(shape, brokers, table.integer("degree", 2, BROKERS_MAX, DEGREE), random_for(seed, "topology"))
-    latency_us = table.duration("latency", LINK_LATENCY_US)
-    bandwidth_bps = table.rate("bandwidth", None)
+    if "degree" in table and shape in ("chain", "star", FLAT):
+        table.fail("degree", f"a {shape} has no degree to choose" if shape != FLAT else "a flat one has no degree")
+    if "contacts" in table and shape != FLAT:
+        table.fail("contacts", f"only a flat topology has contacts to choose, and this is a {shape}")
+    rng = random_for(seed, "topology")
+    usual = BrokerSpec(
+        "",
+        latency_us=table.duration("latency", LINK_LATENCY_US),
+        bandwidth_bps=table.rate("bandwidth", None),
+        disk_latency_us=table.duration("disk_latency", 0),
+    )
+    if shape == FLAT:
+        known = _contacts(table, brokers, rng)
+        return tuple(replace(usual, name=f"b{i}", contacts=contacts) for i, contacts in enumerate(known))
+    parents = parents_in(shape, brokers, table.integer("degree", 2, BROKERS_MAX, DEGREE), rng)
     return tuple(
-        BrokerSpec(f"b{i}", None if parent is None else f"b{parent}", latency_us, bandwidth_bps)
+        replace(usual, name=f"b{i}", parent=None if parent is None else f"b{parent}")
         for i, parent in enumerate(parents)
     )
+
+
+def _contacts(table: Table, brokers: int, rng: Random) -> list[tuple[str, ...]]:
+    """Of each broker of a flat topology: so many earlier ones, drawn, or those that are named."""
+    if not isinstance(table.values.get("contacts"), list):
+        drawn = contacts_in(brokers, table.integer("contacts", 1, CONTACTS_MAX, 1), rng)
+        return [tuple(f"b{i}" for i in contacts) for contacts in drawn]
+    named = table.texts("contacts", CONTACTS_MAX)
+    if not named:
+        table.fail("contacts", "nobody knows anybody; name a broker, or leave it out to draw one")
+    return [tuple(name for name in named if name != f"b{i}") if i else () for i in range(brokers)]
 
 
 def read_clients(file: Table, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, ...]:

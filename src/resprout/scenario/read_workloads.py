@@ -24,7 +24,9 @@ WINDOW_MAX: Final = 1_000_000
 AT_ONCE_MAX: Final = 10_000
 """Operations of a client that pauses for nothing."""
 
-COMMON: Final = ("kind", "clients", "topics", "keys", "operations", "mix", "interval", "payload", "start", "window")
+COMMON: Final = (
+    "kind", "clients", "topics", "keys", "operations", "mix", "interval", "payload", "start", "window", "bundle_max",
+)  # fmt: skip
 
 BANK_START_US: Final = 2_000_000
 """A bank opens late by default, so that its replicas are subscribed by then: see `workloads.bank`."""
@@ -63,6 +65,7 @@ def _workload(table: Table, clients: Sequence[ClientSpec]) -> WorkloadSpec:
         payload=table.integer("payload", 0, limits.PAYLOAD_BYTES, 32),
         start_us=table.duration("start", BANK_START_US if bank else 0),
         window=table.integer("window", 0, WINDOW_MAX, 0),
+        bundle_max=table.integer("bundle_max", 1, limits.BUNDLE_MESSAGES, 0),
         options=_options(table, OPTIONS[kind]),
     )
 

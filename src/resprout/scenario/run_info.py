@@ -1,6 +1,7 @@
 """What `run.json` says about a run of a scenario, whoever ran it."""
 
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,13 +11,15 @@ from resprout.scenario.model import Scenario
 from resprout.trace.store import RunInfo
 
 
-def run_info(scenario: Scenario, ended: str) -> RunInfo:
+def run_info(scenario: Scenario, ended: str, traffic: Mapping[str, int] | None = None) -> RunInfo:
+    """`traffic`: totals over all nodes, of a driver that counts them."""
     return RunInfo(
         scenario=scenario_data(scenario),
         options=dict(scenario.options),
         seed=scenario.seed,
         versions={"resprout": __version__, "python": platform.python_version()},
         ended=ended,
+        traffic=dict(traffic or {}),
     )
 
 

@@ -1,8 +1,11 @@
-"""Trees that are described instead of listed: `[topology]` of a scenario, and the shapes that swarms draw.
+"""Networks that are described instead of listed: `[topology]` of a scenario, and the trees that swarms draw.
 
 Brokers are `b0` (the root), `b1`, ... in breadth-first order, clients `c0`, `c1`, ... dealt to them in turn. A degree
 counts neighbours: a broker of degree 3 has a parent and two children. The root has no parent and still only
 `degree - 1` children, so that 511 brokers of degree 3 are the complete binary tree.
+
+In a `flat` network nobody has a parent: each broker but the first knows some that were there before it, and the stack
+makes of that what it wants.
 """
 
 import random
@@ -11,6 +14,8 @@ from typing import Final
 from resprout.core.errors import UsageError
 
 SHAPES: Final = ("tree", "chain", "star", "random")
+FLAT: Final = "flat"
+KINDS: Final = (*SHAPES, FLAT)
 DEGREE: Final = 3
 
 
@@ -28,7 +33,13 @@ def parents_in(shape: str, brokers: int, degree: int, rng: random.Random) -> lis
         return [None, *(0 for _ in range(1, brokers))]
     if shape == "random":
         return _breadth_first(_random_parents(brokers, degree, rng))
-    raise UsageError(f"unknown topology {shape!r}; it is one of {', '.join(SHAPES)}")
+    raise UsageError(f"unknown tree {shape!r}; it is one of {', '.join(SHAPES)}")
+
+
+def contacts_in(brokers: int, contacts: int, rng: random.Random) -> list[tuple[int, ...]]:
+    """Of each broker of a flat network, by number: so many of those before it (or all, where there are fewer), drawn
+    evenly. Whoever follows them gets from everybody to the first."""
+    return [tuple(rng.sample(range(i), min(i, contacts))) for i in range(brokers)]
 
 
 def _random_parents(brokers: int, degree: int, rng: random.Random) -> list[int | None]:

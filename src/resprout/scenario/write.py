@@ -35,6 +35,9 @@ def to_toml(scenario: Scenario) -> str:
     lines += _unless(scenario.stack == "resprout", "stack", scenario.stack)
     lines += [_pair("seed", scenario.seed)]
     lines += _unless(scenario.time_limit_us == TIME_LIMIT_US, "time_limit", format_duration(scenario.time_limit_us))
+    lines += _unless(not scenario.has_free_client_links, "client_links", "free")
+    lines += _unless(not scenario.counts_bytes, "count_bytes", True)
+    lines += _unless(scenario.trace == "rows", "trace", scenario.trace)
     if scenario.options:
         lines += ["", "[options]", *(_pair(key, value) for key, value in scenario.options.items())]
     everybody = tuple(client.name for client in scenario.clients)
@@ -50,7 +53,12 @@ def to_toml(scenario: Scenario) -> str:
 
 
 def _broker(broker: BrokerSpec) -> Lines:
-    return [_pair("name", broker.name), *_unless(broker.parent is None, "parent", broker.parent), *_place(broker)]
+    return [
+        _pair("name", broker.name),
+        *_unless(broker.parent is None, "parent", broker.parent),
+        *_unless(not broker.contacts, "contacts", list(broker.contacts)),
+        *_place(broker),
+    ]
 
 
 def _place(spec: BrokerSpec | FaultSpec) -> Lines:
@@ -59,6 +67,7 @@ def _place(spec: BrokerSpec | FaultSpec) -> Lines:
         *_unless(spec.latency_us == LINK_LATENCY_US, "latency", format_duration(spec.latency_us)),
         *([] if spec.bandwidth_bps is None else [_pair("bandwidth", format_rate(spec.bandwidth_bps))]),
         *_unless(spec.site is None, "site", spec.site),
+        *_unless(not spec.disk_latency_us, "disk_latency", format_duration(spec.disk_latency_us)),
     ]
 
 
@@ -102,6 +111,7 @@ def _workload(workload: WorkloadSpec, everybody: tuple[str, ...]) -> Lines:
         *_unless(workload.payload == usual.payload, "payload", workload.payload),
         *_unless(workload.start_us == start_us, "start", format_duration(workload.start_us)),
         *_unless(workload.window == usual.window, "window", workload.window),
+        *_unless(workload.bundle_max == usual.bundle_max, "bundle_max", workload.bundle_max),
         *_options(workload),
     ]
 

@@ -5,6 +5,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from resprout.core import limits
 from resprout.core.contract import Machine, Timer
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.client.search import AskAgain
@@ -17,13 +18,14 @@ from resprout.scenario.seeds import random_for
 from resprout.sim.client import ClientSide
 from resprout.sim.distances import Distances
 from resprout.sim.masks import Masks
-from resprout.sim.network import SizeOf
-from resprout.sim.nodes import Node, Process
+from resprout.sim.nodes import Make, Node, Process
 from resprout.sim.patience import link_options, settle_us
 from resprout.sim.reading import options_of
+from resprout.sim.scales import Scales
 from resprout.sim.world import OnNote, World
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import BrokerSeat
+from resprout.trace.counts import Counts
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 
@@ -48,15 +50,20 @@ class Cast:
         self._has_doubles = has_doubles
         self._record = record
         self._apps = AppMaker(scenario)
+        self._bundle_caps = scenario.bundle_caps
         self._masks = Masks(scenario.clients)
         self._clients: list[ClientSide] = []
         self._distances = Distances()
+        self.counts = Counts() if scenario.trace == "counts" else None
+        """What clients saw, of a run that does not record it."""
         self._brokers: dict[str, BrokerSpec] = {}
         """All that have ever been here, in their latest places."""
+        self.scales = self._make_scales()
+        """None where nobody asks how many bytes anything takes."""
         self.world = World(
             scenario.seed,
             self._distances,
-            size_of=self._size_of(),
+            weigh=self.scales.weigh if self.scales is not None else None,
             is_housekeeping=self._is_housekeeping,
             settle_us=settle_us(self._links, self._options) if has_faults else 0,
             busy=self._busy,
@@ -78,9 +85,10 @@ class Cast:
         make = partial(self._make_broker, broker, broker.name)
         node = self.world.nodes.get(broker.name)
         if node is None:
-            return self.world.add(broker.name, make, bandwidth_bps=broker.bandwidth_bps)
+            node = self._add(broker.name, make)
         node.make = make
-        node.bandwidth_bps = broker.bandwidth_bps
+        node.limit(broker.bandwidth_bps)
+        node.disk_latency_us = broker.disk_latency_us
         return node
 
     def seat_double(self, name: str, fault: FaultSpec) -> Node:
@@ -89,7 +97,7 @@ class Cast:
         node_name = f"{name}+{number}"
         broker = BrokerSpec(name, fault.parent, fault.latency_us)
         self._distances.place(node_name, fault.parent, fault.latency_us)
-        node = self.world.add(node_name, partial(self._make_broker, broker, node_name))
+        node = self._add(node_name, partial(self._make_broker, broker, node_name))
         node.incarnation = random_for(self._scenario.seed, "double", node_name).choice((0, 0, 1, 3))
         return node
 
@@ -99,11 +107,11 @@ class Cast:
     def _seat_client(self, client: ClientSpec) -> Node:
         self._distances.place(client.name, client.broker, client.latency_us)
         record = self._masks.unmasking(client, self._record)
-        above = ClientSide(
-            client, self.world, record, lambda incarnation: self._apps.make(client.name, incarnation - 1)
-        )
+        above = ClientSide(client, self.world, record, lambda life: self._apps.make(client.name, life - 1), self.counts)
         self._clients.append(above)
-        return self.world.add(client.name, partial(self._make_client, client, above), above=above)
+        node = self._add(client.name, partial(self._make_client, client, above), above)
+        node.is_free = self._scenario.has_free_client_links
+        return node
 
     def _make_broker(self, broker: BrokerSpec, node_name: str, incarnation: int, rng: Random) -> Machine:
         node = self.world.nodes[node_name]
@@ -117,7 +125,8 @@ class Cast:
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
         others = tuple(self._brokers) if incarnation > 1 else ()
         name, incarnation = self._masks.worn_by(client, incarnation)
-        machine = above.machine = ClientMachine(name, incarnation, client.broker, options_of(client), others)
+        options = options_of(client, self._bundle_caps.get(client.name, limits.BUNDLE_MESSAGES))
+        machine = above.machine = ClientMachine(name, incarnation, client.broker, options, others)
         return self._link(machine, name, "client", incarnation, rng)
 
     def _link(self, machine: Machine, name: str, role: str, incarnation: int, rng: Random) -> Machine:
@@ -128,8 +137,8 @@ class Cast:
         )  # fmt: skip
 
     def _contacts(self, broker: BrokerSpec, node: Node, incarnation: int) -> tuple[str, ...]:
-        """The other brokers that it may ask for a place, its parent first. None for a root that is there from the
-        start: it founds the network, once."""
+        """The other brokers that it may ask for a place, its parent first. Without a parent, one that is there from the
+        start knows whom the scenario says; one that knows nobody founds the network, once."""
         founders = [founder.name for founder in self._scenario.brokers]
         if node.first:
             others = list(node.company)
@@ -138,18 +147,23 @@ class Cast:
         elif incarnation > 1:
             others = list(self._brokers)
         elif broker.parent is None and broker.name in founders:
-            others = []
+            others = list(broker.contacts)
         else:
             others = founders
         first = [broker.parent] if broker.parent is not None else []
         return tuple(dict.fromkeys(first + [name for name in others if name != broker.name]))
 
-    def _size_of(self) -> SizeOf | None:
-        """Sizes cost time, so they are told only where a bandwidth asks for them."""
+    def _add(self, name: str, make: Make, above: ClientSide | None = None) -> Node:
+        node = self.world.add(name, make, above=above)
+        node.is_weighed = self._scenario.counts_bytes
+        return node
+
+    def _make_scales(self) -> Scales | None:
+        """Sizes cost time, so they are told only where somebody asks for them."""
         places: list[Any] = [*self._scenario.brokers, *self._scenario.faults]
-        if all(place.bandwidth_bps is None for place in places):
+        if not self._scenario.counts_bytes and all(place.bandwidth_bps is None for place in places):
             return None
-        return Codec(FRAMES, self._stack.messages).frame_bytes
+        return Scales(Codec(FRAMES, self._stack.messages))
 
     def _busy(self) -> bool:
         return any(client.busy for client in self._clients)

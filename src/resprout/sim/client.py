@@ -7,10 +7,12 @@ from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import FlushRequest, TakeRequest
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppRunner
+from resprout.scenario.counting import ClientCounts
 from resprout.scenario.model import ClientSpec
 from resprout.sim.nodes import Process
 from resprout.sim.reading import Reading, reads_at_once
 from resprout.sim.world import World
+from resprout.trace.counts import Counts
 from resprout.trace.schema import Row
 
 
@@ -18,14 +20,21 @@ class ClientSide:
     """Every life of one client."""
 
     def __init__(
-        self, spec: ClientSpec, world: World, record: Callable[[Row], None], make_app: Callable[[int], App]
+        self,
+        spec: ClientSpec,
+        world: World,
+        record: Callable[[Row], None],
+        make_app: Callable[[int], App],
+        counts: Counts | None = None,
     ) -> None:
+        """With `counts`, what it asks and gets is counted, not recorded."""
         self._spec = spec
         self.machine: ClientMachine
         """Of the life that began last; whoever makes it puts it here."""
         self._world = world
         self._record = record
         self._make_app = make_app
+        self._counts = counts
         self._process: Process | None = None
         self._runner: AppRunner
         self._reading: Reading | None = None
@@ -40,7 +49,10 @@ class ClientSide:
     def began(self, process: Process) -> None:
         self._process = process
         driver = _Driver(self._world, process, self._record)
-        driver.runner = self._runner = AppRunner(driver, self.machine, self._make_app(process.incarnation))
+        observer: ClientCounts | None = None
+        if self._counts is not None:
+            observer = ClientCounts(self.machine.name, self.machine.incarnation, self._counts, self._record)
+        driver.runner = self._runner = AppRunner(driver, self.machine, self._make_app(process.incarnation), observer)
         if not reads_at_once(self._spec):
             driver.reading = self._reading = Reading(self._spec, lambda: driver.now_us, driver.wake, driver.read)
         self._runner.start()

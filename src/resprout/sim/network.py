@@ -17,6 +17,7 @@ from resprout.links.frames import Data, Express, Goodbye, Hello, Parted, Welcome
 from resprout.scenario.cuts import Cuts
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
+from resprout.sim.load import Load
 from resprout.sim.nodes import End, Node, Process
 
 CONNECT_TIMEOUT_US: Final = 1_000_000
@@ -25,7 +26,8 @@ CONNECT_TIMEOUT_US: Final = 1_000_000
 RESOLVE_US: Final = 1_000
 """To find out that there is nobody of that name."""
 
-SizeOf = Callable[[Any], int]
+Weigh = Callable[[Any, Load], int]
+"""How many bytes a frame takes; the load of whoever sends it counts them."""
 Hand = Callable[[Process, Event], None]
 
 
@@ -53,7 +55,7 @@ class Network:
         distances: Distances,
         hand: Hand,
         arrive: Action,
-        size_of: SizeOf | None = None,
+        weigh: Weigh | None = None,
         is_background: Callable[[Any], bool] = is_background,
     ) -> None:
         self.cuts = Cuts()
@@ -62,7 +64,7 @@ class Network:
         self._nodes = nodes
         self._hand = hand
         self._arrive = arrive
-        self._size_of = size_of
+        self._weigh = weigh
         self._is_background = is_background
         self._connections = 0
 
@@ -87,13 +89,15 @@ class Network:
         leaves_us = calendar.now_us
         node = process.node
         node.load.sent(effect.frame)
-        if node.bandwidth_bps is not None:
-            if self._size_of is None:
-                raise UsageError(f"{node.name} has a bandwidth, but nobody can tell the size of a frame")
-            size = self._size_of(effect.frame)
-            node.load.bytes_sent = (node.load.bytes_sent or 0) + size
-            leaves_us = max(leaves_us, node.busy_until_us) + -(-size * 8_000_000 // node.bandwidth_bps)
-            node.busy_until_us = leaves_us
+        if node.is_weighed and not end.is_free:
+            if self._weigh is None:
+                raise UsageError(f"the bytes of {node.name} count, but nobody can tell the size of a frame")
+            size = self._weigh(effect.frame, node.load)
+            if node.bandwidth_bps is not None:
+                takes_us = -(-size * 8_000_000 // node.bandwidth_bps)
+                leaves_us = max(leaves_us, node.busy_until_us) + takes_us
+                node.busy_until_us = leaves_us
+                node.load.busy_us += takes_us
         idly = self._is_background(effect.frame) if calendar.quiet else is_sign_of_life(effect.frame)
         enter = calendar.at_idly if idly else calendar.at
         enter(leaves_us + end.latency_us, self._arrive, end.far, effect.frame)
@@ -104,7 +108,7 @@ class Network:
             end.open = False
             calendar = self._calendar
             leaves_us = calendar.now_us
-            if process.node.bandwidth_bps is not None:
+            if process.node.bandwidth_bps is not None and not end.is_free:
                 leaves_us = max(leaves_us, process.node.busy_until_us)
             enter = calendar.at_idly if calendar.quiet else calendar.at
             enter(leaves_us + end.latency_us, self._lost, end.far, effect.reason)
@@ -137,6 +141,7 @@ class Network:
         far = End(other, self._connections, latency_us, None)
         near.far = far
         far.far = near
+        near.is_free = far.is_free = opener.node.is_free or other.node.is_free
         opener.ends[near.number] = near
         other.ends[far.number] = far
         return near, far

@@ -33,14 +33,19 @@ class Above(Protocol):
 
 class Node:
     __slots__ = (
-        "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "first", "host_up", "incarnation", "load",
-        "make", "name", "process", "toward",
+        "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "disk_latency_us", "first", "host_up",
+        "incarnation", "is_free", "is_weighed", "load", "make", "name", "process", "toward",
     )  # fmt: skip
 
-    def __init__(self, name: str, make: Make, bandwidth_bps: int | None, above: Above | None) -> None:
+    def __init__(self, name: str, make: Make, above: Above | None) -> None:
         self.name = name
         self.make = make
-        self.bandwidth_bps = bandwidth_bps
+        self.bandwidth_bps: int | None = None
+        self.is_weighed = False
+        """Whether the bytes that it sends are counted."""
+        self.is_free = False
+        """Whether links to it cost nobody any bandwidth, and nothing that passes there is counted."""
+        self.disk_latency_us = 0
         self.above = above
         self.disk = Disk()
         self.book: dict[str, str] = {}
@@ -60,6 +65,18 @@ class Node:
         """When the network card will have sent what it was given."""
         self.load = Load()
         """Of all its lives."""
+
+    def limit(self, bandwidth_bps: int | None) -> None:
+        """What its network card sends per second; None: at once."""
+        self.bandwidth_bps = bandwidth_bps
+        if bandwidth_bps is not None:
+            self.is_weighed = True
+            self.load.has_bandwidth = True
+
+    def stop_sending(self, now_us: int) -> None:
+        """What it was given and has not sent yet is never sent."""
+        self.load.busy_us -= max(0, self.busy_until_us - now_us)
+        self.busy_until_us = 0
 
 
 class Process:
@@ -93,7 +110,7 @@ class Process:
 class End:
     """One end of a connection; `far` is the other."""
 
-    __slots__ = ("established", "far", "latency_us", "number", "open", "peer", "process")
+    __slots__ = ("established", "far", "is_free", "latency_us", "number", "open", "peer", "process")
 
     far: "End"
 
@@ -107,6 +124,8 @@ class End:
         """Whether what arrives here is still taken."""
         self.established = False
         """Whether its process knows of it."""
+        self.is_free = False
+        """Whether what is sent here takes no bandwidth, and is not counted."""
 
 
 class Alarm:

@@ -7,6 +7,7 @@ taken. When too much waits, the broker has to keep the rest.
 from collections.abc import Callable
 from typing import Final
 
+from resprout.core import limits
 from resprout.edge.options import ClientOptions
 from resprout.scenario.model import ClientSpec
 
@@ -18,11 +19,11 @@ def reads_at_once(spec: ClientSpec) -> bool:
     return not spec.reading_us and spec.idle_us is None
 
 
-def options_of(spec: ClientSpec) -> ClientOptions:
+def options_of(spec: ClientSpec, bundle_max: int = limits.BUNDLE_MESSAGES) -> ClientOptions:
     """Of its machine."""
     if reads_at_once(spec):
-        return ClientOptions()
-    return ClientOptions(takes_at_once=False, untaken_bytes_max=UNREAD_BYTES_MAX)
+        return ClientOptions(bundle_max=bundle_max)
+    return ClientOptions(takes_at_once=False, untaken_bytes_max=UNREAD_BYTES_MAX, bundle_max=bundle_max)
 
 
 class Reading:

@@ -1,5 +1,6 @@
 """Runs a scenario in the virtual world: same scenario, same trace, to the last byte."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -33,6 +34,8 @@ class RunResult(msgspec.Struct, frozen=True):
     ended: Ended
     digest: str
     stats: RunStats
+    traffic: dict[str, int]
+    """Totals over all nodes, in the words of `load` rows; `frames_compared`: how many were really encoded."""
 
     @property
     def rows(self) -> list[Row]:
@@ -68,10 +71,23 @@ class Run:
         self._cast.start()
         ended = self.world.run(self._scenario.time_limit_us)
         for node in self.world.nodes.values():
+            node.stop_sending(self.world.now_us)
             self._recorder.record(node.load.row(self.world.now_us, node.name))
+        if self._cast.counts is not None:
+            for row in self._cast.counts.rows(self.world.now_us, WORLD):
+                self._recorder.record(row)
         self._tell(ended, WORLD, None)
         stats = RunStats(self.world.now_us, self.world.events, len(self.world.nodes))
-        return RunResult(self._recorder, ended, self._recorder.digest, stats)
+        return RunResult(self._recorder, ended, self._recorder.digest, stats, self._traffic())
+
+    def _traffic(self) -> dict[str, int]:
+        """Of all nodes, as far as it is known."""
+        total: Counter[str] = Counter()
+        for node in self.world.nodes.values():
+            total.update(node.load.counts())
+        if self._cast.scales is not None:
+            total["frames_compared"] = self._cast.scales.compared
+        return dict(total)
 
     def _strike(self, fault: FaultSpec, _: None) -> None:
         faults = self._faults

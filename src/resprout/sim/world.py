@@ -42,7 +42,7 @@ from resprout.scenario.seeds import random_for
 from resprout.sim.alarms import Alarms
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
-from resprout.sim.network import Network, SizeOf, is_background, is_sign_of_life
+from resprout.sim.network import Network, Weigh, is_background, is_sign_of_life
 from resprout.sim.nodes import Above, End, Make, Node, Process
 
 Ended = Literal["quiescent", "timeout"]
@@ -58,10 +58,9 @@ class World:
         seed: int,
         distances: Distances,
         *,
-        size_of: SizeOf | None = None,
+        weigh: Weigh | None = None,
         is_background: Callable[[Any], bool] = is_background,
         is_housekeeping: Callable[[Process, Timer], bool] = lambda process, timer: timer.background,
-        disk_latency_us: int = 0,
         settle_us: int = 0,
         busy: Callable[[], bool] = lambda: False,
         on_note: OnNote = lambda process, note: None,
@@ -70,10 +69,9 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.calendar = Calendar()
         self.alarms = Alarms(self.calendar)
-        self.network = Network(self.calendar, self.nodes, distances, self.hand, self._arrive, size_of, is_background)
+        self.network = Network(self.calendar, self.nodes, distances, self.hand, self._arrive, weigh, is_background)
         self.events = 0
         """How many entries of the calendar have happened: with the seed, a name for any moment of a run."""
-        self._disk_latency_us = disk_latency_us
         self._settle_us = settle_us
         self._is_housekeeping = is_housekeeping
         self._busy = busy
@@ -105,7 +103,8 @@ class World:
         """A node that does not run yet."""
         if name in self.nodes:
             raise UsageError(f"there is a node {name!r} already")
-        node = self.nodes[name] = Node(name, make, bandwidth_bps, above)
+        node = self.nodes[name] = Node(name, make, above)
+        node.limit(bandwidth_bps)
         return node
 
     def boot(self, node: Node) -> Process:
@@ -128,7 +127,7 @@ class World:
         process.held.clear()
         process.node.disk.crash()
         process.node.process = None
-        process.node.busy_until_us = 0
+        process.node.stop_sending(self.calendar.now_us)
         self.alarms.cancel_all(process)
 
     def _retire(self, process: Process, effect: Retire) -> None:
@@ -170,9 +169,9 @@ class World:
             self.perform(process, effects)
 
     def perform(self, process: Process, effects: Sequence[Effect]) -> None:
-        """Execute effects in order. The hot path: a frame on a link without a bandwidth is entered right here."""
+        """Execute effects in order. The hot path: a frame that nobody weighs is entered right here."""
         calendar = self.calendar
-        plain = process.node.bandwidth_bps is None and not calendar.quiet and not process.held
+        plain = not process.node.is_weighed and not calendar.quiet and not process.held
         for effect in effects:
             if plain and type(effect) is Transmit and not is_sign_of_life(effect.frame):
                 end = process.ends.get(effect.connection)
@@ -225,13 +224,14 @@ class World:
             process.node.above.given(process, effect)
 
     def _persist(self, process: Process, effect: Persist) -> None:
-        disk = process.node.disk
-        disk.write(effect.record)
-        if self._disk_latency_us == 0:
-            disk.settle()
+        """A barrier: what follows is seen by nobody before the record is durable."""
+        node = process.node
+        node.disk.write(effect.record)
+        if node.disk_latency_us == 0 and not process.held:
+            node.disk.settle()
         else:
             process.held.append(None)
-            self.calendar.at(self.calendar.now_us + self._disk_latency_us, self._durable, process)
+            self.calendar.at(self.calendar.now_us + node.disk_latency_us, self._durable, process)
 
     def _durable(self, process: Process, _: None) -> None:
         if not process.dead:

@@ -34,9 +34,17 @@ class RunInfo(msgspec.Struct, kw_only=True, frozen=True):
     versions: dict[str, str] = {}
     ended: str = ""
     """"quiescent", "timeout", or what stopped it."""
+    traffic: dict[str, int] = {}
+    """What all nodes sent and received, as far as that was counted: the sums of the `load` rows."""
     digest: str = ""
     rows: int = 0
     schema_version: int = SCHEMA_VERSION
+
+
+def check_judgeable(info: RunInfo) -> None:
+    """TraceError for a run that recorded too little to tell whether its promises were kept."""
+    if info.scenario.get("trace") == "counts":
+        raise TraceError('the run recorded counts only (trace = "counts"): there is nothing to judge')
 
 
 class Trace(msgspec.Struct, frozen=True):

@@ -1,9 +1,12 @@
 """What a run did, in numbers: counts and latencies, as data for whoever prints them.
 
 A latency is the time from a publish row to a deliver row of the same publication (to a receipt row, for receipts).
-Percentiles are nearest-rank: always a latency that was really observed.
+Percentiles are nearest-rank: always a latency that was really observed. Of a run that recorded counts only, they are
+the upper bounds of their buckets.
 """
 
+import bisect
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -55,6 +58,7 @@ def summarize(rows: Iterable[Row]) -> Summary:
     receipt_waits: dict[str, list[int]] = {}
     resolved: set[tuple[object, ...]] = set()
     subscribers: set[str] = set()
+    counted = _Counted()
     refused, ended, count = 0, "", 0
     first_us: int | None = None
     last_us = 0
@@ -80,6 +84,8 @@ def summarize(rows: Iterable[Row]) -> Summary:
         elif kind == kinds.REFUSED and row.publisher is not None:
             refused += 1
             resolved.add(identity)
+        elif kind == kinds.COUNTS:
+            counted.add(row)
         elif kind in (kinds.QUIESCENT, kinds.TIMEOUT):
             ended = kind
     guarantees = [g.label for g in Guarantee]
@@ -87,15 +93,52 @@ def summarize(rows: Iterable[Row]) -> Summary:
     return Summary(
         rows=count,
         duration_us=last_us - (first_us or 0),
-        published=_in_order(guarantees, published),
-        delivered=_in_order(guarantees, {word: len(times) for word, times in waits.items()}),
-        subscribers=len(subscribers),
-        latency=_in_order(guarantees, {word: latency_of(times) for word, times in waits.items()}),
-        receipts=_in_order(receipts, {word: latency_of(times) for word, times in receipt_waits.items()}),
-        refused=refused,
-        unresolved=len(published_at.keys() - resolved),
+        published=_in_order(guarantees, published | counted.published),
+        delivered=_in_order(guarantees, {word: len(times) for word, times in waits.items()} | counted.delivered),
+        subscribers=len(subscribers) + counted.rest.get("subscribers", 0),
+        latency=_in_order(guarantees, {word: latency_of(times) for word, times in waits.items()} | counted.latency),
+        receipts=_in_order(
+            receipts, {word: latency_of(times) for word, times in receipt_waits.items()} | counted.receipts
+        ),
+        refused=refused + counted.rest.get("refused", 0),
+        unresolved=len(published_at.keys() - resolved) + counted.rest.get("unresolved", 0),
         ended=ended,
     )
+
+
+class _Counted:
+    """What a run that recorded counts only says in their place."""
+
+    def __init__(self) -> None:
+        self.published: dict[str, int] = {}
+        self.delivered: dict[str, int] = {}
+        self.latency: dict[str, Latency] = {}
+        self.receipts: dict[str, Latency] = {}
+        self.rest: dict[str, int] = {}
+
+    def add(self, row: Row) -> None:
+        counts = {name: int(text) for name, text in (row.attributes or {}).items()}
+        if row.guarantee is None:
+            self.rest = counts
+            for receipt in dict.fromkeys(name.split(":")[1] for name in counts if name.count(":") == 2):
+                self.receipts[receipt] = latency_in(counts, f"receipt:{receipt}")
+            return
+        self.published[row.guarantee] = counts["published"]
+        self.delivered[row.guarantee] = counts["delivered"]
+        if "latency_max_us" in counts:
+            self.latency[row.guarantee] = latency_in(counts, "latency")
+
+
+def latency_in(counts: dict[str, int], prefix: str) -> Latency:
+    """Of a histogram as `trace.counts` writes it."""
+    largest = counts[f"{prefix}_max_us"]
+    begin = f"{prefix}:"
+    buckets = sorted((int(name.removeprefix(begin)), n) for name, n in counts.items() if name.startswith(begin))
+    total = sum(n for _, n in buckets)
+    ranks = [-(-total * percent // 100) for percent in (50, 95, 99)]
+    reached = list(itertools.accumulate(n for _, n in buckets))
+    median, p95, p99 = (min(largest, buckets[bisect.bisect_left(reached, rank)][0]) for rank in ranks)
+    return Latency(total, median, p95, p99, largest)
 
 
 def latency_of(times_us: Sequence[int]) -> Latency:

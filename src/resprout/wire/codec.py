@@ -21,7 +21,7 @@ from resprout.core import limits
 from resprout.core.errors import UsageError, WireError
 from resprout.wire.bundles import BundleReader, BundleWriter
 from resprout.wire.rules import Rule, rule_of_frame
-from resprout.wire.sizes import Size, size_of_frame
+from resprout.wire.sizes import Size, size_of_frame, widest_body
 
 # Everything that decoding hostile bytes was seen to raise, or may: none of it leaves this floor.
 _REFUSALS: Final = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError)
@@ -72,6 +72,11 @@ class Codec:
     def frame_bytes(self, frame: Any) -> int:
         """Bytes that the frame takes on a connection, its length included; see `sizes` for how close that is."""
         return LENGTH_BYTES + self._sizes[type(frame)](frame)
+
+    def widest_bytes(self, frame: Any) -> int:
+        """The same by encoding it, with every name known to the peer under the widest number there is: for whoever
+        wants to compare. No limit is looked at."""
+        return LENGTH_BYTES + len(widest_body(frame))
 
 
 class FrameEncoder:

@@ -2,16 +2,17 @@
 
 Exact but for names: every reference to one is taken as known to the peer and as wide as references get. So the real
 encoding is up to two bytes per reference shorter while the tables are small, and longer by the text where a name
-travels in full.
+travels in full. `widest_body` encodes like that, to compare with.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 from msgspec import inspect
 
 from resprout.core.bundle import Bundle
-from resprout.wire.bundles import LOW_MASK, ORIGINS
+from resprout.wire.bundles import KEYS, LOW_MASK, ORIGINS, TOPICS
 from resprout.wire.rules import python_type
 
 Size = Callable[[Any], int]
@@ -63,6 +64,20 @@ def text_bytes(text: str) -> int:
     """A text and its header."""
     size = len(text) if text.isascii() else len(text.encode())
     return size + (1 if size < 32 else 2 if size < 256 else 3 if size < 65_536 else 5)
+
+
+def _widest(value: Any) -> Any:
+    """What msgspec encodes in place of a bundle, and of what a simulator puts in place of bytes: so many of them."""
+    if type(value) is not Bundle:
+        return bytes(len(value))
+    return (
+        ORIGINS - 1, value.first & LOW_MASK, value.stamp & LOW_MASK, value.count << 2 | value.guarantee, TOPICS - 1,
+        (KEYS - 1,) * len(value.keys), value.attributes or None, value.payloads,
+    )  # fmt: skip
+
+
+widest_body: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder(enc_hook=_widest).encode
+"""A frame, encoded as if all its names were known under the widest numbers."""
 
 
 def size_of_frame(frame: type) -> Size:

@@ -151,7 +151,7 @@ class Ghosts:
         return claimed
 
     def awaits(self, client: str) -> bool:
-        return any(client in awaited for awaited in self._awaited.values())
+        return bool(self._awaited) and any(client in awaited for awaited in self._awaited.values())
 
     def unawait(self, client: str) -> None:
         """It has returned, or never will."""
@@ -159,7 +159,9 @@ class Ghosts:
             awaited.discard(client)
 
     def idle(self) -> list[str]:
-        """Those that wait for nobody any more, each once."""
+        """Those that wait for nobody any more, each once. Asked at the end of every step."""
+        if not self._awaited:
+            return []
         idle = [name for name, awaited in self._awaited.items() if not awaited and name not in self._idle]
         self._idle.update(idle)
         return idle

@@ -20,12 +20,14 @@ class Builder:
 
     __slots__ = ("attributes", "bytes_left", "end", "first", "guarantee", "keys", "next", "pause", "payloads", "topic")
 
-    def __init__(self, topic: str, keys: tuple[str, ...], guarantee: Guarantee, first: int) -> None:
+    def __init__(
+        self, topic: str, keys: tuple[str, ...], guarantee: Guarantee, first: int, most: int = limits.BUNDLE_MESSAGES
+    ) -> None:
         self.topic = topic
         self.keys = keys
         self.guarantee = guarantee
         self.first = self.next = first
-        self.end = first + limits.BUNDLE_MESSAGES
+        self.end = first + most
         self.pause = 0
         """Up to here a publisher may add without asking again; see `Client.publish`."""
         self.payloads: list[bytes] = []
@@ -41,7 +43,8 @@ class Builder:
 class Outgoing:
     """One queue for all streams, so that what a client published first also leaves first."""
 
-    def __init__(self, publisher: str, incarnation: int) -> None:
+    def __init__(self, publisher: str, incarnation: int, bundle_max: int = limits.BUNDLE_MESSAGES) -> None:
+        self._bundle_max = bundle_max
         self._publisher = publisher
         self._incarnation = incarnation
         self._queue: deque[Builder] = deque()
@@ -114,7 +117,7 @@ class Outgoing:
         if self._queue:
             self._bytes_closed += self._open.bytes
         latest = self._latest.get(guarantee.stream)
-        builder = Builder(topic, keys, guarantee, latest.next if latest is not None else 1)
+        builder = Builder(topic, keys, guarantee, latest.next if latest is not None else 1, self._bundle_max)
         self._latest[guarantee.stream] = self._open = builder
         self._queue.append(builder)
         return builder

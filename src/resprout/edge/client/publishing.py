@@ -48,7 +48,7 @@ class Target:
 
 class Publishing:
     def __init__(self, name: str, incarnation: int, options: ClientOptions) -> None:
-        self.outgoing = Outgoing(name, incarnation)
+        self.outgoing = Outgoing(name, incarnation, options.bundle_max)
         self.unconfirmed = Unconfirmed()
         self._options = options
         self._serving: Serving | None = None

@@ -52,13 +52,15 @@ class RealClient:
         delays_us: Mapping[str, int],
         writer: RowWriter,
         on_note: Callable[[Row], None],
+        bundle_max: int,
     ) -> None:
         self.name = spec.name
         self.tally = Tally()
         self.over = False
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
         others = brokers if incarnation > 1 else ()
-        machine = ClientMachine(spec.name, incarnation, spec.broker, ClientOptions(takes_at_once=False), others)
+        client_options = ClientOptions(takes_at_once=False, bundle_max=bundle_max)
+        machine = ClientMachine(spec.name, incarnation, spec.broker, client_options, others)
         links = Links(
             machine,
             name=spec.name,

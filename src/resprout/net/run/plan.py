@@ -25,6 +25,8 @@ def check_runnable(scenario: Scenario) -> None:
             raise UsageError(f"client {client.name}: `called`, `reading` and `idle_from` are only for `resprout sim`")
     if any(fault.kind is FaultKind.DOUBLE for fault in scenario.faults):
         raise UsageError("a second broker of one name (fault kind double) is only simulated: use `resprout sim`")
+    if scenario.trace != "rows":
+        raise UsageError('trace = "counts" is only for `resprout sim`: a run with processes records its rows')
     joining = {name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes}
     brokers = len(joining | {broker.name for broker in scenario.brokers})
     for count, most, what in (

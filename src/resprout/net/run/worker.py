@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from resprout.core import limits
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
@@ -59,10 +60,11 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         delays_us = delays_of(scenario)
         brokers = [broker.name for broker in scenario.brokers]
+        caps = scenario.bundle_caps
         self.clients = {
             name: RealClient(
                 specs[name], life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get,
-                brokers, delays_us[name], writer, _tell,
+                brokers, delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES),
             )
             for name, life in assignment.clients.items()
         }  # fmt: skip

@@ -19,7 +19,7 @@ from resprout.pipeline.judging.detect import detect
 from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.judging.large import detect_large
 from resprout.pipeline.judging.portions import Limits
-from resprout.pipeline.one_run import judge_run
+from resprout.pipeline.one_run import check_place, judge_run
 from resprout.pipeline.places import RunPlace
 from resprout.trace.errors import TraceError
 from resprout.trace.store import read_trace
@@ -98,6 +98,7 @@ def _told(work: Callable[[RunPlace], Verdict | Detected], place: RunPlace) -> Ve
 
 
 def _judge(place: RunPlace, limits: Limits) -> Verdict | Detected:
+    check_place(place)
     detected = detect(place, is_sealed=verify(place))
     if not detected.needs_explanation:
         return detected.verdict()
@@ -105,6 +106,7 @@ def _judge(place: RunPlace, limits: Limits) -> Verdict | Detected:
 
 
 def _judge_large(spark: "SparkSession", place: RunPlace, limits: Limits) -> Verdict | Detected:
+    check_place(place)
     detected = detect_large(spark.sparkContext, place, verify(place), limits)
     return detected if detected.needs_explanation else detected.verdict()
 

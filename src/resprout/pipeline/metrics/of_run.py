@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from resprout.pipeline.metrics.counted import counted_latency, counted_run, counted_traffic, counts_of, is_counted
 from resprout.pipeline.metrics.latency import latency_rows
 from resprout.pipeline.metrics.observed import Observed, observe
 from resprout.pipeline.metrics.phases import trouble_in
@@ -32,11 +33,16 @@ def measure_run(place: RunPlace) -> Measurements:
     clients = frozenset(client.name for client in setting.clients)
     stars = Stars(setting)
     load = load_rows(run, observed, setting)
+    row, traffic = _run_row(run, place, setting, observed, clients), traffic_row(run, observed, load)
+    latency = latency_rows(run, observed, trouble_in(observed.events, repairs, clients))
+    if is_counted(place):
+        counts = counts_of(place)
+        row, traffic, latency = counted_run(row, counts), counted_traffic(traffic, counts), counted_latency(run, counts)
     return Measurements(
-        runs=[_run_row(run, place, setting, observed, clients)],
-        latency=latency_rows(run, observed, trouble_in(observed.events, repairs, clients)),
+        runs=[row],
+        latency=latency,
         repairs=[_repair_row(run, repair, repairs, stars) for repair in repairs],
-        traffic=[traffic_row(run, observed, load)],
+        traffic=[traffic],
         load=load,
     )
 

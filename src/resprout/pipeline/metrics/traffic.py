@@ -35,6 +35,9 @@ def load_rows(run: RunKey, observed: Observed, setting: Setting) -> list[LoadRow
                 bytes_received=counts.get("bytes_received"),
                 published=published.get(node, 0),
                 delivered=delivered.get(node, 0),
+                busy_share=_share(counts.get("busy_us"), observed.last_us),
+                paper_bytes=counts.get("paper_bytes"),
+                paper_messages=counts.get("paper_messages"),
             )
         )
     return rows
@@ -56,7 +59,14 @@ def traffic_row(run: RunKey, observed: Observed, load: list[LoadRow]) -> Traffic
         messages=messages or None,
         messages_per_publication=sent / publications if sent is not None and publications else None,
         messages_per_delivery=sent / deliveries if sent is not None and deliveries else None,
+        paper_bytes=_sum([row.paper_bytes for row in load]),
+        paper_messages=_sum([row.paper_messages for row in load]),
     )
+
+
+def _share(busy_us: int | None, time_us: int) -> float | None:
+    """Virtual time begins at 0."""
+    return busy_us / time_us if busy_us is not None and time_us > 0 else None
 
 
 def _throughput(observed: Observed) -> float | None:

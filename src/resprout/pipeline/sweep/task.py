@@ -17,9 +17,9 @@ from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.recorder import Recorder
-from resprout.trace.store import TraceWriter
+from resprout.trace.store import RunInfo, TraceWriter
 
-Simulate = Callable[[Scenario, Recorder], str]
+Simulate = Callable[[Scenario, Recorder], RunInfo]
 """Runs a scenario into a recorder, and says how it ended."""
 
 
@@ -29,8 +29,9 @@ class Finished(msgspec.Struct, frozen=True):
     """Why there is no trace of it, when there is none."""
 
 
-def simulate(scenario: Scenario, recorder: Recorder) -> str:
-    return run_scenario(scenario, recorder).ended
+def simulate(scenario: Scenario, recorder: Recorder) -> RunInfo:
+    result = run_scenario(scenario, recorder)
+    return run_info(scenario, result.ended, result.traffic)
 
 
 def run_one(plan: Plan, stage: Staging, replace: bool, simulate: Simulate, wanted: Wanted) -> Finished:
@@ -40,8 +41,7 @@ def run_one(plan: Plan, stage: Staging, replace: bool, simulate: Simulate, wante
         scenario = plan.scenario_of(wanted)
         folder = stage.new_folder()
         recorder = Recorder(TraceWriter(folder))
-        ended = simulate(scenario, recorder)
-        info = recorder.finish(run_info(scenario, ended))
+        info = recorder.finish(simulate(scenario, recorder))
         write_manifest(folder, info, count_rows(folder), time.perf_counter() - begin)
         stage.publish(folder, plan.sweep.name, wanted.name, replace)
     except Exception as error:

@@ -10,7 +10,7 @@ client. Gaps in a client's numbers say nothing and are not looked at.
 from collections import deque
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Effect, ProtocolMessage, Send
+from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks, to_marks
@@ -23,17 +23,20 @@ from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, Progress, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.window import READERS, Entry, Link
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.step import Step
 
 
-class Core:
+class Core(Step):
     """The state that every part of a broker works on, and the ways of a publication through it."""
 
     def __init__(self, name: str, options: GingerOptions) -> None:
+        super().__init__()
         self.name = name
         self.options = options
-        self.now_us = 0
-        self.out: list[Effect] = []
-        """Effects of this step."""
+        self.outbox = Outbox(self)
+        self.orphaned = False
+        """This broker looks for a parent."""
         self.clock = 0
         self.epoch = 0
         """Counts roots: every number that orders totals begins with it."""
@@ -141,6 +144,8 @@ class Core:
             self.put(link, Metadata(entry.bundle, entry.hops + 1, entry.prompt))
         else:
             self.put(link, TotalProcessed(entry.lock, entry.bundle.stamp, entry.tseq, entry.hops + 1))
+        if not self.outbox.waiting(link.name):
+            link.left = link.sent.last
 
     def show_safe(self) -> None:
         while self.unshown and (self.unshown[0].safe or not self.links):
@@ -181,18 +186,14 @@ class Core:
 
     def put(self, link: Link, message: ProtocolMessage) -> None:
         """In order, as soon as there is room."""
-        if link.out or link.room <= 0:
-            link.out.append(message)
-        else:
-            link.room -= message.cost
-            self.out.append(Send(link.name, message))
+        self.outbox.send(link.name, message)
 
-    def writable(self, link: Link, room: int) -> None:
-        link.room = room
-        while link.out and link.room > 0:
-            message = link.out.popleft()
-            link.room -= message.cost
-            self.out.append(Send(link.name, message))
+    def writable(self, peer: str, room: int) -> None:
+        left = self.outbox.writable(peer, room)
+        link = self.links.get(peer)
+        if left and link is not None:
+            link.left += sum(isinstance(message, Metadata | TotalProcessed) for message in left)
+            link.news = True
 
     # -- stability -----------------------------------------------------------------------------------------------------
 
@@ -250,8 +251,8 @@ class Core:
             link.received.advance(link.name)
             link.sent.advance(link.name)
             link.news = link.urgent = False
-            progress = Progress(link.received.last, link.received.mine, link.sent.mine)
+            progress = Progress(link.received.last, link.received.mine, min(link.sent.mine, link.left))
             if progress != link.told:
                 link.told = progress
-                self.out.append(Send(link.name, progress))
+                self.outbox.pass_by(link.name, progress)
         return later

@@ -14,7 +14,7 @@ from resprout.core.marks import Marks
 from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.messages import LostMessage, MessageId, Pending, Wanted
-from resprout.stacks.ginger.peers import Peers
+from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.totals import Total, Totals
 from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import Entry, Link
@@ -27,7 +27,7 @@ class OrphansDue(Timer, frozen=True):
 
 
 class Handover:
-    def __init__(self, core: Core, totals: Totals, clients: Clients, view: View, peers: Peers) -> None:
+    def __init__(self, core: Core, totals: Totals, clients: Clients, view: View, peers: GingerPeers) -> None:
         self._core = core
         self._totals = totals
         self._clients = clients
@@ -113,13 +113,14 @@ class Handover:
         core = self._core
         self._peers.reserved.pop(name, None)
         self._peers.dead.pop(name, None)
-        link = core.links[name] = Link(name, is_parent, self._peers.up.get(name, 0))
+        link = core.links[name] = Link(name, is_parent)
         self._new_links.append(name)
         lane = link.received if is_parent else link.sent
         for entry in pool:
             lane.add(entry)
             if entry.source == name:
                 link.unstable += entry.bundle.count
+        link.left = link.sent.last  # the pool goes over as a whole, with `Attached`
         link.news = link.urgent = True
         self._peers.open(name)
         core.wishes.add_link(name, asks)

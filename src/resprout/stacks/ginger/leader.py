@@ -4,9 +4,9 @@ Nothing is counted: the orphans are a set, each with what it has said, and the r
 have and where they go. An orphan that dies leaves the set; one that does not come is waited for, though not for ever.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from resprout.core.contract import Note, Send, SetTimer
+from resprout.core.contract import Note, SetTimer
 from resprout.core.marks import from_marks, is_beyond
 from resprout.overlay.places import Life
 from resprout.stacks.ginger.clients import Clients
@@ -24,7 +24,8 @@ from resprout.stacks.ginger.messages import (
     Placed,
     Wanted,
 )  # fmt: skip
-from resprout.stacks.ginger.peers import Peers
+from resprout.stacks.ginger.outcomes import LinksChanged
+from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.totals import Totals
 from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import id_of
@@ -63,7 +64,7 @@ class Repair:
 
 class Leader:
     def __init__(
-        self, core: Core, totals: Totals, clients: Clients, view: View, peers: Peers, handover: Handover
+        self, core: Core, totals: Totals, clients: Clients, view: View, peers: GingerPeers, handover: Handover
     ) -> None:
         self._core = core
         self._totals = totals
@@ -72,10 +73,6 @@ class Leader:
         self._peers = peers
         self._handover = handover
         self.repairs: list[Repair] = []
-        self.is_attached: Callable[[], bool] = lambda: True
-        """Whether this broker is in the tree itself: before, it ends no repair."""
-        self.settled: Callable[[], None] = lambda: None
-        """The links have changed."""
 
     # -- who takes part ------------------------------------------------------------------------------------------------
 
@@ -94,10 +91,10 @@ class Leader:
             if timer.broker not in repair.dead:
                 continue
             for name, orphan in list(repair.orphans.items()):
-                if not orphan.asked and (name in self._peers.silent or orphan.overdue):
+                if not orphan.asked and (self._peers.cannot_be_reached(name) or orphan.overdue):
                     del repair.orphans[name]
                 elif not orphan.asked:
-                    orphan.overdue = name in self._peers.up
+                    orphan.overdue = self._peers.is_up(name)
                     self._peers.open(name)
             core.out.append(SetTimer(timer, core.now_us + core.options.timer_us))
             self._finish_if_complete(repair)
@@ -122,7 +119,7 @@ class Leader:
     def respond(self, name: str, accepted: bool) -> None:
         if accepted:
             self._peers.reserved[name] = None
-        self._core.out.append(Send(name, ParentResponse(accepted)))
+        self._core.outbox.send(name, ParentResponse(accepted))
 
     def accept(self, name: str, message: ParentRequest) -> None:
         repair = next((r for r in self.repairs if r.dead.keys() & set(message.dead)), None)
@@ -139,7 +136,7 @@ class Leader:
         if not message.break_degree:
             orphan.request = None
             buffered = tuple(entry.id for entry in self._handover.crossed(repair.dead))
-            self._core.out.append(Send(name, ParentBuffer(message.dead, buffered)))
+            self._core.outbox.send(name, ParentBuffer(message.dead, buffered))
         self._finish_if_complete(repair)
 
     def hear_lost(self, name: str, message: LostMessage) -> None:
@@ -166,7 +163,7 @@ class Leader:
             self._finish_if_complete(repair)
 
     def _finish_if_complete(self, repair: Repair) -> None:
-        if repair in self.repairs and repair.is_complete and self.is_attached():
+        if repair in self.repairs and repair.is_complete and not self._core.orphaned:
             self.repairs.remove(repair)
             self._finish(repair)
 
@@ -196,14 +193,16 @@ class Leader:
         self._handover.agree((), sorted((p for r in requests.values() for p in r.pending), key=lambda p: p.no))
         for name, request in requests.items():
             seen = from_marks(request.seen)
-            core.out.extend(Send(name, lost[id]) for id in pool if is_beyond(lost[id].bundle, seen))
+            for id in pool:
+                if is_beyond(lost[id].bundle, seen):
+                    core.outbox.send(name, lost[id])
             place = repair.orphans[name].place or core.name
             attached = self.attached(place, tuple(repair.dead), tuple(pool), asks[name], adopted[name])
-            core.out.append(Send(name, attached))
+            core.outbox.send(name, attached)
         if follows_root:
             core.out.append(Note("repair_end", {"detail": next(iter(repair.dead))}))
             self._totals.request_again()
-        self.settled()
+        core.outcomes.append(LinksChanged())
 
     def attached(
         self,
@@ -236,7 +235,7 @@ class Leader:
         for name in repair.dead:
             clients = self._view.of[name].clients if name in self._view.of else ()
             if clients and name in self._core.links:
-                life = Life(name, self._peers.incarnations.get(name, 0))
+                life = Life(name, self._peers.lives.get(name, 0))
                 self._clients.expect(life, clients, self._core.wishes.table.of(name))
 
 

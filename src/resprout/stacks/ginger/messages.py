@@ -146,6 +146,10 @@ class LostMessage(ProtocolMessage, frozen=True, tag=140):
     prompt: bool
     place: Place = -1
 
+    @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
     """A subscription of somebody behind a link."""

@@ -6,9 +6,7 @@ again, which must break its degree. When there is nobody to ask it tries again a
 with the parent it was given, and then with its contacts.
 """
 
-from collections.abc import Callable
-
-from resprout.core.contract import CancelTimer, Note, Send, SetTimer, Timer
+from resprout.core.contract import CancelTimer, Note, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.handover import Handover, lost_message
@@ -26,7 +24,8 @@ from resprout.stacks.ginger.messages import (
     Wanted,
     wanted,
 )  # fmt: skip
-from resprout.stacks.ginger.peers import Peers
+from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, Linked, LinksChanged
+from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.totals import Totals
 from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import id_of
@@ -62,7 +61,7 @@ class Quest:
 
 class Seeker:
     def __init__(
-        self, seat: BrokerSeat, core: Core, totals: Totals, view: View, peers: Peers, handover: Handover
+        self, seat: BrokerSeat, core: Core, totals: Totals, view: View, peers: GingerPeers, handover: Handover
     ) -> None:
         self._seat = seat
         self._core = core
@@ -73,17 +72,10 @@ class Seeker:
         self.quest: Quest | None = None
         self.led: dict[str, str] = {}
         """By dead broker, who led its repair: its clients are expected there."""
-        self.follow_root: Callable[[Quest], None] = lambda quest: None
-        """This broker is the first of the root's children that lives."""
-        self.decided: Callable[[], None] = lambda: None
-        """It was accepted, or declined: others may wait to hear that."""
-        self.settled: Callable[[], None] = lambda: None
-        """The links have changed."""
-        self.linked: Callable[[str], None] = lambda name: None
-        """A link has begun."""
 
     def begin(self, dead: tuple[str, ...]) -> None:
         self.quest = Quest(dead)
+        self._core.orphaned = True
         self._seek_leader(self.quest)
 
     # -- whom to ask ---------------------------------------------------------------------------------------------------
@@ -108,7 +100,8 @@ class Seeker:
         candidates = self._candidates(quest)
         if quest.dead and candidates[:1] == [core.name]:
             self.quest = None
-            self.follow_root(quest)
+            core.orphaned = False
+            core.outcomes.append(FollowsRoot(quest.dead))
             return
         quest.leader = next((name for name in candidates if name != core.name), None)
         if quest.leader is not None:
@@ -141,7 +134,7 @@ class Seeker:
         if quest.dead:
             core.out.append(Note("repair_round", {"detail": quest.dead[0]}))
         core.out.append(SetTimer(AnswerDue(name), core.now_us + core.options.timer_us))
-        if name in self._peers.up:
+        if self._peers.is_up(name):
             self.session_began(name)
 
     def session_began(self, name: str) -> None:
@@ -149,7 +142,7 @@ class Seeker:
         if quest is not None and quest.asked == name:
             lives = tuple(self._peers.dead.get(dead, 0) for dead in quest.dead)
             request = ParentRequest(quest.dead, lives, quest.breaking, self._seat.address)
-            self._core.out.append(Send(name, request))
+            self._core.outbox.send(name, request)
 
     # -- who is not there ----------------------------------------------------------------------------------------------
 
@@ -180,7 +173,7 @@ class Seeker:
             return
         if not timer.peer:
             self._seek_leader(self.quest)
-        elif timer.peer in self._peers.silent:
+        elif self._peers.cannot_be_reached(timer.peer):
             self.give_up_on(timer.peer)
         elif self.concerns(timer.peer):  # it lives, and has its reasons
             core.out.append(SetTimer(timer, core.now_us + core.options.timer_us))
@@ -194,13 +187,13 @@ class Seeker:
         core = self._core
         if message.accepted:
             quest.place = name
-            self.decided()
+            core.outcomes.append(Answered())
             if name != quest.leader and quest.leader is not None:
-                core.out.append(Send(quest.leader, Placed(name)))
+                core.outbox.send(quest.leader, Placed(name))
         else:
             quest.declined[name] = None
             quest.refused |= name == quest.leader
-            self.decided()
+            core.outcomes.append(Answered())
             self._ask_next(quest)
 
     def hear_buffer(self, name: str, message: ParentBuffer) -> None:
@@ -211,11 +204,13 @@ class Seeker:
         core = self._core
         there = set(message.buffered)
         crossed = self._handover.crossed(quest.dead)
-        core.out.extend(Send(name, lost_message(entry)) for entry in crossed if entry.id not in there)
+        for entry in crossed:
+            if entry.id not in there:
+                core.outbox.send(name, lost_message(entry))
         quest.asks = wanted(core.wishes.asks_for(quest.dead[0]))
         ids = tuple(entry.id for entry in crossed)
         pending = self._totals.pending()
-        core.out.append(Send(name, LostMessageRequest(ids, core.marks(), core.clock, core.epoch, quest.asks, pending)))
+        core.outbox.send(name, LostMessageRequest(ids, core.marks(), core.clock, core.epoch, quest.asks, pending))
 
     def hear_lost(self, name: str, message: LostMessage) -> None:
         if self.quest is not None and self.quest.leader == name:
@@ -227,6 +222,7 @@ class Seeker:
             raise PeerError(f"{name} does not lead a repair here")
         core, handover = self._core, self._handover
         self.quest = None
+        core.orphaned = False
         for asked in dict.fromkeys((quest.leader, quest.asked or "", "")):
             core.out.append(CancelTimer(AnswerDue(asked)))
         core.clock = max(core.clock, message.clock)
@@ -250,6 +246,5 @@ class Seeker:
             core.out.append(Note("repair_end", {"detail": quest.dead[0]}))
         if name != message.parent:
             self._peers.close_if_strange(name)
-        self.settled()
-        for other in (message.parent, *adopted):
-            self.linked(other)
+        core.outcomes.append(LinksChanged())
+        core.outcomes.extend(Linked(other) for other in (message.parent, *adopted))

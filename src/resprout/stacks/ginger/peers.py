@@ -1,40 +1,50 @@
 """Sessions with other brokers, neighbours in the tree or not, and who of them counts as dead."""
 
-from resprout.core.contract import Close, Open, Send
+from resprout.core.contract import Close
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.messages import Gone
+from resprout.stacks.shell.peers import Peer, Peers
 
 
-class Peers:
+class GingerPeers(Peers):
     def __init__(self, core: Core) -> None:
+        super().__init__(core, core.outbox)
         self._core = core
-        self.up: dict[str, int] = {}
-        """Those with a session, and the room that was left in it when it was last heard of."""
-        self.silent: dict[str, None] = {}
-        """Those that cannot be reached at the moment."""
-        self.incarnations: dict[str, int] = {}
+        self.lives: dict[str, int] = {}
+        """The latest incarnation that was met under each name, its session may be over."""
         self.dead: dict[str, int] = {}
         """Declared, with the incarnation that it concerns."""
         self.reserved: dict[str, None] = {}
         """Orphans that this broker has accepted and that are not attached yet."""
-        self._opened: dict[str, None] = {}
+
+    def came_up(self, name: str, incarnation: int, room: int) -> Peer | None:
+        """None for whoever was declared dead: it is told so."""
+        peer = super().came_up(name, incarnation, room)
+        if peer is None:
+            self._core.out.append(Close(name, f"{self._core.name} takes no more brokers"))
+        elif self.dead.get(name) == incarnation:
+            self.turn_away(name)
+        else:
+            self.lives[name] = incarnation
+            return peer
+        return None
+
+    def is_up(self, name: str) -> bool:
+        return self.find(name) is not None
+
+    def cannot_be_reached(self, name: str) -> bool:
+        """At the moment."""
+        peer = self.get(name)
+        return peer is not None and peer.silent
 
     def declare(self, name: str) -> None:
-        self.dead[name] = self.incarnations.get(name, 0)
+        self.dead[name] = self.lives.get(name, 0)
         self.reserved.pop(name, None)
-        if name in self.up:
-            self._core.out.append(Send(name, Gone(self.dead[name])))
+        self.turn_away(name)
+
+    def turn_away(self, name: str) -> None:
+        self._core.outbox.pass_by(name, Gone(self.dead[name]))
         self.close(name, "declared dead")
-
-    def open(self, name: str) -> None:
-        if name not in self._opened:
-            self._opened[name] = None
-            self._core.out.append(Open(name))
-
-    def close(self, name: str, reason: str) -> None:
-        if self._opened.pop(name, 0) is None or name in self.up:
-            self._core.out.append(Close(name, reason))
-        self.up.pop(name, None)
 
     def close_if_strange(self, name: str) -> None:
         if name not in self._core.links:

@@ -14,7 +14,6 @@ Deadlock is impossible: pairs are only ever taken in the root's order, and nothi
 from collections import deque
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.keys import Pair, pairs_of
 from resprout.stacks.ginger.core import Core
@@ -121,7 +120,7 @@ class Totals:
             self._queues.setdefault(pair, deque()).append(total)
         for child in core.children:
             if child not in core.broken:
-                core.out.append(Send(child, TotalLock(total.no, total.bundle, total.hops, total.prompt)))
+                core.outbox.pass_by(child, TotalLock(total.no, total.bundle, total.hops, total.prompt))
         if not self.waited_for:
             self._activate(total)
 
@@ -170,7 +169,7 @@ class Totals:
             self._process_ready()
         elif not total.acknowledged and (parent := core.parent) is not None and parent.name not in core.broken:
             total.acknowledged = True
-            core.out.append(Send(parent.name, TotalAck(total.no)))
+            core.outbox.pass_by(parent.name, TotalAck(total.no))
 
     def _process_ready(self) -> None:
         """At the root, those of one client in its order."""

@@ -12,7 +12,7 @@ takes in what it lacks, and tells each orphan the same (`Attached`): one cut for
 Until then whatever would pass the dead broker waits; the rest goes on.
 """
 
-from resprout.core.contract import Note, Retire, Send
+from resprout.core.contract import Note, Retire
 from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.handover import Handover
@@ -20,7 +20,8 @@ from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.leader import Leader
 from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse, wanted
 from resprout.stacks.ginger.orphan import Quest, Seeker
-from resprout.stacks.ginger.peers import Peers
+from resprout.stacks.ginger.outcomes import FollowsRoot
+from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.totals import Totals
 from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import Link
@@ -39,17 +40,12 @@ class Tree:
         self._totals = totals
         self._view = view
         self._intake = intake
-        self.peers = Peers(core)
+        self.peers = GingerPeers(core)
         self._handover = Handover(core, totals, clients, view, self.peers)
         self.leader = Leader(core, totals, clients, view, self.peers, self._handover)
         self.seeker = Seeker(seat, core, totals, view, self.peers, self._handover)
         self._later: dict[str, ParentRequest] = {}
         """Requests that cannot be answered now."""
-        self.leader.is_attached = lambda: self.seeker.quest is None
-        self.leader.settled = self._settle
-        self.seeker.settled = self._settle
-        self.seeker.decided = self._reconsider
-        self.seeker.follow_root = self._follow_root
 
     @property
     def is_settled(self) -> bool:
@@ -83,7 +79,6 @@ class Tree:
     def _lose_neighbour(self, link: Link) -> None:
         core = self._core
         core.broken[link.name] = None
-        link.out.clear()
         self._intake.release(link)  # what it sent counts, and no lock may hold what must be handed on
         self._totals.forget_acks(link.name)
         if link.is_parent:
@@ -104,11 +99,11 @@ class Tree:
             else:
                 self.seeker.give_up_on(name)
 
-    def _follow_root(self, quest: Quest) -> None:
+    def follow_root(self, outcome: FollowsRoot) -> None:
         siblings = [contact.name for contact in self._view.succession]
-        orphans = [*siblings, *(name for dead in quest.dead for name in self._view.children_of(dead))]
-        self.leader.lead(quest.dead, orphans)
-        self._reconsider()
+        orphans = [*siblings, *(name for dead in outcome.dead for name in self._view.children_of(dead))]
+        self.leader.lead(outcome.dead, orphans)
+        self.reconsider()
 
     # -- asked to be a parent ------------------------------------------------------------------------------------------
 
@@ -118,9 +113,9 @@ class Tree:
         for dead, life in zip(message.dead, message.lives, strict=False):
             if dead == core.name:
                 if life == self._seat.incarnation:
-                    core.out.append(Retire(f"declared dead by {name}"))
+                    core.end_life(Retire(f"declared dead by {name}"))
                 return
-            if self.peers.incarnations.get(dead, 0) <= life:
+            if self.peers.lives.get(dead, 0) <= life:
                 self.declare(dead)
         if not message.dead:
             self._let_in(name, message)
@@ -162,27 +157,27 @@ class Tree:
         admitted = self._view.admitted()
         for name in admitted:
             del self._view.newcomers[name]
-            if name in self.peers.up:
+            if self.peers.is_up(name):
                 asks = wanted(core.wishes.asks_for(name))
-                core.out.append(Send(name, ParentResponse(True)))
-                core.out.append(Send(name, self.leader.attached(core.name, (), (), asks)))
+                core.outbox.send(name, ParentResponse(True))
+                core.outbox.send(name, self.leader.attached(core.name, (), (), asks))
                 self._handover.begin_link(name, False, (), asks, ())
         if admitted:
-            self._settle()
+            self.settle()
 
     def hear_lost(self, name: str, message: LostMessage) -> None:
         self.seeker.hear_lost(name, message)
         self.leader.hear_lost(name, message)
 
-    def _reconsider(self) -> None:
+    def reconsider(self) -> None:
         """Something changed: answer what could not be answered."""
         later, self._later = self._later, {}
         for name, message in later.items():
             self.hear_request(name, message)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """After the links changed."""
         self._totals.acknowledge_all()
         self._handover.introduce()
         self.leader.finish_all()
-        self._reconsider()
+        self.reconsider()

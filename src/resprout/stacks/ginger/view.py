@@ -5,7 +5,7 @@ Neighbours tell each other their place whenever it changes. From its parent a br
 child dies. A newcomer is let in only when every neighbour has seen the view that shows it.
 """
 
-from resprout.core.contract import Locate, Send
+from resprout.core.contract import Locate
 from resprout.edge.messages import Refuge
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.messages import Contact, TreeViewSeen, TreeViewUpdate
@@ -46,7 +46,7 @@ class View:
         self.parents.update({contact.name: name for contact in message.children})
         for contact in (Contact(name, message.address), *message.children, *message.line, *message.succession):
             self.locate(contact)
-        core.out.append(Send(name, TreeViewSeen(message.version)))
+        core.outbox.pass_by(name, TreeViewSeen(message.version))
 
     def locate(self, contact: Contact) -> None:
         known = self.addresses.get(contact.name)
@@ -90,11 +90,11 @@ class View:
             for name in self.newcomers:
                 self.newcomers[name] = min(self.newcomers[name], self._told.version)
             for link in core.open_links():
-                core.out.append(Send(link.name, self._told))
+                core.outbox.pass_by(link.name, self._told)
 
     def introduce(self, name: str) -> None:
         """To a neighbour that is new."""
-        self._core.out.append(Send(name, self._told))
+        self._core.outbox.pass_by(name, self._told)
 
     def forget(self, name: str) -> None:
         self.of.pop(name, None)

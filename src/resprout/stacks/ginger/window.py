@@ -117,17 +117,16 @@ class Link:
     """A neighbour in the tree."""
 
     __slots__ = (
-        "acknowledged", "is_parent", "name", "news", "out", "pool", "received", "room", "sent", "skips", "told",
-        "unstable", "urgent",
+        "acknowledged", "is_parent", "left", "name", "news", "pool", "received", "sent", "skips", "told", "unstable",
+        "urgent",
     )  # fmt: skip
 
-    def __init__(self, name: str, is_parent: bool, room: int) -> None:
+    def __init__(self, name: str, is_parent: bool) -> None:
         self.name = name
         self.is_parent = is_parent
-        self.room = room
-        self.out: deque[ProtocolMessage] = deque()
-        """Waits for room, in order."""
         self.sent = Lane()
+        self.left = 0
+        """So many of those sent have left: the others wait for room, and nothing may be said of them yet."""
         self.received = Lane()
         self.acknowledged = 0
         """So many of those sent are there."""

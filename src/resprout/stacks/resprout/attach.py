@@ -4,20 +4,18 @@ Between the two, the dead link is owed everything that this side logs. The Grant
 coordinator that begins with the pool in one order for all; what was logged meanwhile follows.
 """
 
-from collections.abc import Callable
-
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.link import Link
 from resprout.order.total_messages import Closed, GrantedLock
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
-from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.inventory import Inventory
 from resprout.stacks.resprout.joining import learn
 from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ParcelEnd
+from resprout.stacks.resprout.outcomes import Repaired
 from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
 from resprout.stacks.resprout.parcels import Parcel
 from resprout.stacks.resprout.pool import Taking, in_order
@@ -41,25 +39,12 @@ class Members:
     def __init__(
         self,
         core: Core,
-        waves: Waves,
         book: ClientBook,
-        shut: Callable[[Life], None],
-        repaired: Callable[[tuple[str, ...], str], None],
     ) -> None:
         self._core = core
-        self._waves = waves
         self._book = book
-        self._shut = shut
-        """Bury a broker, and shut the link to it."""
-        self._repaired = repaired
-        """Called with the dead and their heir when a link was replaced."""
         self._repairs: dict[str, Repair] = {}
         """By the dead neighbour."""
-
-    @property
-    def busy(self) -> bool:
-        """A neighbour is dead and not yet replaced."""
-        return any(not is_open for is_open in self._core.standing.neighbours.values())
 
     # -- attach --------------------------------------------------------------------------------------------------------
 
@@ -67,7 +52,7 @@ class Members:
         core = self._core
         standing = core.standing
         if standing.is_dead_speaker(peer):
-            core.peers.post(peer, Fenced(standing.graves[peer]), core.now_us)
+            core.peers.post(peer, Fenced(standing.graves[peer]))
             return
         dead = {life.name: life for life in message.dead}
         mine = dead.get(core.seat.name)
@@ -80,10 +65,10 @@ class Members:
                 hit.append(name)
                 dead[name] = Life(name, core.links[name].incarnation)
         if not hit:
-            core.peers.post(peer, NotMember(message.token), core.now_us)
+            core.peers.post(peer, NotMember(message.token))
             return
         for life in dead.values():
-            self._shut(life)
+            core.neighbours.bury(life)
         for name in hit:
             known = self._repairs.get(name)
             if known is not None and (known.coordinator, known.token) == (peer, message.token):
@@ -96,15 +81,15 @@ class Members:
 
     def _attach(self, link: Link, coordinator: str, token: int, dead: tuple[Life, ...]) -> None:
         core = self._core
-        core.say_all()
+        core.speaking.say_all()
         inventory = Inventory(core, link)
         self._repairs[link.name] = Repair(coordinator, token, dead, inventory)
         core.standing.attached[link.name] = coordinator
-        core.unsaid[link.name] = []
+        core.speaking.unsaid[link.name] = []
         asks, served = core.interest.standing(link.name)
 
         def send(part: ProtocolMessage) -> None:
-            core.peers.post(coordinator, part, core.now_us)
+            core.peers.post(coordinator, part)
 
         send(Attach(token, link.name, dead, core.clock.now, core.standing.epoch))
         for part in (
@@ -132,14 +117,14 @@ class Members:
         self._replace(repair, core.links[dead], peer, incarnation, parcel)
         names = tuple([life.name for life in head.dead])
         core.note("repair_end", " ".join(names))
-        self._repaired(names, peer)
+        core.outcomes.append(Repaired(names, peer))
 
     def _replace(self, repair: Repair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
         core = self._core
         head: Grant = parcel.head
         standing = core.standing
         owed = core.interest.owing(old.name)
-        unsaid = core.unsaid.get(old.name, [])
+        unsaid = core.speaking.unsaid.get(old.name, [])
         for life in head.dead:
             standing.bury(life.name, life.incarnation)
         standing.mark_gone([life.name for life in head.dead])
@@ -149,9 +134,9 @@ class Members:
         if standing.parent == old.name or standing.parent in {life.name for life in head.dead}:
             standing.parent = coordinator
         core.interest.replace_neighbour(old.name, coordinator)
-        core.remove_link(old)
+        core.neighbours.remove(old)
         self._book.listeners.lost(old.name)
-        link = core.add_link(coordinator, incarnation)
+        link = core.neighbours.add(coordinator, incarnation)
         self._book.meet(coordinator, parcel)
         learn(core, parcel)
         link.cursor = repair.inventory.snapshot
@@ -178,10 +163,10 @@ class Members:
                 assert entry.bundle is not None
                 link.after.append((entry.no, Closed(entry.publisher, entry.incarnation, entry.first, entry.stamp - 1)))
         for message in unsaid:
-            core.peers.send(coordinator, message)
+            core.outbox.send(coordinator, message)
         core.peers.open(coordinator)
-        core.open_link(link)
+        core.neighbours.open(link)
         taking.settle()
-        self._waves.start(standing.publish_place(), standing.reach, lambda: None)
-        self._waves.exchange(coordinator)
+        core.waves.start(standing.publish_place(), standing.reach, lambda: None)
+        core.waves.exchange(coordinator)
         core.handover.resume()

@@ -7,7 +7,7 @@ where the least of what is wanted is `missing`. Then the shorter trip, then the 
 So interest never sends a broker far away, and a few milliseconds never outweigh traffic that every hop has to carry.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -53,12 +53,18 @@ def choose(candidates: Iterable[Candidate]) -> str | None:
     return min(near, key=lambda candidate: (candidate.missing, candidate.trip_us, candidate.name)).name
 
 
-class Search:
-    """One search. `chosen` is called once, with None when nobody answers."""
+class Chosen(msgspec.Struct, frozen=True):
+    """What came of a search."""
 
-    def __init__(self, core: Core, offers: Iterable[Offer], chosen: Callable[[str | None], None]) -> None:
+    name: str | None
+    """None when nobody answered."""
+
+
+class Search:
+    """One search. It is over when a call returns what was `Chosen`."""
+
+    def __init__(self, core: Core, offers: Iterable[Offer]) -> None:
         self._core = core
-        self._chosen = chosen
         self._missing = {offer.name: offer.missing for offer in offers}
         self._awaited = dict.fromkeys(self._missing)
         self._asked_us: dict[str, int] = {}
@@ -66,21 +72,21 @@ class Search:
         self._trips: dict[str, int] = {}
         self._begun_us = core.now_us
 
-    def begin(self) -> None:
+    def begin(self) -> Chosen | None:
         core = self._core
         core.out.append(SetTimer(ChooseParent(), core.now_us + PATIENCE_US))
         for name in self._missing:
             if core.peers.is_clear(name):
                 self._measure(name)
             else:
-                core.peers.post(name, Probe(CALL), core.now_us)
-        self._check()
+                core.peers.post(name, Probe(CALL))
+        return self._check()
 
-    def probed(self, name: str, number: int) -> None:
+    def probed(self, name: str, number: int) -> Chosen | None:
         """An answer to a probe. Whoever answers what it was not asked is not believed."""
         core = self._core
         if name not in self._awaited:
-            return
+            return None
         if number == CALL and name not in self._asked_us:
             self._measure(name)
         elif number == MEASURE and name in self._asked_us:
@@ -88,26 +94,25 @@ class Search:
             self._trips[name] = core.now_us - self._asked_us[name]
             nearest_us = min(self._trips.values())
             core.out.append(SetTimer(ChooseParent(), self._begun_us + SET_UP_TRIPS * near_us(nearest_us)))
-            self._check()
+            return self._check()
+        return None
 
-    def lost(self, name: str) -> None:
+    def lost(self, name: str) -> Chosen | None:
         """It is not there."""
-        if self._awaited.pop(name, self) is None:
-            self._check()
+        return self._check() if self._awaited.pop(name, self) is None else None
 
-    def end(self) -> None:
+    def end(self) -> Chosen:
         """Choose among those that have answered."""
         self._core.out.append(CancelTimer(ChooseParent()))
         self._awaited = {}
-        self._chosen(choose([Candidate(name, trip, self._missing[name]) for name, trip in self._trips.items()]))
+        return Chosen(choose([Candidate(name, trip, self._missing[name]) for name, trip in self._trips.items()]))
 
     def _measure(self, name: str) -> None:
         self._asked_us[name] = self._core.now_us
-        self._core.peers.post(name, Probe(MEASURE), self._core.now_us)
+        self._core.peers.post(name, Probe(MEASURE))
 
-    def _check(self) -> None:
-        if not self._awaited:
-            self.end()
+    def _check(self) -> Chosen | None:
+        return self.end() if not self._awaited else None
 
 
 def locate(core: Core, offers: Iterable[Offer]) -> list[Offer]:

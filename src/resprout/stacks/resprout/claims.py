@@ -10,15 +10,13 @@ at least one of the two is found by the other one's census. Whoever finds the ot
 lets go of its claim for a while, the earlier one looks again. By then one of them stands.
 """
 
-from collections.abc import Callable
-
 from resprout.core.contract import ProtocolMessage
 from resprout.core.names import newcomer_name
 from resprout.overlay.census import NAMES_MAX, Findings
 from resprout.overlay.messages import Fenced, Namesake
-from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import NameTaken
+from resprout.stacks.resprout.outcomes import Cleared
 
 
 class Claim:
@@ -45,12 +43,10 @@ class Claim:
 
 
 class Claims:
-    def __init__(self, core: Core, waves: Waves, cleared: Callable[[], None]) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
-        self._census = waves.census
+        self._census = core.waves.census
         self._census.claims = self._told
-        self._cleared = cleared
-        """Called when somebody may be taken in."""
         self._claims: dict[str, Claim] = {}
         """By the key of the session."""
         self._asked: list[Claim] | None = None
@@ -125,7 +121,7 @@ class Claims:
             if self._claims.get(claim.key) is claim and core.peers.incarnation(claim.key) == claim.incarnation:
                 self._judge(claim, findings)
         if not self._is_looking:
-            self._cleared()
+            core.outcomes.append(Cleared())
 
     def _judge(self, claim: Claim, findings: Findings) -> None:
         core = self._core
@@ -149,6 +145,6 @@ class Claims:
     def _turn_away(self, claim: Claim, answer: ProtocolMessage) -> None:
         """Its life is over, and so is its session."""
         del self._claims[claim.key]
-        self._core.peers.send(claim.key, answer)
+        self._core.outbox.send(claim.key, answer)
         if claim.key != claim.name:
             self._core.peers.close(claim.key, "it was told why")

@@ -12,8 +12,6 @@ A client that lost its broker comes with the names of the brokers it tried. It i
 there when that is known, and held while that is still being decided.
 """
 
-from collections.abc import Callable
-
 from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, EndCode, Send
 from resprout.core.guarantee import STREAMS, Guarantee
@@ -41,14 +39,8 @@ class Clients:
         ghosts: Ghosts,
         book: ClientBook,
         durable: Durable | None,
-        is_placed: Callable[[], bool],
-        is_calm: Callable[[], bool],
     ) -> None:
         self._core = core
-        self._is_placed = is_placed
-        """This broker has its place. Whoever is new is served then: a repair may wait for what an operator says."""
-        self._is_calm = is_calm
-        """No repair is going on here."""
         self._ghosts = ghosts
         self._book = book
         self._durable = durable
@@ -71,12 +63,12 @@ class Clients:
         """Places in the log up to which everything must be shown before somebody who waits is served."""
         self.began_us = 0
         """When this life of the broker did."""
-        core.drain = self.drain_all
+        core.total_way.drain = self.drain_all
 
     @property
     def serving(self) -> bool:
         """Whoever comes is served."""
-        return self._is_placed() and self._is_calm()
+        return self._core.attached and self._core.is_calm
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
@@ -178,7 +170,7 @@ class Clients:
         core = self._core
         attend = self._waiting[guest.name]
         is_new = not attend.tried and not attend.subscriptions
-        if not (self.serving or (self._is_placed() and is_new)):
+        if not (self.serving or (core.attached and is_new)):  # a repair may wait for what an operator says
             return
         tried = attend.tried
         if not tried:
@@ -398,7 +390,7 @@ class Clients:
     def _accept(self, guest: ClientSession, bundle: Bundle, prompt: bool) -> None:
         if self._durable is not None:
             self._durable.write(bundle)
-        entry = self._core.accept(bundle, None, guest, 0, prompt)
+        entry = self._core.forwarding.accept(bundle, None, guest, 0, prompt)
         assert entry is not None, "it was not known"
         if self._core.lobby.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
             self._core.log.unshown.put_wall()

@@ -77,7 +77,7 @@ class Durable:
                 core.totals.submit(again)  # what is carried needs no disk: all have it before anybody is told
                 continue
             self.write(again)
-            entry = core.accept(again, None, None, 0, False)
+            entry = core.forwarding.accept(again, None, None, 0, False)
             if entry is not None:
                 self.wrote(entry)
         core.log.unshown.put_wall()  # its publishers may be elsewhere, and have said it again there

@@ -4,7 +4,7 @@ pools it, takes it, and becomes the centre of the star. One round trip, then lin
 Beside it the dead are registered (`overlay.council`), so that no other repair of the same piece can end as well.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -12,19 +12,18 @@ from resprout.core.contract import ProtocolMessage, SetTimer
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.order.link import Link
-from resprout.order.messages import Forward
 from resprout.order.total_merge import MemberLocks, MergedLocks, Piece
 from resprout.order.total_messages import GrantedLock
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life, Place
-from resprout.overlay.waves import Waves
 from resprout.spread.messages import Interested, Uninterested
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.inventory import Inventory
 from resprout.stacks.resprout.joining import learn
 from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, Item, NotMember, ParcelEnd, Stub
+from resprout.stacks.resprout.outcomes import Repaired
 from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
 from resprout.stacks.resprout.parcels import Parcel
 from resprout.stacks.resprout.pool import OWN_SIDE, Pool, Taking, in_order
@@ -49,19 +48,13 @@ class Flushes:
         self,
         core: Core,
         council: Council,
-        waves: Waves,
         ghosts: Ghosts,
         book: ClientBook,
-        shut: Callable[[Life], None],
-        repaired: Callable[[tuple[str, ...], str], None],
     ) -> None:
         self._core = core
         self._council = council
-        self._waves = waves
         self._ghosts = ghosts
         self._book = book
-        self._shut = shut
-        self._repaired = repaired
         self._tokens = 0
         self.current: Flush | None = None
 
@@ -72,13 +65,22 @@ class Flushes:
         core = self._core
         names = list(names)
         for name in names:
-            self._shut(core.standing.life(name))
+            core.neighbours.bury(core.standing.life(name))
         if self.current is None:
             self._tokens += 1
             self.current = Flush(core.now_us * 1_000 + self._tokens % 1_000)
+            core.leading = True
         for name in names:
             self.current.dead[name] = core.standing.life(name)
         self.check()
+
+    def bury_children(self) -> None:
+        """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
+        core = self._core
+        graves = core.standing.graves
+        for name, link in list(core.links.items()):
+            if link.open and name != core.standing.parent and link.incarnation <= graves.get(name, -1):
+                self.declared((name,))
 
     def check(self) -> None:
         """Ask who has not been asked, and finish when everybody is in."""
@@ -89,7 +91,7 @@ class Flushes:
             for other in core.standing.component(name):
                 if other not in flush.dead:
                     flush.dead[other] = core.standing.life(other)
-                    self._shut(flush.dead[other])
+                    core.neighbours.bury(flush.dead[other])
         members = [name for name in core.standing.members(flush.dead) if name not in flush.others]
         for name in members:
             if name not in flush.asked:
@@ -99,11 +101,12 @@ class Flushes:
             return
         if self.current is flush and all(self._is_in(flush, name) for name in members):
             self.current = None
+            core.leading = False
             self._council.drop_registration()
             self._finish(flush, members)
 
     def _ask(self, flush: Flush, name: str) -> None:
-        self._core.peers.post(name, AttachRequest(flush.token, tuple(flush.dead.values())), self._core.now_us)
+        self._core.peers.post(name, AttachRequest(flush.token, tuple(flush.dead.values())))
 
     def met(self, name: str) -> None:
         """A session begins. What was said in the one before may be lost with it, so whoever has not answered is asked
@@ -140,7 +143,7 @@ class Flushes:
         core, flush = self._core, self.current
         head: Attach = parcel.head
         if core.standing.is_dead_speaker(peer):
-            core.peers.post(peer, Fenced(core.standing.graves[peer]), core.now_us)
+            core.peers.post(peer, Fenced(core.standing.graves[peer]))
             return
         learn(core, parcel)
         self._book.roll.learn(parcel.client_lives)
@@ -148,7 +151,7 @@ class Flushes:
             return
         for life in head.dead:
             if life.name not in flush.dead:
-                self._shut(life)
+                core.neighbours.bury(life)
                 flush.dead[life.name] = life
         flush.got[peer] = (incarnation, parcel)
         self.check()
@@ -168,16 +171,16 @@ class Flushes:
         self._tokens += 1
         flush = Flush(self._core.now_us * 1_000 + self._tokens % 1_000)
         flush.dead[link.name] = Life(link.name, link.incarnation)
-        self._core.shut_link(link)
+        self._core.neighbours.shut(link)
         self._core.peers.close(link.name, "it went elsewhere")
-        self._waves.unwait(link.name)
+        self._core.waves.unwait(link.name)
         self._finish(flush, [])
 
     # -- finishing -----------------------------------------------------------------------------------------------------
 
     def _finish(self, flush: Flush, members: list[str]) -> None:
         core = self._core
-        core.say_all()
+        core.speaking.say_all()
         parcels = {name: flush.got[name][1] for name in members}
         old = [link for name, link in core.links.items() if name in flush.dead]
         inventory = Inventory(core, *old)
@@ -196,9 +199,9 @@ class Flushes:
         core.book.replace([link.name for link in old], list(links))
         taking = Taking(core, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
         items = pool.ordered()
-        core.fresh = tuple(links.values())
+        core.forwarding.fresh = tuple(links.values())
         self._take(items, merged, taking, members, links, ghost)
-        core.fresh = ()
+        core.forwarding.fresh = ()
         for parcel in parcels.values():
             for origin, reached in parcel.seen.items():
                 core.seen.raise_to(origin, reached)
@@ -207,22 +210,22 @@ class Flushes:
             core.interest.rebase(name, base)
             self._grant(flush, members, name, items, merged, grants[name], spread)
             for message in later[name]:
-                core.peers.send(name, message)
+                core.outbox.send(name, message)
             core.peers.open(name)
         for link in links.values():
-            core.open_link(link)
+            core.neighbours.open(link)
         core.handover.lead(merged)
         if not spread:
             self._push(taking, links, core.guests[ghost])
         taking.settle()
         standing = core.standing
         standing.mark_gone(flush.dead)
-        self._waves.start(standing.publish_place(), standing.reach, lambda: None)
-        self._waves.share(list(links))
+        core.waves.start(standing.publish_place(), standing.reach, lambda: None)
+        core.waves.share(list(links))
         core.handover.resume()
         names = tuple(flush.dead)
         core.note("repair_end", " ".join(names))
-        self._repaired(names, core.seat.name)
+        core.outcomes.append(Repaired(names, core.seat.name))
 
     def _merge_locks(self, flush: Flush, parcels: dict[str, Parcel]) -> MergedLocks:
         core = self._core
@@ -280,11 +283,11 @@ class Flushes:
             core.interest.add_neighbour(name)
         for link in old:
             core.confirmed(core.interest.remove_neighbour(link.name, core.says))
-            core.remove_link(link)
+            core.neighbours.remove(link)
         if standing.parent in flush.dead:
             standing.parent = None
             core.totals.become_root(standing.epoch + 1)
-        links = {name: core.add_link(name, flush.got[name][0]) for name in parcels}
+        links = {name: core.neighbours.add(name, flush.got[name][0]) for name in parcels}
         for name, parcel in parcels.items():
             self._book.listeners.meet(name, parcel)
         here = standing.publish_place()
@@ -361,7 +364,7 @@ class Flushes:
     ) -> None:
         core = self._core
         standing = core.standing
-        send = core.peers.send
+        send = core.outbox.send
         send(
             name,
             Grant(
@@ -381,14 +384,14 @@ class Flushes:
         core = self._core
         others = [link for link in core.links.values() if link.name not in fresh and link.open]
         for link in others:
-            for entry in taking.unspread() if link.cursor is None else ():
-                if entry.source is not link and entry.bundle is not None and link.room > 0:
-                    core.send_copy(link, entry, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True))
+            for entry in taking.unspread():
+                if entry.source is not link and entry.bundle is not None and core.forwarding.has_room(link):
+                    core.forwarding.send_copy(link, entry)
         kept = [link.kept() for link in others]
         for entry in taking.read_by(ghost):
             assert entry.bundle is not None, "the ghost keeps it"
             missing = core.faults - len(fresh) - sum(id(entry) in each for each in kept)
             for link, each in zip(others, kept, strict=True):
-                if missing > 0 and id(entry) not in each and link.cursor is None and link.room > 0:
-                    core.send_copy(link, entry, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True))
+                if missing > 0 and id(entry) not in each and core.forwarding.has_room(link):
+                    core.forwarding.send_copy(link, entry)
                     missing -= 1

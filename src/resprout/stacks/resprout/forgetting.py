@@ -8,8 +8,6 @@ names must not cost a broker its place.
 Not done here: declaring anybody dead (`overlay.council`), and telling whether it worked, which shows in the tree.
 """
 
-from collections.abc import Callable
-
 from resprout.core.contract import Send
 from resprout.core.errors import UsageError
 from resprout.edge.broker.session import ClientSession
@@ -21,11 +19,9 @@ from resprout.stacks.resprout.words import listed
 
 
 class Forgetting:
-    def __init__(self, core: Core, council: Council, is_attached: Callable[[], bool]) -> None:
+    def __init__(self, core: Core, council: Council) -> None:
         self._core = core
         self._council = council
-        self._is_attached = is_attached
-        """This broker has its place in the tree."""
 
     def asked(self, guest: ClientSession, message: ForgetBrokers) -> None:
         core = self._core
@@ -43,7 +39,7 @@ class Forgetting:
             check_names(names)
         except UsageError as error:
             return str(error)
-        if not self._is_attached():
+        if not self._core.attached:
             return f"{here} has no place in the tree itself: ask another broker"
         if here in names:
             return f"{here} cannot forget itself: stop it, or ask another broker"

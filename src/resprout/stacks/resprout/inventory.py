@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
-from resprout.stacks.resprout.core import Core, crosses
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.forwarding import crosses
 from resprout.stacks.resprout.messages import Item, Stub
 
 

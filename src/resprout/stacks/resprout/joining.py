@@ -7,19 +7,18 @@ room offers other places instead (`offers`), among which the newcomer chooses (`
 is looked for in the whole tree (`claims`): until then a newcomer speaks in sessions that give it no right to its name.
 """
 
-from collections.abc import Callable
-
 import msgspec
 
 from resprout.core.contract import CancelTimer, Locate, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
+from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced, Probed
-from resprout.overlay.waves import Waves
-from resprout.stacks.resprout.choosing import Search, locate
+from resprout.stacks.resprout.choosing import Chosen, Search, locate
 from resprout.stacks.resprout.claims import Claim, Claims
 from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
@@ -33,6 +32,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.offers import Offers
+from resprout.stacks.resprout.outcomes import Settled
 from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
 from resprout.stacks.resprout.parcels import Parcel
 
@@ -55,36 +55,29 @@ class Joining:
     def __init__(
         self,
         core: Core,
-        waves: Waves,
+        council: Council,
         offers: Offers,
         ghosts: Ghosts,
         book: ClientBook,
-        is_calm: Callable[[], bool],
-        settled: Callable[[], None],
+        company: Company,
     ) -> None:
         self._core = core
-        self._waves = waves
+        self._council = council
         self._offers = offers
         self._ghosts = ghosts
         self._book = book
-        self._is_calm = is_calm
-        """No repair is going on here."""
-        self._settled = settled
-        """Called when this broker has its place, and when its neighbours have changed."""
-        self.adopted: Callable[[str, int], None] = lambda name, incarnation: None
-        """Called when a session has got the name of its newcomer, in this life."""
-        self.remember: Callable[[], None] = lambda: None
-        """Called before newcomers are taken in: no process of this broker is to forget that it is not alone."""
-        self.attached = False
+        self._company = company
         self._candidates: list[str] = []
         self._asked: str | None = None
         self._patience_us = PATIENCE_US
         self._search: Search | None = None
         """Among places that were offered."""
+        self._moving_from: str | None = None
+        """The parent that asked this broker to move: then the search is for another place than the one it has."""
         self._refusals = 0
         self._tried: set[str] = set()
         """Who was asked since the last pause: whoever is sent to others than these comes nearer to a place."""
-        self._claims = Claims(core, waves, self.admit)
+        self._claims = Claims(core)
         """Newcomers that ask for a place here."""
 
     @property
@@ -99,8 +92,8 @@ class Joining:
         seat = core.seat
         if seat.parent is None and not seat.contacts:
             core.standing.found(core.rng.getrandbits(32))
-            self.attached = True
-            self._settled()
+            core.attached = True
+            core.outcomes.append(Settled())
             return
         core.peers.is_newcomer = True
         self._candidates = [seat.parent] if seat.parent is not None else []
@@ -116,17 +109,17 @@ class Joining:
                 core.peers.close(self._asked, f"{core.seat.name} asks somebody else for a place")
         self._asked = self._candidates[0]
         self._tried.add(self._asked)
-        core.peers.post(self._asked, JoinRequest(core.seat.address), core.now_us)
+        core.peers.post(self._asked, JoinRequest(core.seat.address))
         is_first = core.seat.incarnation == 1 and self._asked == core.seat.parent
         core.out.append(SetTimer(JoinAgain(), core.now_us + (FIRST_PATIENCE_US if is_first else self._patience_us)))
 
     def again(self) -> None:
         """The one asked is there and has not answered: withdraw, and ask another when it agrees."""
         core = self._core
-        if self.attached or self._search is not None:
+        if self._core.attached or self._search is not None:
             return
         if self._asked is not None and not core.peers.is_silent(self._asked) and len(self._candidates) > 1:
-            core.peers.send(self._asked, JoinWithdrawn())
+            core.outbox.send(self._asked, JoinWithdrawn())
             core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
         else:
             if self._asked is not None and not core.peers.incarnation(self._asked):
@@ -137,21 +130,25 @@ class Joining:
         """The one asked is not there. A first parent that was never reached may be about to start."""
         core = self._core
         if self._search is not None:
-            self._search.lost(peer)
-        elif not self.attached and peer == self._asked and (core.seat.incarnation > 1 or core.peers.incarnation(peer)):
+            self._look_at(self._search.lost(peer))
+        elif (
+            not self._core.attached
+            and peer == self._asked
+            and (core.seat.incarnation > 1 or core.peers.incarnation(peer))
+        ):
             self._ask_next()
 
     def lost(self, peer: str) -> None:
         """The session with the one asked is over, and the request with it; or that of one who asks."""
         self._claims.drop(peer)
         if self._search is not None:
-            self._search.lost(peer)
-        elif not self.attached and peer == self._asked:
+            self._look_at(self._search.lost(peer))
+        elif not self._core.attached and peer == self._asked:
             self._ask_next()
 
     def sent_elsewhere(self, peer: str, message: JoinElsewhere) -> None:
         core = self._core
-        if self.attached or peer != self._asked or self._search is not None:
+        if self._core.attached or peer != self._asked or self._search is not None:
             return
         offers = locate(core, message.offers)
         names = [offer.name for offer in offers]
@@ -168,32 +165,39 @@ class Joining:
             self._ask_next()
             return
         core.out.append(CancelTimer(JoinAgain()))
-        self._search = Search(core, offers, self._ask_chosen)
-        self._search.begin()
+        self._search = Search(core, offers)
+        self._look_at(self._search.begin())
 
-    def _ask_chosen(self, name: str | None) -> None:
+    def _look_at(self, chosen: Chosen | None) -> None:
+        """What has come of the search, if it is over."""
+        if chosen is None:
+            return
         self._search = None
-        if name is not None:
-            self._candidates.remove(name)
-            self._candidates.insert(0, name)
+        if self._moving_from is not None:
+            parent, self._moving_from = self._moving_from, None
+            self._move(parent, chosen.name)
+            return
+        if chosen.name is not None:
+            self._candidates.remove(chosen.name)
+            self._candidates.insert(0, chosen.name)
         self._ask_next()
 
     def probed(self, peer: str, message: Probed) -> None:
         if self._search is not None:
-            self._search.probed(peer, message.number)
+            self._look_at(self._search.probed(peer, message.number))
 
     def choose(self) -> None:
         """Those that have not answered by now are too far away."""
         if self._search is not None:
-            self._search.end()
+            self._look_at(self._search.end())
 
     def welcomed(self, parent: str, incarnation: int, parcel: Parcel) -> None:
         core = self._core
         head: Welcome = parcel.head
-        if self.attached or parent != self._asked:
+        if self._core.attached or parent != self._asked:
             core.peers.close(parent, f"{core.seat.name} has asked somebody else for a place")
             return
-        self.attached = True
+        core.attached = True
         core.peers.settle_name(parent)
         core.out.append(CancelTimer(JoinAgain()))
         standing = core.standing
@@ -201,7 +205,7 @@ class Joining:
         standing.epoch = head.epoch
         standing.succession = head.succession
         standing.network = parcel.network
-        link = core.add_link(parent, incarnation)
+        link = core.neighbours.add(parent, incarnation)
         self._book.meet(parent, parcel)
         learn(core, parcel)
         core.clock.raise_to(head.clock)
@@ -210,11 +214,10 @@ class Joining:
         core.interest.add_neighbour(parent)
         core.confirmed(core.interest.reconcile(parent, parcel.asks, core.says))
         accept_welcome(core.totals, parcel.welcome_locks, parcel.last_totals, parent)
-        core.open_link(link)
+        core.neighbours.open(link)
         core.note("joined", parent)
-        self._waves.start(standing.publish_place(), standing.reach, lambda: None)
-        self._settled()
-        self.admit()
+        core.waves.start(standing.publish_place(), standing.reach, lambda: None)
+        core.outcomes.append(Settled())
 
     # -- giving a place ------------------------------------------------------------------------------------------------
 
@@ -222,14 +225,14 @@ class Joining:
         """Too late when it is a child already: then it hears the Welcome first. And in vain while it is looked for in a
         tree that is wide: another broker would have to begin again, and would not be waited for either."""
         core = self._core
-        if self.attached and self._room > 0 and self._is_calm() and self._claims.gets_on(name):
+        if self._core.attached and self._room > 0 and self._core.is_calm and self._claims.gets_on(name):
             return
         if self._claims.drop(name) or name not in core.links:
-            core.peers.send(name, JoinElsewhere(()))
+            core.outbox.send(name, JoinElsewhere(()))
 
     def refused(self, peer: str, message: NameTaken) -> None:
         """Only before this broker has a place: nobody else can take its name afterwards."""
-        if not self.attached and peer == self._asked:
+        if not self._core.attached and peer == self._asked:
             self._core.refuse(f"{peer} does not take {self._core.seat.name}: {message.reason}")
 
     def requested(self, key: str, incarnation: int, message: JoinRequest) -> None:
@@ -242,7 +245,7 @@ class Joining:
         standing = core.standing
         over = max(standing.graves.get(name, -1), standing.gone.get(name, -1))
         if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
-            core.peers.post(key, Fenced(over), core.now_us)
+            core.peers.post(key, Fenced(over))
             if key != name:
                 core.peers.close(key, "it was told why")
             return
@@ -255,7 +258,7 @@ class Joining:
         standing = core.standing
         latest = max(standing.graves.get(name, 0), standing.sessions.get(name, 0))
         if incarnation <= standing.graves.get(name, -1) or incarnation < latest:
-            core.peers.send(key, Fenced(latest))
+            core.outbox.send(key, Fenced(latest))
             core.peers.close(key, "it was told why")
 
     @property
@@ -266,7 +269,7 @@ class Joining:
         """Take those who wait, if this is a moment for it."""
         core = self._core
         claims = self._claims
-        if not self.attached or claims.admitted or not claims or not self._is_calm() or core.retired:
+        if not self._core.attached or claims.admitted or not claims or not self._core.is_calm or core.retired:
             return
         standing = core.standing
         room = self._room
@@ -287,7 +290,7 @@ class Joining:
                 here, neighbours=(*here.neighbours, *claims.admitted), lives=(*here.lives, *lives)
             )
             standing.places[here.name] = foretold
-            self._waves.start(foretold, standing.reach, lambda: self._take_in(links))
+            core.waves.start(foretold, standing.reach, lambda: self._take_in(links))
 
     @property
     def admitted(self) -> tuple[str, ...]:
@@ -301,7 +304,7 @@ class Joining:
         if claim.key != claim.name:
             core.peers.adopt(claim.key, claim.name)
             claim.key = claim.name
-            self.adopted(claim.name, claim.incarnation)
+            self._council.connected(claim.name, core.now_us, claim.incarnation)
         if claim.address:
             core.out.append(Locate(claim.name, claim.address))
 
@@ -313,14 +316,14 @@ class Joining:
         offers = self._offers.make(claim.name, self._ghosts.wanted(claim.name))
         if offers:
             self._claims.drop(claim.key)
-            core.peers.post(claim.key, JoinElsewhere(offers), core.now_us)
+            core.peers.post(claim.key, JoinElsewhere(offers))
 
     def _take_in(self, links: tuple[str, ...]) -> None:
         """The new place is known. If the neighbours have changed meanwhile, it is not the place that was told."""
         core = self._core
-        self.remember()
+        self._company.remember(self.admitted)
         admitted, self._claims.admitted = self._claims.admitted, {}
-        if tuple(core.links) != links or not self._is_calm():
+        if tuple(core.links) != links or not self._core.is_calm:
             for claim in admitted.values():
                 self._claims.put_back(claim)
             self.admit()
@@ -329,19 +332,18 @@ class Joining:
             if core.peers.incarnation(name) == claim.incarnation and name not in core.links:
                 self._welcome(name, claim.incarnation)
         standing = core.standing
-        self._waves.start(standing.publish_place(), standing.reach, lambda: None)
-        self._settled()
-        self.admit()
+        core.waves.start(standing.publish_place(), standing.reach, lambda: None)
+        core.outcomes.append(Settled())
 
     def _welcome(self, name: str, incarnation: int) -> None:
         core = self._core
         standing = core.standing
-        core.say_all()  # what is to be said to the others has nothing to do with the newcomer
+        core.speaking.say_all()  # what is to be said to the others has nothing to do with the newcomer
         core.interest.add_neighbour(name)
         base = core.retained.marks()
         asks = core.interest.standing(name)[0]
         core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.says))
-        send = core.peers.send
+        send = core.outbox.send
         send(name, Welcome(core.clock.now, standing.epoch, standing.succession))
         send(name, NetworkName(standing.network))
         for part in (*pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks, confirmed=True)):
@@ -349,10 +351,10 @@ class Joining:
         for lock in (*newcomer_locks(core.totals), *pack_last_totals(core.handover.last()), *self._book.pack()):
             send(name, lock)
         send(name, ParcelEnd())
-        link = core.add_link(name, incarnation)
+        link = core.neighbours.add(name, incarnation)
         joined(core.totals, name)
         core.peers.open(name)
-        core.open_link(link)
+        core.neighbours.open(link)
         core.totals.progress()
 
     # -- going ---------------------------------------------------------------------------------------------------------
@@ -362,25 +364,25 @@ class Joining:
         core = self._core
         if self._may_move(parent) and self._search is None:
             offers = [offer for offer in locate(core, message.offers) if offer.name != parent]
-            self._search = Search(core, offers, lambda name: self._move(parent, name))
-            self._search.begin()
+            self._search = Search(core, offers)
+            self._moving_from = parent
+            self._look_at(self._search.begin())
 
     def _move(self, parent: str, toward: str | None) -> None:
         core = self._core
-        self._search = None
         if toward is not None and self._may_move(parent):
-            core.peers.send(parent, Leaving())
+            core.outbox.send(parent, Leaving())
             core.retire(f"{parent} asked {core.seat.name} to move to {toward}", kind="moved", toward=toward)
 
     def _may_move(self, parent: str) -> bool:
-        return parent == self._core.standing.parent and len(self._core.links) == 1 and self._is_calm()
+        return parent == self._core.standing.parent and len(self._core.links) == 1 and self._core.is_calm
 
     def leave(self) -> None:
         """Tell the neighbours that nobody needs to wait for this broker, and end. Its parent repairs the tree, and the
         clients find another broker, as if it had crashed."""
         core = self._core
         for name in core.links:
-            core.peers.send(name, Leaving())
+            core.outbox.send(name, Leaving())
         core.retire(f"{core.seat.name} leaves", again=False)
 
 

@@ -14,7 +14,8 @@ from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
 from resprout.order.total_messages import GrantedLock, id_of
-from resprout.stacks.resprout.core import Core, nothing_more_to_do
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.forwarding import nothing_more_to_do
 from resprout.stacks.resprout.inventory import Inventory, item_of
 from resprout.stacks.resprout.messages import Item, Stub
 
@@ -125,8 +126,8 @@ class Taking:
         core.seen.raise_to(bundle.origin, bundle.last)
         core.clock.raise_to(bundle.stamp)
         if is_new and self._owed(bundle):
-            return core.append(bundle, source, None, hops, item.prompt), source is not None
-        return core.keep(bundle, source, hops), source is not None
+            return core.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
+        return core.forwarding.keep(bundle, source, hops), source is not None
 
     def deliver(self, lock: GrantedLock, new: Sequence[str]) -> None:
         """A total that somebody has delivered; those who are through with it still have to say so to the others."""

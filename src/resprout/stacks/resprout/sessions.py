@@ -14,12 +14,13 @@ from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.flush import Flushes
 from resprout.stacks.resprout.joining import Joining
-from resprout.stacks.resprout.parcels import Parcels
+from resprout.stacks.resprout.parcel_desk import ParcelDesk
+from resprout.stacks.shell.peers import Peer
 
 
 class Sessions:
     def __init__(
-        self, core: Core, council: Council, clients: Clients, joining: Joining, flushes: Flushes, parcels: Parcels
+        self, core: Core, council: Council, clients: Clients, joining: Joining, flushes: Flushes, parcels: ParcelDesk
     ) -> None:
         self._core = core
         self._council = council
@@ -27,7 +28,6 @@ class Sessions:
         self._joining = joining
         self._flushes = flushes
         self._parcels = parcels
-        joining.adopted = self._met
         self._estranged: dict[str, int] = {}
         """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
         self._mute: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Sessions:
         if event.role == "client":
             self._clients.arrive(name, event.incarnation, event.room)
             return
-        if name in core.guests or core.peers.came_up(name, event.incarnation, event.room, core.now_us) is None:
+        if name in core.guests or core.peers.came_up(name, event.incarnation, event.room) is None:
             core.out.append(Close(name, f"{core.seat.name} takes no broker of the name {name!r}, or no more at all"))
             return
         real_name = newcomer_name(name)
@@ -54,6 +54,9 @@ class Sessions:
         self._parcels.drop(name)
         self._council.connected(name, core.now_us, incarnation)
         self._flushes.met(name)
+
+    def find_newcomer(self, key: str) -> Peer | None:
+        return self._core.peers.find(key) if newcomer_name(key) is not None else None
 
     def down(self, event: LinkDown) -> None:
         core = self._core
@@ -76,7 +79,7 @@ class Sessions:
         elif event.cause is EndCause.CLOSED:
             link.quiet = True
             self._estranged[name] = core.now_us
-            core.peers.post(name, Ping(core.now_us, core.standing.decided.version), core.now_us)
+            core.peers.post(name, Ping(core.now_us, core.standing.decided.version))
         else:  # the session cannot go on, so this life of the neighbour is over for the tree
             self._council.silent(name, True, core.now_us)
 
@@ -87,6 +90,8 @@ class Sessions:
             core.out.append(Close(name, reason))
             self._clients.leave(name)
             return
+        if core.peers.find(name) is None:
+            return  # what it said was on its way when its session ended
         core.note("suspect", f"{name}: {reason}")
         life = core.peers.incarnation(name)
         core.peers.close(name, reason)
@@ -139,18 +144,16 @@ class Sessions:
         if (guest := core.guests.get(event.peer)) is not None:
             core.lobby.writable(guest, event.room, core.out)
             return
-        core.peers.writable(event.peer, event.room)
+        core.outbox.writable(event.peer, event.room)
         link = core.links.get(event.peer)
-        peer = core.peers.get(event.peer)
-        if link is not None and peer is not None and not peer.queue:
-            link.room = peer.room
+        if link is not None and not core.outbox.waiting(event.peer):
             self._clear(event.peer)
-            core.pump(link)
+            core.forwarding.pump(link)
 
     def tick(self) -> None:
         """Children that ended their sessions and said nothing more are lost."""
         core = self._core
-        mute = self._council.mute(core.now_us) if self._joining.attached else ()
+        mute = self._council.mute(core.now_us) if core.attached else ()
         for name in mute:
             if name not in self._mute:
                 core.note("suspect", f"{name} keeps its connection and answers nothing")

@@ -1,14 +1,16 @@
 """Sessions with other brokers: neighbours, those that would lead a repair, and whoever there is a word to say to.
 
-A message with a cost waits here while its peer has no room, and everything after it waits behind it: what is said to
-one broker arrives in the order in which it was said. Only signs of life do not wait: they have no order with the rest.
+What is said in a session goes through the outbox. What is said to somebody without one (`post`) waits here until there
+is a session, perhaps in vain.
 """
 
 from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from resprout.core.contract import Adopt, Close, Effect, Open, ProtocolMessage, Send
+from resprout.core.contract import Adopt, Close, Open, ProtocolMessage
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.step import Step
 
 ERRANDS_MAX: Final = 256
 """Words that wait for a session with one broker; older ones are then out of date anyway."""
@@ -16,7 +18,7 @@ PEERS_MAX: Final = 4_096
 
 
 class Peer:
-    __slots__ = ("errands", "idle_since_us", "incarnation", "name", "opened", "queue", "room", "silent", "up")
+    __slots__ = ("errands", "idle_since_us", "incarnation", "name", "opened", "silent", "up")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -25,17 +27,15 @@ class Peer:
         self.opened = False
         """This side keeps the session."""
         self.silent = False
-        self.room = 0
-        self.queue: deque[ProtocolMessage] = deque()
         self.errands: deque[ProtocolMessage] = deque(maxlen=ERRANDS_MAX)
         self.idle_since_us = 0
 
 
 class Peers:
-    def __init__(self, out: list[Effect]) -> None:
+    def __init__(self, step: Step, outbox: Outbox) -> None:
+        self._step = step
+        self._outbox = outbox
         self._peers: dict[str, Peer] = {}
-        self.out = out
-        """Effects go here; a step replaces it."""
         self.is_newcomer = False
         """This broker has no right to its name yet, and says so to everybody it calls."""
 
@@ -47,6 +47,11 @@ class Peers:
         peer = self._peers.get(name)
         return peer.incarnation if peer is not None and peer.up else 0
 
+    def find(self, name: str) -> Peer | None:
+        """With a session that stands."""
+        peer = self._peers.get(name)
+        return peer if peer is not None and peer.up else None
+
     def is_silent(self, name: str) -> bool:
         peer = self._peers.get(name)
         return peer is None or not peer.up or peer.silent
@@ -54,7 +59,7 @@ class Peers:
     def is_clear(self, name: str) -> bool:
         """Nothing waits for room on the way to it, and it is heard."""
         peer = self._peers.get(name)
-        return peer is not None and peer.up and not peer.queue and not peer.silent
+        return peer is not None and peer.up and not peer.silent and not self._outbox.waiting(name)
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
@@ -64,7 +69,7 @@ class Peers:
             peer = self._peers[name] = Peer(name)
         if not peer.opened:
             peer.opened = True
-            self.out.append(Open(name, self.is_newcomer))
+            self._step.out.append(Open(name, self.is_newcomer))
         return peer
 
     def settle_name(self, parent: str) -> None:
@@ -73,7 +78,7 @@ class Peers:
             self.is_newcomer = False
             for peer in [peer for peer in self._peers.values() if peer.opened and peer.name != parent]:
                 self.close(peer.name, "it has a place now")
-            self.out.append(Open(parent))
+            self._step.out.append(Open(parent))
 
     def adopt(self, key: str, name: str) -> None:
         """A newcomer has its name now. What stood under the name belongs to an earlier life."""
@@ -81,13 +86,15 @@ class Peers:
         peer = self._peers.pop(key)
         peer.name = name
         self._peers[name] = peer
-        self.out.append(Adopt(key, name))
+        self._outbox.rename(key, name)
+        self._step.out.append(Adopt(key, name))
 
     def close(self, name: str, reason: str) -> None:
         if self._peers.pop(name, None) is not None:
-            self.out.append(Close(name, reason))
+            self._outbox.end(name)
+            self._step.out.append(Close(name, reason))
 
-    def came_up(self, name: str, incarnation: int, room: int, now_us: int) -> Peer | None:
+    def came_up(self, name: str, incarnation: int, room: int) -> Peer | None:
         """A session begins. None when there are too many."""
         peer = self._peers.get(name)
         if peer is None:
@@ -95,25 +102,25 @@ class Peers:
                 return None
             peer = self._peers[name] = Peer(name)
         peer.up, peer.silent = True, False
-        peer.incarnation, peer.room = incarnation, room
-        peer.idle_since_us = now_us
-        peer.queue.clear()
+        peer.incarnation = incarnation
+        peer.idle_since_us = self._step.now_us
+        self._outbox.begin(name, room)
         while peer.errands:
-            self._put(peer, peer.errands.popleft())
+            self._outbox.send(name, peer.errands.popleft())
         return peer
 
     def went_down(self, name: str) -> None:
         peer = self._peers.get(name)
         if peer is not None:
             peer.up = False
-            peer.queue.clear()
+            self._outbox.end(name)
             if not peer.opened:
                 del self._peers[name]
 
-    def keep_only(self, wanted: Iterable[str], idle_us: int, now_us: int) -> None:
+    def keep_only(self, wanted: Iterable[str], idle_us: int) -> None:
         """Open what is wanted, and close what this side opened and has not used for a while. What others opened is
         theirs to close."""
-        wanted = dict.fromkeys(wanted)
+        wanted, now_us = dict.fromkeys(wanted), self._step.now_us
         for name in wanted:
             self.open(name)
         for peer in list(self._peers.values()):
@@ -124,7 +131,7 @@ class Peers:
 
     # -- what is said --------------------------------------------------------------------------------------------------
 
-    def post(self, name: str, message: ProtocolMessage, now_us: int) -> None:
+    def post(self, name: str, message: ProtocolMessage) -> None:
         """To any broker; without a session one is opened, and the message waits for it, perhaps in vain."""
         peer = self._peers.get(name)
         if peer is None or not peer.up:
@@ -135,33 +142,5 @@ class Peers:
         else:
             if peer.silent:
                 self.open(name)  # whoever opened the session may be gone: call it
-            self._put(peer, message)
-        peer.idle_since_us = now_us
-
-    def send(self, name: str, message: ProtocolMessage) -> None:
-        """Within a session that stands; otherwise to nobody."""
-        peer = self._peers.get(name)
-        if peer is not None and peer.up:
-            self._put(peer, message)
-
-    def _put(self, peer: Peer, message: ProtocolMessage) -> None:
-        if message.express:
-            self.out.append(Send(peer.name, message))
-            return
-        cost = message.cost
-        if peer.queue or (cost and peer.room <= 0):
-            peer.queue.append(message)
-        else:
-            peer.room -= cost
-            self.out.append(Send(peer.name, message))
-
-    def writable(self, name: str, room: int) -> None:
-        peer = self._peers.get(name)
-        if peer is None:
-            return
-        peer.room = room
-        queue = peer.queue
-        while queue and (peer.room > 0 or not queue[0].cost):
-            message = queue.popleft()
-            peer.room -= message.cost
-            self.out.append(Send(name, message))
+            self._outbox.send(name, message)
+        peer.idle_since_us = self._step.now_us

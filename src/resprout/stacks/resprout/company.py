@@ -1,0 +1,22 @@
+"""Who else is in the tree, for the next process of this broker: it looks for them before it founds anything."""
+
+from collections.abc import Iterable
+
+from resprout.core.contract import Remember
+from resprout.stacks.resprout.core import Core
+
+
+class Company:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._told: tuple[str, ...] | None = None
+
+    def remember(self, admitted: Iterable[str]) -> None:
+        """`admitted`: newcomers that are being taken in. To be said before they are: no process of this broker is to
+        forget that it is not alone."""
+        standing = self._core.standing
+        known = [name for name in standing.places if name != standing.name and not standing.is_dead(name)]
+        company = tuple(dict.fromkeys([*known, *admitted]))
+        if company != self._told:
+            self._told = company
+            self._core.out.append(Remember(standing.network, company))

@@ -1,0 +1,204 @@
+"""The way of a bundle through a broker: accepted once, logged, sent on to whoever wants it, and acknowledged.
+
+Nothing is queued for a neighbour without room: it stays behind in the log with a cursor, and catches up (`pump`) when
+the outbox has room for it again. A link that is not open is owed everything in the same way.
+"""
+
+from typing import TYPE_CHECKING
+
+from resprout.core.bundle import Bundle
+from resprout.edge.broker.session import ClientSession
+from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.messages import Forward, Levels
+from resprout.stacks.routes import Picks
+from resprout.wire.columns import check_columns
+
+if TYPE_CHECKING:
+    from resprout.stacks.resprout.core import Core
+
+
+class Forwarding:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._outbox = core.outbox
+        self.fresh: tuple[Link, ...] = ()
+        """Links that a repair is making: the pool is put on them, not sent."""
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def accept(
+        self,
+        bundle: Bundle,
+        source: Link | None,
+        client: ClientSession | None,
+        hops: int,
+        prompt: bool,
+        backup: bool = False,
+    ) -> Entry | None:
+        """Log a bundle and send it on; None when it was here before. A copy that comes back is kept all the same unless
+        it is certainly here: its sender was through with it, and needs it again for a ghost."""
+        core = self._core
+        is_new = core.seen.is_new(bundle)
+        needed_again = backup and source is not None and not source.waits_with(bundle)
+        if not is_new and not needed_again:
+            if source is not None:
+                repeat = nothing_more_to_do(bundle, source, hops, core.faults)
+                source.arrived.add(repeat)
+                core.reports.arrived(repeat, source)
+                core.log.unshown.put_wall()  # what is still waiting here has been elsewhere, too
+            return None
+        core.clock.raise_to(bundle.stamp)
+        if backup:
+            entry = self.keep(bundle, source, hops)
+            core.log.unshown.pop()
+            core.lobby.show(entry, core.out)
+            return entry
+        entry = self.append(bundle, source, client, hops, prompt)
+        if source is not None:
+            core.log.let_pass(entry, source)
+        return entry
+
+    def append(
+        self, bundle: Bundle, source: Link | None, client: ClientSession | None, hops: int, prompt: bool
+    ) -> Entry:
+        """To the log, and to whoever wants it."""
+        core = self._core
+        wanting, readers, picks = self.find_readers(bundle)
+        flood = hops < core.faults
+        room_of, fresh = self._outbox.room, self.fresh
+        behind = 0
+        now: list[Link] = []
+        for link in core.links.values():
+            if link is source or link in fresh:
+                continue
+            if link.cursor is None and room_of(link.name) <= 0:
+                link.cursor = core.log.next_no  # a parcel has taken what was left
+            if link.cursor is not None:
+                behind += 1
+            elif flood or link in wanting:
+                now.append(link)
+        entry = core.log.append(bundle, source, client, hops, behind + len(now), behind, readers)
+        entry.picks = picks
+        entry.prompt = prompt
+        if entry.delivered:
+            core.finished(entry)
+        if now:
+            forward = Forward(bundle, hops + 1, prompt)
+            for link in now:
+                self._send_on(link, entry, forward)
+        return entry
+
+    def keep(self, bundle: Bundle, source: Link | None, hops: int) -> Entry:
+        """A copy for others: nobody on this side is owed it. It stands in line to be shown, to nobody or a ghost."""
+        entry = self._core.log.append(bundle, source, None, hops, 0, 0, ())
+        entry.is_backup = True
+        return entry
+
+    def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
+        core = self._core
+        wanting, readers, picks = core.routes.find(bundle)
+        if picks is not None:
+            check_columns(bundle)  # it will be taken apart here, when its source may no longer be there to blame
+        if readers and core.lobby.returned:
+            readers = tuple([guest for guest in readers if not guest.has(bundle)])
+        return wanting, readers, picks
+
+    # -- on ------------------------------------------------------------------------------------------------------------
+
+    def forwarded(self, link: Link, message: Forward) -> None:
+        core = self._core
+        entry = self.accept(message.bundle, link, None, message.hops, message.prompt, message.is_backup)
+        if entry is not None:
+            core.reports.arrived(entry, link)
+        core.show()
+        core.pressure.check(link.name, link.held_bytes, core.out)
+
+    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
+        """False when that was the last that the link has room for."""
+        link.sent.add(entry)
+        if self._outbox.send(link.name, forward) > 0:
+            return True
+        link.cursor = entry.no + 1
+        return False
+
+    def send_copy(self, link: Link, entry: Entry) -> None:
+        """To a neighbour that does not want it, so that enough brokers have it; if it can take it now."""
+        core = self._core
+        assert entry.bundle is not None
+        core.log.await_one(entry)
+        link.sent.add(entry)
+        if self._outbox.send(link.name, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True)) <= 0:
+            link.cursor = core.log.next_no
+
+    def has_room(self, link: Link) -> bool:
+        """It has kept up, and takes more."""
+        return link.cursor is None and self._outbox.room(link.name) > 0
+
+    def pump(self, link: Link) -> None:
+        """Let a link that fell behind catch up as far as it has room."""
+        if not link.open or link.cursor is None:
+            return
+        core = self._core
+        log, speaking = core.log, core.speaking
+        place = link.cursor
+        link.cursor = None
+        while place < log.next_no:
+            if link.after:
+                speaking.say_after(link, place)
+            if self._outbox.room(link.name) <= 0:
+                link.cursor = place
+                break
+            entry = log.entries.get(place)
+            place += 1
+            if entry is None or entry.source is link or not crosses(entry):
+                continue
+            bundle = entry.bundle
+            assert bundle is not None, "what a link has not seen stays in the log"
+            log.waited(entry)
+            if entry.hops < core.faults or core.routes.wants(link, bundle):
+                if not self._send_on(link, entry, Forward(bundle, entry.hops + 1, entry.prompt)):
+                    break
+            else:
+                log.release(entry)
+                if entry.delivered:
+                    core.finished(entry)
+        if link.after and link.cursor is None:
+            speaking.say_after(link, log.next_no)
+        if link.cursor is None and self._outbox.room(link.name) <= 0:
+            link.cursor = log.next_no
+        core.show()
+
+    # -- acknowledged --------------------------------------------------------------------------------------------------
+
+    def take_levels(self, link: Link, message: Levels) -> None:
+        core = self._core
+        news = link.take_report(message)
+        log = core.log
+        for reach, entry in news.reached:
+            log.reached(entry, reach)
+        for level, entry in news.firmer:
+            log.firmer(entry, level)
+        for entry in news.delivered:
+            if log.deliver_one(entry):
+                core.finished(entry)
+        if news.reached:
+            core.show()
+
+
+def crosses(entry: Entry) -> bool:
+    """Whether it is a bundle that links pass on: not a mere copy, and not a total, which every broker delivers."""
+    return not entry.is_backup and entry.tseq < 0
+
+
+def nothing_more_to_do(bundle: Bundle, source: Link | None, hops: int, faults: int) -> Entry:
+    """What was through here before is counted, because its sender counts it, and is through with at once."""
+    entry = Entry(-1, bundle, source, None, hops)
+    entry.bundle = None
+    entry.reach = faults
+    entry.level = faults + 1
+    entry.pins = 0
+    entry.shown = True
+    entry.reach_lacking = [0] + [1] * faults
+    entry.lacking = [0] + [1] * faults
+    return entry

@@ -1,0 +1,60 @@
+"""What neighbours are told besides bundles: in order with each other, or in order with the log.
+
+Everything leaves through the outbox. Two things are kept here: what is told at the end of a step (`Core.says`), and
+what a dead neighbour would have been told, for whoever takes its place.
+"""
+
+from typing import TYPE_CHECKING
+
+from resprout.core.contract import ProtocolMessage
+from resprout.order.link import Link
+from resprout.spread.messages import Interested, Uninterested
+from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged
+
+if TYPE_CHECKING:
+    from resprout.stacks.resprout.core import Core
+
+TO_ANY_NEIGHBOUR = (Interested, Uninterested, ListenersChanged, ClientBegan)
+"""What a dead neighbour would have been told, and whoever takes its place must hear."""
+
+
+class Speaking:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._outbox = core.outbox
+        self.unsaid: dict[str, list[ProtocolMessage]] = {}
+        """By dead neighbour: what was to be said on its link since this broker handed over what it had said before."""
+
+    def say_all(self) -> None:
+        """What neighbours must hear. One that does not listen hears everything at the beginning of its session, or, if
+        it is dead, whoever takes its place does."""
+        core = self._core
+        while core.says:
+            says = core.says[:]
+            core.says.clear()
+            for name, message in says:
+                link = core.links.get(name)
+                if link is not None and link.open:
+                    self._outbox.send(name, message)
+                elif name in self.unsaid and isinstance(message, TO_ANY_NEIGHBOUR):
+                    self.unsaid[name].append(message)  # answers to the dead are for nobody else
+
+    def say_in_order(self, name: str, message: ProtocolMessage) -> None:
+        """To a neighbour, but not before everything that is in the log now; within its window.
+
+        So is what totals need: `Closed` comes behind all that it closes behind, and what is submitted behind what its
+        publisher had published before. Who has the one has the other, should everybody else die."""
+        core = self._core
+        link = core.links.get(name)
+        if link is None or not link.open:
+            return
+        if link.cursor is not None:
+            link.after.append((core.log.next_no, message))
+        elif self._outbox.send(name, message) <= 0:
+            link.cursor = core.log.next_no
+
+    def say_after(self, link: Link, place: int) -> None:
+        """What stands before this place in the log, as far as there is room."""
+        after, outbox = link.after, self._outbox
+        while after and after[0][0] <= place and (outbox.room(link.name) > 0 or not after[0][1].cost):
+            outbox.send(link.name, after.popleft()[1])

@@ -1,0 +1,96 @@
+"""The way of a total through a broker: delivered when it is closed all around, then acknowledged by name.
+
+Which total comes when is decided in `order.totals`. Here it enters the log, as it does everywhere.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from resprout.core.bundle import Bundle
+from resprout.core.guarantee import Guarantee
+from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.total_levels import TotalLevels
+
+if TYPE_CHECKING:
+    from resprout.stacks.resprout.core import Core
+
+
+class TotalWay:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._plain: dict[int, tuple[Entry, Entry]] = {}
+        """Entries on whose delivery another one waits that stands in for them: see `_stand_in`."""
+        self.drain: Callable[[], None] = lambda: None
+        """Called when clients that waited behind a total may go on. A call and no outcome: what they go on with takes
+        its place in the log between this total and the next one of the same step."""
+
+    def deliver(self, bundle: Bundle, tseq: int) -> None:
+        """Closed all around: it enters the log here as it does everywhere, and every neighbour will report it."""
+        core = self._core
+        if bundle.guarantee is not Guarantee.TOTAL and core.seen.has(bundle):
+            entry = self._stand_in(bundle)
+        else:
+            entry = self._append(bundle)
+        entry.tseq = tseq
+        core.log.unshown.put_wall()  # everything stays on the side of the barrier where it is
+        core.book.add(entry, core.links)
+        if entry.client is not None:
+            core.lobby.published(entry.client, entry)
+        core.reports.all_soon()
+        core.show()
+        self.drain()
+
+    def _append(self, bundle: Bundle) -> Entry:
+        core = self._core
+        core.seen.raise_to(bundle.origin, bundle.last)
+        _, readers, picks = core.forwarding.find_readers(bundle)
+        client = core.lobby.publisher_of(bundle)
+        entry = core.log.append(bundle, None, client, core.faults, len(core.links), 0, readers)
+        entry.picks = picks
+        return entry
+
+    def _stand_in(self, bundle: Bundle) -> Entry:
+        """For something that was carried, and has come here plainly before: nobody reads it again. Others wait to hear
+        that it is delivered on this side, and it is when the plain one is."""
+        core = self._core
+        plain = self._find_plain(bundle)
+        entry = core.log.append(bundle, None, None, core.faults, len(core.links), 0, ())
+        entry.is_backup = True
+        core.log.unshown.pop()
+        core.lobby.show(entry, core.out)
+        if plain is not None and not plain.delivered:
+            entry.undone += 1
+            self._plain[id(plain)] = (plain, entry)
+        return entry
+
+    def _find_plain(self, bundle: Bundle) -> Entry | None:
+        core = self._core
+        wanted = (bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+        crossed = (link.arrived.entries for link in core.links.values())
+        for entries in (core.log.entries, *crossed):
+            for entry in entries.values():
+                if (entry.publisher, entry.stream, entry.incarnation, entry.first) == wanted:
+                    return entry
+        return None
+
+    def finished(self, entry: Entry) -> None:
+        """Nobody on this side is owed the entry any more, nor what stands in for it."""
+        if self._plain and (pair := self._plain.pop(id(entry), None)) is not None:
+            self._core.log.deliver_one(pair[1])
+
+    # -- acknowledged --------------------------------------------------------------------------------------------------
+
+    def take_levels(self, link: Link, message: TotalLevels) -> None:
+        core = self._core
+        core.book.hear(link.name, message, core.totals.locks.undelivered.__contains__)
+        core.show()
+
+    def report(self, only_done: bool = False) -> None:
+        """With the other reports; and forget those that everybody is through with."""
+        core = self._core
+        listening = [name for name, link in core.links.items() if link.open and not link.quiet]
+        for name, news in core.book.reports(listening, only_done):
+            core.speaking.say_in_order(name, news)  # a total must be known before anything is said of it
+        for id in core.book.forget(core.links):
+            core.totals.forget(id)

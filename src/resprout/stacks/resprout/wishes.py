@@ -1,0 +1,68 @@
+"""What clients and neighbours say they want."""
+
+from resprout.core.errors import PeerError, UsageError
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.messages import Advertise, Subscribe, Taken, Unadvertise, Unsubscribe
+from resprout.filters.predicate import parse_predicate
+from resprout.order.link import Link
+from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
+from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.shell.desk import Handler
+
+
+class Wishes:
+    def __init__(self, core: Core, book: ClientBook) -> None:
+        self._core = core
+        self._book = book
+        self.of_neighbours: dict[type, Handler] = {
+            Interested: self._interested,
+            InterestConfirmed: self._confirmed,
+            Uninterested: self._uninterested,
+            Advertised: self._advertised,
+            Unadvertised: self._unadvertised,
+        }
+        self.of_clients: dict[type, Handler] = {
+            Subscribe: self._subscribe,
+            Unsubscribe: self._unsubscribe,
+            Advertise: core.advertising.advertise,
+            Unadvertise: core.advertising.unadvertise,
+            Taken: self._taken,
+        }
+
+    # -- neighbours ----------------------------------------------------------------------------------------------------
+
+    def _interested(self, link: Link, message: Interested) -> None:
+        core = self._core
+        try:
+            predicate = parse_predicate(message.filter, message.where)
+        except UsageError as error:
+            raise PeerError(str(error)) from None
+        core.confirmed(core.interest.asked_by(link.name, message, predicate, core.says))
+
+    def _confirmed(self, link: Link, message: InterestConfirmed) -> None:
+        core = self._core
+        core.confirmed(core.interest.confirmed_by(link.name, message, core.says))
+
+    def _uninterested(self, link: Link, message: Uninterested) -> None:
+        core = self._core
+        core.confirmed(core.interest.withdrawn_by(link.name, message, core.says))
+
+    def _advertised(self, link: Link, message: Advertised) -> None:
+        self._core.adverts.advertise(link.name, message.topic, self._core.says)
+
+    def _unadvertised(self, link: Link, message: Unadvertised) -> None:
+        self._core.adverts.withdraw(link.name, message.topic, self._core.says)
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
+        core = self._core
+        self._book.listeners.came(client.name)
+        core.lobby.subscribe(client, message, core.out)
+
+    def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
+        self._core.lobby.unsubscribe(client, message, self._core.out)
+
+    def _taken(self, client: ClientSession, message: Taken) -> None:
+        self._core.lobby.taken(client, message, self._core.out)

@@ -1,0 +1,74 @@
+"""Desks: one for each kind of peer, with a table of what such a peer may say and who hears it.
+
+A desk finds the peer by the name of its session, and hands to its handlers what it found: a client's session, a link, a
+peer. Desks are asked in turn; the first one takes the message whose table has its type and who finds the peer. What no
+desk takes is a mistake of the peer (`PeerError`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+
+Handler = Callable[[Any, Any], object]
+"""(what the desk found, the message)."""
+
+
+def ignore(name: str, message: ProtocolMessage) -> None:
+    """For a desk whose peers may not know yet that they are none any more."""
+
+
+class Desk:
+    """One kind of peer."""
+
+    __slots__ = ("check", "find", "handlers", "heard", "is_only", "strange")
+
+    def __init__(
+        self,
+        find: Callable[[str], Any],
+        handlers: Mapping[type, Handler],
+        *,
+        check: Callable[[Any, Any], None] | None = None,
+        is_only: bool = False,
+        heard: Callable[[str], None] | None = None,
+        strange: Callable[[str, Any], None] | None = None,
+    ) -> None:
+        self.find = find
+        """By the name of the session; None when the peer is not of this kind."""
+        self.handlers = dict(handlers)
+        self.check = check
+        """Raises PeerError when it is not the time for the peer to say this."""
+        self.is_only = is_only
+        """Whoever is found here may say nothing that is not in this table."""
+        self.heard = heard
+        """Told of each message that is taken here, before it is handled."""
+        self.strange = strange
+        """What becomes of messages of this table when the peer is not found; None: the next desk is asked."""
+
+
+class Desks:
+    def __init__(self, desks: Sequence[Desk]) -> None:
+        self._desks = tuple(desks)
+
+    def hear(self, name: str, message: ProtocolMessage) -> None:
+        """Raises PeerError, also when this is not for this peer to say."""
+        kind = type(message)
+        for desk in self._desks:
+            handler = desk.handlers.get(kind)
+            if handler is None:
+                if desk.is_only and desk.find(name) is not None:
+                    break
+                continue
+            found = desk.find(name)
+            if found is not None:
+                if desk.check is not None:
+                    desk.check(found, message)
+                if desk.heard is not None:
+                    desk.heard(name)
+                handler(found, message)
+                return
+            if desk.strange is not None:
+                desk.strange(name, message)
+                return
+        raise PeerError(f"{kind.__name__} is not for {name} to say")

@@ -1,0 +1,128 @@
+"""The shell of a broker: who is heard where, who is cut off, and when outcomes are acted on."""
+
+from collections.abc import Callable
+from typing import Any
+
+from resprout.core.contract import (
+    Event,
+    LinkUp,
+    Note,
+    Outcome,
+    ProtocolMessage,
+    Received,
+    Retire,
+    Timer,
+    TimerFired,
+)  # fmt: skip
+from resprout.core.errors import PeerError
+from resprout.stacks.shell.desk import Desk, ignore
+from resprout.stacks.shell.shell import Shell
+from resprout.stacks.shell.step import Step
+
+
+class Hello(ProtocolMessage, frozen=True, tag=200):
+    pass
+
+
+class Word(ProtocolMessage, frozen=True, tag=201):
+    pass
+
+
+class Rude(ProtocolMessage, frozen=True, tag=202):
+    pass
+
+
+class Wake(Timer, frozen=True):
+    """When to wake."""
+
+
+class Found(Outcome, frozen=True):
+    number: int
+
+
+class Ended(Outcome, frozen=True):
+    pass
+
+
+class Broker(Shell):
+    """c1 is a client, b1 a neighbour, b2 another broker; b3 was a neighbour."""
+
+    def __init__(self) -> None:
+        self.did: list[Any] = []
+        self.core = core = Step()
+        clients, links, brokers = {"c1": "client c1"}, {"b1": "link b1"}, {"b1": "peer b1", "b2": "peer b2"}
+        super().__init__(
+            core,
+            events={LinkUp: lambda event: self.did.append(event.peer)},
+            desks=(
+                Desk(clients.get, {Hello: self.hears("client")}, is_only=True, check=self.check),
+                Desk(
+                    links.get, {Word: self.hears("link")}, strange=ignore, heard=lambda n: self.did.append(f"{n} lives")
+                ),
+                Desk(brokers.get, {Hello: self.hears("broker"), Rude: self.refuse}),
+            ),
+            cut_off=lambda name, reason: self.did.append((name, reason)),
+            timers={Wake: lambda timer: self.find(1, 2)},
+            outcomes={Found: self.found, Ended: lambda outcome: core.end_life(Retire("over"))},
+            at_end=(lambda: self.did.append("end"),),
+        )
+
+    def hears(self, who: str) -> Callable[[Any, Any], None]:
+        return lambda found, message: self.did.append((who, found, type(message).__name__))
+
+    def check(self, found: str, message: Any) -> None:
+        self.did.append("checked")
+
+    def refuse(self, found: str, message: Any) -> None:
+        self.core.note("begun", found)
+        raise PeerError("that was rude")
+
+    def find(self, *numbers: int) -> None:
+        self.core.outcomes.extend(Found(number) for number in numbers)
+        self.did.append("asked")
+
+    def found(self, outcome: Found) -> None:
+        self.did.append(outcome.number)
+        if outcome.number == 1:
+            self.core.outcomes.append(Found(3))
+
+    def does(self, event: Event) -> list[Any]:
+        self.did.clear()
+        self.step(event, 7)
+        return self.did
+
+
+def test_each_kind_of_peer_has_its_own_desk() -> None:
+    broker = Broker()
+    assert broker.does(Received("c1", Hello())) == ["checked", ("client", "client c1", "Hello"), "end"]
+    assert broker.does(Received("b1", Word())) == ["b1 lives", ("link", "link b1", "Word"), "end"]
+    assert broker.does(Received("b1", Hello())) == [("broker", "peer b1", "Hello"), "end"]
+    assert broker.does(Received("b2", Hello())) == [("broker", "peer b2", "Hello"), "end"]
+    assert broker.does(LinkUp("b9", "broker", 1, 0)) == ["b9", "end"]
+
+
+def test_what_is_not_for_a_peer_to_say_cuts_it_off_and_nobody_else() -> None:
+    broker = Broker()
+    assert broker.does(Received("c1", Word())) == [("c1", "Word is not for c1 to say"), "end"]
+    assert broker.does(Received("c1", Rude())) == [("c1", "Rude is not for c1 to say"), "end"]
+    assert broker.does(Received("b2", Rude())) == [("b2", "that was rude"), "end"]
+    assert broker.core.out == [Note("begun", {"detail": "peer b2"})], "what was done before the mistake stands"
+    assert broker.does(Received("b9", Hello())) == [("b9", "Hello is not for b9 to say"), "end"]
+
+
+def test_a_neighbour_that_is_none_any_more_is_not_blamed_for_it() -> None:
+    assert Broker().does(Received("b3", Word())) == ["end"]
+
+
+def test_outcomes_are_acted_on_in_turn_after_what_found_them_and_before_the_step_ends() -> None:
+    assert Broker().does(TimerFired(Wake())) == ["asked", 1, 2, 3, "end"]
+
+
+def test_a_life_that_is_over_does_nothing_more() -> None:
+    broker = Broker()
+    broker.core.outcomes.extend((Ended(), Found(1)))
+    out = broker.step(LinkUp("b9", "broker", 1, 0), 7)
+    assert broker.did == ["b9"] and out == [Retire("over")]
+    assert broker.does(Received("b1", Word())) == []
+    broker.core.end_life(Retire("again"))
+    assert broker.core.out == [], "a life ends once"
