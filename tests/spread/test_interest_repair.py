@@ -1,5 +1,5 @@
-"""Interest when brokers die, at one broker: what was confirmed stays true, what was asked is answered, bases say what is
-owed. Whole trees of brokers that die are in `tests/stacks/test_interest_repair.py`."""
+"""Interest when brokers die, at one broker: what was confirmed stays true, what was asked is answered, bases say what
+is owed. Whole trees of brokers that die are in `tests/stacks/test_interest_repair.py`."""
 
 from resprout.core.bundle import Bundle, Origin, pack_payloads
 from resprout.core.guarantee import Guarantee
