@@ -317,7 +317,8 @@ class ClientMachine:
         self.serving = message
         self.publishing.offered(message)
         if before is None:
-            out.append(Answer(SessionBegan(message.stack, message.guarantees, message.faults_tolerated)))
+            offered = message.guarantees
+            out.append(Answer(SessionBegan(message.stack, offered, message.faults_tolerated, message.receipts)))
         elif before != broker:
             out.append(Answer(BrokerChanged(broker)))
         self.incoming.begin_session(broker, out)
