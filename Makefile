@@ -31,8 +31,10 @@ check: $(READY)
 bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
+# Scenarios by chance, judged: of the default stack, and of the baseline with what it survives.
 soak: $(READY)
-	$(BIN)/python -m tests.swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
+	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
+	$(BIN)/resprout swarm --stack ginger --seeds $${GINGER_SEEDS:-500} --first $${FIRST:-1} --workers $(WORKERS)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
 soak-replicas: $(READY)
