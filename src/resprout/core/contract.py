@@ -42,6 +42,9 @@ class Timer(msgspec.Struct, frozen=True):
 class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of everything that peers say to each other above the links floor."""
 
+    pressing: ClassVar[bool] = False
+    """Others stand still until it has come: on a connection of which nothing is known yet, more of this may be on its
+    way than of the rest."""
     express: ClassVar[bool] = False
     """True for what may overtake everything that was sent before it: it must pass where much else waits."""
 
