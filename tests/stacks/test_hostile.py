@@ -134,7 +134,7 @@ def test_a_client_that_breaks_the_protocol_is_cut_off_alone(message: Any, why: s
 
 
 def test_a_client_that_leaves_a_gap_or_cuts_a_bundle_in_two_is_cut_off() -> None:
-    for second, why in ((bundle(4), "leaves a gap after 2"), (bundle(2, 2), "overlaps what was published up to 2")):
+    for second, why in ((bundle(4), "leaves a gap after 2"), (bundle(2, 2), "overlaps what was seen up to 2")):
         tree = busy_star()
         tree.forge("evil", "b0", Publish(bundle(1, 2)))
         tree.forge("evil", "b0", Publish(second))
