@@ -126,6 +126,17 @@ def test_one_crash_after_the_other_is_repaired_until_one_broker_is_left() -> Non
     assert list(played.brokers) == ["b3"]
 
 
+def test_a_root_whose_host_falls_silent_is_followed_by_who_waits_for_all_orphans() -> None:
+    """The follower may hear of the death from an orphan that noticed first, which is not all there is to wait for."""
+    brokers = tree({"r": None, "a": "r", "b": "r", "c": "r", "d": "r"})
+    homes = {"c1": "a", "c2": "b", "c3": "d"}
+    for at_us in (WORK_BEGINS_US, WORK_BEGINS_US + 9_000):
+        silent = FaultSpec(at_us, FaultKind.CRASH, nodes=("r",), host=True)
+        played = play(scenario(brokers, clients(homes, "t"), work(list(homes), "t"), faults=(silent,)))
+        played.check_clean()
+        assert len(played.brokers) == 4
+
+
 def test_a_broker_that_returns_joins_as_a_leaf_and_takes_part() -> None:
     chain = tree({"b0": None, "b1": "b0", "b2": "b1"})
     faults = (
