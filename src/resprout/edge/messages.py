@@ -122,6 +122,8 @@ class Serving(ProtocolMessage, frozen=True, tag=32):
     resumed: bool = True
     """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
     extras: tuple[Extra, ...] = ()
+    receipts: tuple[Receipt, ...] = tuple(Receipt)
+    """Those that this network gives."""
 
 
 class GoTo(ProtocolMessage, frozen=True, tag=39):

@@ -3,11 +3,12 @@
 from typing import Any
 
 from resprout.core.errors import UsageError
+from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.stack import Stack
 
-STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER)}
+STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER, FLOOD)}
 
 
 def find_stack(name: str) -> Stack[Any]:
