@@ -34,7 +34,7 @@ from resprout.stacks.ginger.window import id_of
 class Orphan:
     """A child of the dead broker, as far as it has been heard."""
 
-    __slots__ = ("asked", "lost", "overdue", "place", "request")
+    __slots__ = ("asked", "lost", "overdue", "place", "request", "wants")
 
     def __init__(self) -> None:
         self.asked = False
@@ -44,6 +44,7 @@ class Orphan:
         """Its new parent."""
         self.lost: dict[MessageId, LostMessage] = {}
         self.request: LostMessageRequest | None = None
+        self.wants: tuple[Wanted, ...] = ()
 
 
 class Repair:
@@ -129,6 +130,7 @@ class Leader:
         repair.dead.update(dict.fromkeys(message.dead))
         orphan = repair.orphans.setdefault(name, Orphan())
         orphan.asked = True
+        orphan.wants = message.wants
         accepted = name in self._peers.reserved or self.degree_left() > 0 or message.break_degree
         if accepted:
             orphan.place = self._core.name
@@ -185,7 +187,7 @@ class Leader:
         asks = {name: self._asks_of(name, repair) for name in repair.orphans}
         adopted = {name: self._adopted_by(name, repair, asks) for name in repair.orphans}
         for name in direct:
-            wants = with_adopted(requests[name].wants, adopted[name])
+            wants = with_adopted(repair.orphans[name].wants, adopted[name])
             self._handover.begin_link(name, False, wants, asks[name], entries)
         self._handover.bury(repair.dead)
         for request in requests.values():
@@ -219,16 +221,16 @@ class Leader:
     def _asks_of(self, name: str, repair: Repair) -> tuple[Wanted, ...]:
         """What an orphan is asked by whoever becomes its parent: all that anybody wants who is not below it."""
         wanted = {(wish.filter, wish.where_text): None for _, wish in self._core.wishes.asks_for(name)}
-        for other, request in repair.requests.items():
-            if other != name and repair.orphans[other].place != name:
-                wanted.update({(ask.filter, ask.where): None for ask in request.wants})
+        for other, orphan in repair.orphans.items():
+            if other != name and orphan.place != name:
+                wanted.update({(ask.filter, ask.where): None for ask in orphan.wants})
         return tuple(Wanted(no, *what) for no, what in enumerate(wanted, start=1))
 
     def _adopted_by(self, name: str, repair: Repair, asks: dict[str, tuple[Wanted, ...]]) -> tuple[Adopted, ...]:
         return tuple(
-            Adopted(other, self._view.addresses.get(other, ""), request.wants, asks[other])
-            for other, request in repair.requests.items()
-            if repair.orphans[other].place == name
+            Adopted(other, self._view.addresses.get(other, ""), orphan.wants, asks[other])
+            for other, orphan in repair.orphans.items()
+            if orphan.place == name
         )
 
     def _expect_clients(self, repair: Repair) -> None:

@@ -110,6 +110,18 @@ class TreeViewSeen(ProtocolMessage, frozen=True, tag=136):
     version: int
 
 
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription of somebody behind a link."""
+
+    id: int
+    filter: str
+    where: str | None
+
+
+def wanted(asks: Iterable[tuple[int, Predicate]]) -> tuple[Wanted, ...]:
+    return tuple(Wanted(id, predicate.filter, predicate.where_text) for id, predicate in asks)
+
+
 class ParentRequest(ProtocolMessage, frozen=True, tag=137):
     """Be my parent. `dead` are the brokers that left me without one; none when I am new."""
 
@@ -118,6 +130,8 @@ class ParentRequest(ProtocolMessage, frozen=True, tag=137):
     """The incarnation of each: its next life is another matter."""
     break_degree: bool = False
     address: str = ""
+    wants: tuple[Wanted, ...] = ()
+    """What the sender and those below it want. Of a newcomer nothing: it serves nobody yet."""
 
 
 class ParentResponse(ProtocolMessage, frozen=True, tag=138):
@@ -151,18 +165,6 @@ class LostMessage(ProtocolMessage, frozen=True, tag=140):
         return self.bundle.cost
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """A subscription of somebody behind a link."""
-
-    id: int
-    filter: str
-    where: str | None
-
-
-def wanted(asks: Iterable[tuple[int, Predicate]]) -> tuple[Wanted, ...]:
-    return tuple(Wanted(id, predicate.filter, predicate.where_text) for id, predicate in asks)
-
-
 class Pending(msgspec.Struct, frozen=True, array_like=True):
     """A total that the root has ordered and that is not processed."""
 
@@ -180,7 +182,6 @@ class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
     seen: Marks
     clock: int
     epoch: int
-    wants: tuple[Wanted, ...]
     pending: tuple[Pending, ...]
 
 
