@@ -1,4 +1,4 @@
-"""`python -m tests.swarm --seeds N --first S --class C --workers W`: draws, runs and judges N scenarios.
+"""`python -m tests.swarm --seeds N --first S --class C --stack S --workers W`: draws, runs and judges N scenarios.
 
 Exit status 1 when any of them fails; each failure says what was drawn and the command that shows it again. With
 `--write` the scenario of the first seed is written as TOML, for `resprout sim` and for a closer look; a fault that
@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from resprout.scenario.write import to_toml
-from resprout.sim.classes import ANY, CLASSES, class_of
-from resprout.sim.swarm import Outcome, swarm_trial, try_seeds
+from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
+from resprout.sim.swarm import DEFAULT_STACK, Outcome, swarm_trial, try_seeds
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,15 +22,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--class", dest="wanted", choices=(ANY, *CLASSES), default=ANY, help="what to draw (default any)"
     )
+    parser.add_argument("--stack", default=DEFAULT_STACK, help=f"which protocol (default {DEFAULT_STACK})")
     parser.add_argument("--workers", type=_positive, default=1, help="processes (default 1)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the scenario of the first seed as TOML")
     wanted = parser.parse_args(arguments)
+    if wanted.stack != DEFAULT_STACK and wanted.wanted == ANY:
+        wanted.wanted = FAULTS
     if wanted.write is not None:
-        wanted.write.write_text(to_toml(swarm_trial(wanted.first, class_of(wanted.first, wanted.wanted)).timed))
+        drawn = class_of(wanted.first, wanted.wanted)
+        wanted.write.write_text(to_toml(swarm_trial(wanted.first, drawn, wanted.stack).timed))
     begin = time.monotonic()
     failed: list[int] = []
     seeds = range(wanted.first, wanted.first + wanted.seeds)
-    for number, outcome in enumerate(try_seeds(seeds, wanted.workers, wanted.wanted), 1):
+    for number, outcome in enumerate(try_seeds(seeds, wanted.workers, wanted.wanted, wanted.stack), 1):
         _progress(number, wanted.seeds, len(failed))
         if outcome.failed:
             failed.append(outcome.seed)

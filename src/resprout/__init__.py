@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         PayloadRefusedError,
         ResproutError,
         UnsupportedGuaranteeError,
+        UnsupportedReceiptError,
         UsageError,
     )
     from resprout.core.guarantee import Guarantee
@@ -60,6 +61,7 @@ __all__ = [
     "ResproutError",
     "SubscribeError",
     "UnsupportedGuaranteeError",
+    "UnsupportedReceiptError",
     "UsageError",
     "connect",
     "local",
@@ -87,6 +89,7 @@ _HOMES = {
     "ResproutError": "resprout.core.errors",
     "SubscribeError": "resprout.client.errors",
     "UnsupportedGuaranteeError": "resprout.core.errors",
+    "UnsupportedReceiptError": "resprout.core.errors",
     "UsageError": "resprout.core.errors",
     "connect": "resprout.client.connect",
     "local": "resprout.client.local",

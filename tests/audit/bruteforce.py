@@ -1,12 +1,13 @@
 """The definitions, checked pair by pair, with no thought of speed and no code of the judge.
 
-`findings(rows)` gives what is wrong with a trace as a set of plain tuples, one for each thing that the judge
+`findings(rows, promise)` gives what is wrong with a trace as a set of plain tuples, one for each thing that the judge
 reports. It understands conditions of the form `amount > N` only, and expects rows in order of time.
 """
 
 from itertools import product
 from typing import Any
 
+from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 
 Id = tuple[Any, ...]
@@ -18,8 +19,11 @@ def ident(row: Row) -> Id:
 
 
 class World:
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[Row], promise: Promises = Promises()) -> None:  # noqa: B008
         self.rows = rows
+        self.by_topic = promise.order is OrderScope.EACH_TOPIC
+        self.probable = promise.reliability is Reliability.PROBABLE
+        self.given = promise.receipts
         self.published: dict[Id, int] = {}
         for i, row in enumerate(rows):
             if row.kind == "publish" and ident(row) not in self.published:
@@ -72,6 +76,12 @@ class World:
         known: list[dict[str, Any]] = []
         never = float("inf")
         for i, row in enumerate(self.rows):
+            if row.kind == "session_lost" and row.node == life[0] and self.begin_of(life) < i < self.end_of(life):
+                over = [s for s in known if s["confirmed"] < never and s["ending"] == never]
+                for s in over:
+                    s["ending"] = s["ended"] = i
+                    known.append({**s, "asked": i, "confirmed": never, "ending": never, "ended": never, "repeats": 0})
+                continue
             if self.life_of.get(i) != life or row.filter is None:
                 continue
             same = [s for s in known if s["name"] == (row.filter, row.where) and s["ended"] == never]
@@ -162,7 +172,7 @@ class World:
         before = [
             q
             for other, q in self.published.items()
-            if q < p and self.rows[q].publisher == id[0] and other[2] == "ordered"
+            if q < p and self.rows[q].publisher == id[0] and other[2] == "ordered" and self.in_order(id, other)
         ]
         since = max(before, default=-1)
         found = {ident(self.rows[since])} if before else set()
@@ -172,6 +182,7 @@ class World:
                 since < i < p
                 and other[2] == "ordered"
                 and self.first(life, other) is not None
+                and self.in_order(id, other)
                 and i > self.published[other]
             ):
                 found.add(other)
@@ -187,15 +198,23 @@ class World:
                     todo.append(d)
         return found
 
+    def topic(self, id: Id) -> str:
+        return self.rows[self.published[id]].topic or ""
+
+    def in_order(self, a: Id, b: Id) -> bool:
+        """Whether the two can be in any order with each other."""
+        return not self.by_topic or self.topic(a) == self.topic(b)
+
     def pairs(self, id: Id) -> set[tuple[str, str]]:
-        row = self.rows[self.published[id]]
-        split = [key.partition("#") for key in row.keys or ()]
-        return {(topic, rest) if sign else (row.topic or "", topic) for topic, sign, rest in split}
+        """Those that it is bound by."""
+        split = [key.partition("#") for key in self.rows[self.published[id]].keys or ()]
+        named = {(topic, rest) if sign else (self.topic(id), topic) for topic, sign, rest in split}
+        return {pair for pair in named if pair[0] == self.topic(id)} if self.by_topic else named
 
     def lines(self, id: Id) -> set[tuple[str, str]]:
         """Pairs on which totals are in order; those without keys are so in their topic."""
-        keyless = {(self.rows[self.published[id]].topic or "", "")} if self.guarantee(id) == "total" else set()
-        return self.pairs(id) or keyless
+        is_keyless = self.guarantee(id) == "total" and not self.rows[self.published[id]].keys
+        return self.pairs(id) | ({(self.topic(id), "")} if is_keyless else set())
 
     def told(self, life: tuple[str, int], id: Id) -> int | None:
         """The place of a total, as its first sound delivery there says."""
@@ -216,8 +235,8 @@ def level_match(wanted: list[str], levels: list[str]) -> bool:
     )
 
 
-def findings(rows: list[Row]) -> set[Finding]:
-    w = World(rows)
+def findings(rows: list[Row], promise: Promises = Promises()) -> set[Finding]:  # noqa: B008
+    w = World(rows, promise)
     return {
         *_identity(w), *_presence(w), *_positions(w), *_lost(w), *_fifo(w), *_causal(w), *_totals(w), *_barrier(w),
         *_places(w), *_receipts(w), *_never_told(w),
@@ -270,13 +289,17 @@ def _positions(w: World) -> set[Finding]:
 
 def _lost(w: World) -> set[Finding]:
     ends = [row.kind for row in w.rows if row.kind in ("quiescent", "timeout")]
-    if not ends or ends[-1] != "quiescent":
+    if not ends or ends[-1] != "quiescent" or w.probable:
         return set()
-    return {
-        ("lost", life[0], id, w.rows[w.published[id]].time_us)
-        for id, life in product(w.published, w.lives)
-        if w.correct(life) and w.due_until(life, id) == float("inf") and w.owed(id) and not w.ever(life, id)
-    }
+    found: set[Finding] = set()
+    for id, life in product(w.published, w.lives):
+        until = w.due_until(life, id)
+        if w.correct(life) and until >= 0 and w.owed(id) and not w.ever(life, id):
+            if until == float("inf"):
+                found.add(("lost", life[0], id, w.rows[w.published[id]].time_us))
+            elif w.rows[int(until)].kind == "session_lost":
+                found.add(("lost_told", life[0], id, w.rows[w.published[id]].time_us))
+    return found
 
 
 def _before(w: World, life: tuple[str, int], a: Id, b: Id) -> bool:
@@ -287,7 +310,7 @@ def _before(w: World, life: tuple[str, int], a: Id, b: Id) -> bool:
 def _fifo(w: World) -> set[Finding]:
     found: set[Finding] = set()
     for life, a, b in product(w.lives, w.published, w.published):
-        ordered = a[2] == b[2] == "ordered" and a[0] == b[0] and (a[1], a[3]) < (b[1], b[3])
+        ordered = a[2] == b[2] == "ordered" and a[0] == b[0] and (a[1], a[3]) < (b[1], b[3]) and w.in_order(a, b)
         if ordered and _before(w, life, b, a):
             found.add(("fifo", life[0], a, w.rows[w.first(life, a) or 0].time_us))
     return found
@@ -305,7 +328,7 @@ def _causal(w: World) -> set[Finding]:
             if j is not None:
                 wrong = (w.rows[j].position or 0) > (w.rows[i].position or 0)
             else:
-                wrong = not w.ever(life, d) and w.owed(d) and w.due_until(life, d) > i
+                wrong = not w.probable and not w.ever(life, d) and w.owed(d) and w.due_until(life, d) > i
             if wrong:
                 found.add(("causal", life[0], m, w.rows[i].time_us))
     return found
@@ -363,7 +386,7 @@ def _places(w: World) -> set[Finding]:
         if others:
             found.add(("tseq", w.rows[others[0]].node, t, w.rows[others[0]].time_us))
         for other in totals:
-            before = w.published[other] < w.published[t]
+            before = w.published[other] < w.published[t] and w.in_order(t, other)
             if before and claims[t] and claims[other] and w.rows[claims[t][0]].tseq == w.rows[claims[other][0]].tseq:
                 found.add(("tseq", w.rows[claims[t][0]].node, t, w.rows[claims[t][0]].time_us))
     for life, a, b in product(w.lives, totals, totals):
@@ -391,7 +414,8 @@ def _never_told(w: World) -> set[Finding]:
             continue
         due = [life for life in w.lives if w.due_until(life, id) >= 0]
         have = all(w.correct(life) and w.due_until(life, id) == float("inf") and w.ever(life, id) for life in due)
-        if w.correct(w.life_of[p]) and (have or "safe" not in words):
+        misses = ("delivered" in w.given and have) or ("safe" in w.given and "safe" not in words)
+        if w.correct(w.life_of[p]) and misses:
             found.add(("receipt", id[0], id, w.rows[p].time_us))
     return found
 

@@ -11,20 +11,25 @@ from typing import Any, Final
 from resprout.audit.live.judge import LIVE_RULES, LiveJudge
 from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import Anomaly, Verdict
+from resprout.core.promises import Promises
 from resprout.trace.schema import Row
 
 EVER: Final = 10**15
 PATIENT: Final = LiveOptions(lateness_us=0, grace_us=EVER, linger_us=EVER, horizon_us=EVER)
 """Forgets nothing, and decides nothing before the end that the end decides."""
-EXACT: Final = ("identity", "invented", "unasked", "twice", "position", "lost", "fifo")
+EXACT: Final = ("identity", "invented", "unasked", "twice", "position", "lost", "lost_told", "fifo")
 """Rules whose anomalies are the same to the last letter."""
 
 
 def watched(
-    rows: Sequence[Row], options: LiveOptions = PATIENT, at_a_time: int = 7, restarts: bool = False
+    rows: Sequence[Row],
+    options: LiveOptions = PATIENT,
+    at_a_time: int = 7,
+    restarts: bool = False,
+    promise: Promises = Promises(),  # noqa: B008
 ) -> list[Anomaly]:
     """What a live judge says of rows that come a few at a time; with `restarts`, a new judge goes on each time."""
-    judge = LiveJudge(options)
+    judge = LiveJudge(options, promise)
     found: list[Anomaly] = []
     for begin in range(0, len(rows), at_a_time):
         found += judge.take(rows[begin : begin + at_a_time])

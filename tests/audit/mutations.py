@@ -128,6 +128,20 @@ def pick(rng: random.Random, choices: list[Any]) -> Any:
     return rng.choice(choices) if choices else None
 
 
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+@mutation("lost_told")
+def lose_the_session(rows: Rows, rng: random.Random) -> Rows | None:
+    """Something owed does not come, and in the end the client is told that this may be."""
+    i = pick(rng, owed_deliveries(rows))
+    if i is None or rows[-1].kind != "quiescent":
+        return None
+    kept = renumbered([*rows[:i], *rows[i + 1 : -1]], rows[i].node)
+    told = Row(time_us=rows[-1].time_us, node=rows[i].node, kind="session_lost", detail="nobody could carry it on")
+    return [*kept, told, rows[-1]]
+
+
 # -- presence ---------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict
+from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 from tests.audit.bruteforce import World, findings, ident
 from tests.audit.model import System
@@ -17,15 +18,32 @@ TOPICS = ("a", "a/b")
 FILTERS = ("a", "a/b", "a/+", "a/#", "#")
 
 
+ORDER = {
+    "identity", "invented", "unasked", "twice", "position", "lost", "lost_told", "fifo", "causal", "barrier", "total",
+    "tseq", "receipt",
+}  # fmt: skip
+EACH_TOPIC = Promises(OrderScope.EACH_TOPIC)
+PROBABLE = Promises(reliability=Reliability.PROBABLE, receipts=("accepted",))
+
+
 def test_the_judge_agrees_on_arbitrary_traces() -> None:
     kinds: set[str] = set()
     for seed in range(1200):
         rows = arbitrary_trace(random.Random(seed))
         kinds |= agree(rows, f"arbitrary {seed}")
-    assert kinds == {
-        "identity", "invented", "unasked", "twice", "position", "lost", "fifo", "causal", "barrier", "total", "tseq",
-        "receipt",
-    }  # fmt: skip
+    assert kinds == ORDER
+
+
+@pytest.mark.parametrize(("promise", "never"), [(EACH_TOPIC, set()), (PROBABLE, {"lost", "lost_told"})])
+def test_the_judge_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promises, never: set[str]) -> None:
+    kinds: set[str] = set()
+    weaker = 0
+    for seed in range(1200):
+        rows = arbitrary_trace(random.Random(seed))
+        kinds |= agree(rows, f"arbitrary {seed}", promise)
+        weaker += findings(rows, promise) < findings(rows)
+    assert kinds == ORDER - never
+    assert weaker > 100, "less is promised, so less can be broken"
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -36,12 +54,13 @@ def test_the_judge_agrees_on_spoiled_traces(seed: int) -> None:
     for _ in range(6):
         rows = disturbed(rows, rng)
         agree(rows, f"disturbed {seed}")
+        agree(rows, f"disturbed {seed}", EACH_TOPIC)
 
 
-def agree(rows: list[Row], what: str) -> set[str]:
-    verdict = judge(rows)
-    expected = findings(rows)
-    found = as_findings(verdict, World(rows), expected)
+def agree(rows: list[Row], what: str, promise: Promises = Promises()) -> set[str]:  # noqa: B008
+    verdict = judge(rows, promise=promise)
+    expected = findings(rows, promise)
+    found = as_findings(verdict, World(rows, promise), expected)
     assert found == expected, what
     return {finding[0] for finding in expected}
 
@@ -136,6 +155,8 @@ def arbitrary_trace(rng: random.Random) -> list[Row]:
                     receipt=word if kind == "receipt" else None,
                 )
             )  # fmt: skip
+        elif act < 0.91:
+            rows.append(Row(time_us=now, node=client, kind="session_lost", detail="it could not be carried on"))
         elif act < 0.96:
             kind = rng.choice(("subscribe", "subscribed", "subscribed", "unsubscribe", "unsubscribed", "refused"))
             where = rng.choice((None, None, "amount > 5"))

@@ -5,12 +5,15 @@ import random
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.live.judge import LIVE_RULES
+from resprout.audit.live.judge import LIVE_RULES, LiveJudge
+from resprout.audit.live.summary import reliability
+from resprout.core.promises import Promises
+from resprout.trace.live_folder import promise_row
 from resprout.trace.schema import Row
-from tests.audit.live_comparison import assert_agree, watched
+from tests.audit.live_comparison import PATIENT, assert_agree, watched
 from tests.audit.model import System, good_traces
 from tests.audit.mutations import MUTATIONS
-from tests.audit.test_bruteforce import arbitrary_trace, disturbed
+from tests.audit.test_bruteforce import EACH_TOPIC, PROBABLE, arbitrary_trace, disturbed
 
 LIVE_MUTATIONS = [name for name, (rule, _) in MUTATIONS.items() if not rule.startswith(("bank_", "receipt"))]
 
@@ -53,6 +56,31 @@ def test_it_agrees_on_arbitrary_traces() -> None:
             assert_agree(rows, live, judge(rows), seed)
             rules |= {anomaly.rule for anomaly in live}
     assert rules == set(LIVE_RULES)
+
+
+@pytest.mark.parametrize(("promise", "never"), [(EACH_TOPIC, set()), (PROBABLE, {"lost", "lost_told"})])
+def test_it_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promises, never: set[str]) -> None:
+    rules: set[str] = set()
+    for seed in range(1500):
+        rows = arbitrary_trace(random.Random(seed))
+        if in_order(rows):
+            live = watched([promise_row(promise), *rows], at_a_time=1 + seed % 9, restarts=seed % 5 == 0)
+            assert_agree(rows, live, judge(rows, promise=promise), seed)
+            rules |= {anomaly.rule for anomaly in live}
+    assert rules == set(LIVE_RULES) - never
+
+
+def test_it_counts_what_came_where_probability_is_promised() -> None:
+    shares = []
+    for seed, rows in good_traces(1000, 16):
+        spoiled = MUTATIONS["drop"][1](rows, random.Random(seed))
+        if spoiled is None or any(row.kind in ("crash", "freeze", "unsubscribe") for row in rows):
+            continue  # what is due to those depends on how they end
+        live, verdict = LiveJudge(PATIENT, PROBABLE), judge(spoiled, promise=PROBABLE)
+        assert live.take(spoiled) == []
+        assert reliability(live.counts) == verdict.reliability and live.counts["missing"] == 1
+        shares.append(verdict.reliability)
+    assert len(shares) > 3
 
 
 def in_order(rows: list[Row]) -> bool:

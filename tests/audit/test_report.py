@@ -33,7 +33,7 @@ def test_a_clean_text_says_what_was_not_judged() -> None:
     t.publish("c:1", "a", "total", "k")
     t.deliver("s", "c:1", tseq=1)
     t.receipt("c:1", "delivered")
-    assert lines(judge(t.rows))[-1] == "clean, as far as it was judged (not: lost)"
+    assert lines(judge(t.rows))[-1] == "clean, as far as it was judged (not: lost, lost_told)"
     assert lines(judge(t.quiescent()))[-1] == "clean"
 
 

@@ -10,6 +10,7 @@ from resprout.client import connect as connecting
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ClosedError, ConnectError, PublishError
+from resprout.core.errors import UnsupportedReceiptError
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.edge.messages import Attend, PublishRefused, Serving, Taken, Turned
 from resprout.links.frames import Data, Welcome
@@ -158,7 +159,7 @@ def test_a_clock_that_goes_back_keeps_no_client_out(monkeypatch: pytest.MonkeyPa
     run(scene())
 
 
-def puppet_broker(*says: Any) -> Behave:
+def puppet_broker(*says: Any, receipts: tuple[Receipt, ...] = tuple(Receipt)) -> Behave:
     """Serves, says that once it has heard something from its client, and then nothing more."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -170,13 +171,29 @@ def puppet_broker(*says: Any) -> Behave:
         peer.say(Welcome(1, "b0", "broker", 1, greeting.epoch, 0, 1 << 30))
         attend = await peer.hear()
         assert attend.messages == (Attend(0),)
-        peer.say(Data(1, 1, 1 << 30, (Serving("resprout", tuple(Guarantee), 0),)))
+        peer.say(Data(1, 1, 1 << 30, (Serving("resprout", tuple(Guarantee), 0, receipts=receipts),)))
         while not isinstance(await peer.hear(), Data):
             pass
         peer.say(Data(2, 1, 1 << 30, says))
         await peer.ended()
 
     return serve
+
+
+def test_nobody_waits_for_a_receipt_that_the_network_does_not_give() -> None:
+    async def scene() -> None:
+        turned = Turned("ordered", Receipt.ACCEPTED, 1)
+        async with somebody(puppet_broker(turned, receipts=(Receipt.ACCEPTED,))) as address:
+            client = await connect(address, name="c")
+            assert client.receipts == (Receipt.ACCEPTED,)
+            receipt = await client.publish("t", b"x")
+            await receipt.accepted()
+            for waiting in (receipt.safe, receipt.delivered):
+                with pytest.raises(UnsupportedReceiptError, match=r"^the stack 'resprout' does not give .* accepted$"):
+                    await waiting()
+            await client.close()
+
+    run(scene())
 
 
 def test_a_broker_that_breaks_the_rules_is_left_with_a_reason() -> None:

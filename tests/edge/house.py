@@ -1,4 +1,4 @@
-"""A lobby with everything it needs around it, and a hand on every string."""
+"""The sessions of a broker with everything they need around them, and a hand on every string."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Attend, Delivery, Refuge, Serving, Subscribe, Taken, Unsubscribe
+from resprout.edge.messages import Attend, Delivery, Serving, Subscribe, Successor, Taken, Unsubscribe
 from resprout.order.entry import Entry
 from resprout.order.log import Log
 from resprout.spread.adverts import Adverts
@@ -19,12 +19,12 @@ from resprout.spread.says import Says
 from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
 
 ROOM = 1 << 20
-REFUGES = (Refuge("b8", "host:1"), Refuge("b9", ""))
+SUCCESSORS = (Successor("b8", "host:1"), Successor("b9", ""))
 SERVING = Serving("resprout", (Guarantee.CAUSAL,), 0)
 
 
 class House:
-    """A lobby with a log in which everything is safe at once, and, where asked for, neighbours."""
+    """Sessions with a log in which everything is safe at once, and, where asked for, neighbours."""
 
     def __init__(self, *clients: str, neighbours: tuple[str, ...] = (), room: int = ROOM) -> None:
         self.log = Log(0)
@@ -36,10 +36,10 @@ class House:
         self.says: Says = []
         self.wishes = ClientInterest(self.interest, self.says)
         self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
-        self.lobby = ClientSessions(SERVING, self.log, self.wishes, lambda entry: self.lobby.delivered(entry))
-        self.ghosts = Ghosts(self.lobby, self.log, self.wishes, self.interest.index)
+        self.sessions = ClientSessions(SERVING, self.log, self.wishes, lambda entry: self.sessions.delivered(entry))
+        self.ghosts = Ghosts(self.sessions, self.log, self.wishes, self.interest.index)
         self.out: list[Effect] = []
-        self.guests: dict[str, ClientSession] = {}
+        self.clients: dict[str, ClientSession] = {}
         for name in clients:
             self.serve(name, room=room)
         self._published: dict[str, int] = {}
@@ -48,15 +48,15 @@ class House:
     def serve(
         self, name: str, attend: Attend | None = None, *, resumed: bool = True, room: int = ROOM
     ) -> ClientSession:
-        guest = self.guests[name] = self.lobby.arrive(name, 1, room)
-        self.lobby.welcome(guest, attend or Attend(0), (), resumed, self.out)
-        return guest
+        session = self.clients[name] = self.sessions.arrive(name, 1, room)
+        self.sessions.welcome(session, attend or Attend(0), (), resumed, self.out)
+        return session
 
     def subscribe(self, name: str, id: int, filter: str = "t", where: str | None = None) -> None:
-        self.lobby.subscribe(self.guests[name], Subscribe(id, filter, where), self.out)
+        self.sessions.subscribe(self.clients[name], Subscribe(id, filter, where), self.out)
 
     def unsubscribe(self, name: str, id: int) -> None:
-        self.lobby.unsubscribe(self.guests[name], Unsubscribe(id), self.out)
+        self.sessions.unsubscribe(self.clients[name], Unsubscribe(id), self.out)
 
     def bundle(
         self,
@@ -77,17 +77,17 @@ class House:
         )  # fmt: skip
 
     def append(self, *readers: str, by: str | None = None, **how: Any) -> Entry:
-        client = self.guests[by] if by is not None else None
-        shown_to = tuple(self.lobby.all[name] for name in readers)
+        client = self.clients[by] if by is not None else None
+        shown_to = tuple(self.sessions.all[name] for name in readers)
         entry = self.log.append(self.bundle(by or "p", **how), None, client, 0, 0, 0, shown_to)
         entry.prompt = self.prompt
         if client is not None:
-            self.lobby.published(client, entry)
+            self.sessions.published(client, entry)
         return entry
 
     def show(self) -> None:
         while self.log.unshown:
-            self.lobby.show(self.log.unshown.take_first(), self.out)
+            self.sessions.show(self.log.unshown.take_first(), self.out)
 
     def give(self, *readers: str, by: str | None = None, **how: Any) -> Entry:
         entry = self.append(*readers, by=by, **how)
@@ -95,15 +95,15 @@ class House:
         return entry
 
     def take(self, name: str, deliveries: int) -> None:
-        self.lobby.taken(self.guests[name], Taken(deliveries), self.out)
+        self.sessions.taken(self.clients[name], Taken(deliveries), self.out)
 
     def leave(self, name: str) -> None:
-        self.lobby.leave(name, self.out)
+        self.sessions.leave(name, self.out)
         self.advertising.leave(name)
 
     def messages(self, name: str) -> list[Any]:
         """What a client was sent since the last time anyone asked."""
-        self.lobby.flush(self.out)
+        self.sessions.flush(self.out)
         messages = [effect.message for effect in self.out if isinstance(effect, Send) and effect.peer == name]
         self.out = [effect for effect in self.out if not (isinstance(effect, Send) and effect.peer == name)]
         return messages

@@ -40,10 +40,10 @@ from resprout.edge.messages import (
     Extra,
     GoTo,
     Publish,
-    Refuge,
     Serving,
     Subscribe,
     Subscribed,
+    Successor,
     Taken,
     Turned,
     Unsubscribe,
@@ -228,7 +228,7 @@ class MortalNetwork:
             return False
         attend = session.attend
         if send_on is not None:
-            session.to_client.append(GoTo(Refuge(send_on, "")))
+            session.to_client.append(GoTo(Successor(send_on, "")))
             session.attend = None
             return True
         for lost in attend.tried:
@@ -237,7 +237,7 @@ class MortalNetwork:
         session.served = True
         session.next_given = max((mark.seq for mark in attend.received), default=0) + 1
         session.subscriptions = {held.id: (held.filter, held.where) for held in attend.subscriptions}
-        others = tuple(Refuge(other, "") for other in BROKERS if other != name)
+        others = tuple(Successor(other, "") for other in BROKERS if other != name)
         session.to_client.append(Serving("resprout", tuple(Guarantee), 1, others, extras=tuple(Extra)))
         return True
 

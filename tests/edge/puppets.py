@@ -29,7 +29,7 @@ from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.client.incoming import TellTaken
 from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.messages import Attend, Delivery, Extra, Publish, Refuge, Serving
+from resprout.edge.messages import Attend, Delivery, Extra, Publish, Serving, Successor
 
 E = TypeVar("E", bound=Effect)
 
@@ -38,12 +38,12 @@ SERVING = Serving("resprout", OFFERED, 1, extras=tuple(Extra))
 ROOM = 1 << 20
 
 
-def refuges(*names: str) -> tuple[Refuge, ...]:
-    return tuple(Refuge(name, "") for name in names)
+def successors(*names: str) -> tuple[Successor, ...]:
+    return tuple(Successor(name, "") for name in names)
 
 
 def serving(*names: str, resumed: bool = True) -> Serving:
-    return Serving("resprout", OFFERED, 1, refuges(*names), resumed, tuple(Extra))
+    return Serving("resprout", OFFERED, 1, successors(*names), resumed, tuple(Extra))
 
 
 class Puppet:

@@ -33,9 +33,9 @@ from resprout.edge.client.search import (
     BRIEF_MAX,
     BRIEF_US,
     DETOURS_MAX,
-    REFUGES_MAX,
     ROUND_US_MAX,
     ROUND_US_MIN,
+    SUCCESSORS_MAX,
     AnswerDue,
     AskAgain,
     AskOthers,
@@ -47,11 +47,11 @@ from resprout.edge.messages import (
     HeldSubscription,
     Publish,
     PublishRefused,
-    Refuge,
     Refuges,
     Subscribe,
     Subscribed,
     SubscribeRefused,
+    Successor,
     Turned,
     Unsubscribe,
     Unsubscribed,
@@ -69,7 +69,7 @@ from resprout.edge.requests import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
-from tests.edge.puppets import OFFERED, SERVING, Puppet, delivery, refuges, serving
+from tests.edge.puppets import OFFERED, SERVING, Puppet, delivery, serving, successors
 
 WELL_SERVED = serving("up", "side")
 
@@ -79,7 +79,7 @@ def publication(payload: bytes = b"x", **changes: Any) -> PublishRequest:
 
 
 def settled(options: ClientOptions | None = None) -> Puppet:
-    """A client that has been served for a while by `b`, whose refuges are `up` and `side`."""
+    """A client that has been served for a while by `b`, whose successors are `up` and `side`."""
     client = Puppet(options, serving=WELL_SERVED)
     client.now_us = 10 * BRIEF_US
     return client
@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_left_out_and_the_oldest_first(monkeypatch: pytest.
 # -- losing the broker ---------------------------------------------------------------------------------------------
 
 
-def test_a_lost_session_leads_to_the_first_refuge_and_the_application_hears_only_its_name() -> None:
+def test_a_lost_session_leads_to_the_first_successor_and_the_application_hears_only_its_name() -> None:
     client = settled()
     client.down()
     assert (client.opened, client.left, client.told) == (["up"], ["b"], [])
@@ -154,7 +154,7 @@ def test_a_lost_session_leads_to_the_first_refuge_and_the_application_hears_only
     assert client.told == [BrokerChanged("up")] and client.machine.broker == "up"
     assert client.of(CancelTimer) == [CancelTimer(AnswerDue("up"))]
     client.now_us += 10 * BRIEF_US
-    assert client.down("up").opened == ["x"], "the new broker's refuges count from now on"
+    assert client.down("up").opened == ["x"], "the new broker's successors count from now on"
     assert client.up("x").attend.tried == ("up",)
 
 
@@ -212,7 +212,7 @@ def test_a_broker_that_speaks_is_heard_again_before_its_word_counts() -> None:
     assert kinds.index(Close) < kinds.index(Deliver)
 
 
-def test_refuges_are_asked_one_after_the_other_and_the_lost_broker_last_then_again_after_a_while() -> None:
+def test_successors_are_asked_one_after_the_other_and_the_lost_broker_last_then_again_after_a_while() -> None:
     client = settled()
     asked = list(client.down().opened)
     for peer in ("up", "side"):
@@ -266,7 +266,7 @@ def test_while_the_broker_is_only_silent_it_is_no_candidate_itself() -> None:
     assert client.opened == ["b"]
 
 
-def test_without_refuges_a_silent_broker_is_simply_waited_for() -> None:
+def test_without_successors_a_silent_broker_is_simply_waited_for() -> None:
     client = Puppet()
     assert client.silent(refused=True).last == []
     client.now_us = BRIEF_US
@@ -284,24 +284,26 @@ def test_a_broker_that_serves_and_ends_the_session_over_and_over_is_not_asked_wi
     assert client.down().timers == {AskAgain(("b",)): 2 * ROUND_US_MIN}
 
 
-def test_refuges_change_while_all_is_well() -> None:
+def test_successors_change_while_all_is_well() -> None:
     client = settled()
-    client.hear(Refuges((Refuge("b", "h:0"), Refuge("near", "h:1"), Refuge("far", ""), Refuge("near", "h:1"))))
+    client.hear(
+        Refuges((Successor("b", "h:0"), Successor("near", "h:1"), Successor("far", ""), Successor("near", "h:1")))
+    )
     assert client.last == [Locate("near", "h:1")], "how to reach the broker itself is known, as it is reached"
     assert client.down().opened == ["near"]
     assert client.silent("near").opened == ["far"]
     assert client.silent("far").opened == ["b"]
 
 
-def test_refuges_without_end_are_not_all_remembered() -> None:
+def test_successors_without_end_are_not_all_remembered() -> None:
     client = settled()
-    client.hear(Refuges(refuges(*(f"r{n}" for n in range(10 * REFUGES_MAX)))))
+    client.hear(Refuges(successors(*(f"r{n}" for n in range(10 * SUCCESSORS_MAX)))))
     asked = list(client.down().opened)
     while client.opened != []:
         client.silent(asked[-1])
         asked += client.opened
-    assert len(asked) == REFUGES_MAX + 1 and asked[-1] == "b"
-    assert len(client.ring(*client.timers).up("r0").attend.tried) <= REFUGES_MAX
+    assert len(asked) == SUCCESSORS_MAX + 1 and asked[-1] == "b"
+    assert len(client.ring(*client.timers).up("r0").attend.tried) <= SUCCESSORS_MAX
 
 
 # -- being sent on -------------------------------------------------------------------------------------------------
@@ -311,7 +313,7 @@ def test_a_client_goes_where_it_is_sent() -> None:
     client = settled()
     client.down()
     client.up("up")
-    client.hear(GoTo(Refuge("other", "host:7")), "up")
+    client.hear(GoTo(Successor("other", "host:7")), "up")
     assert client.left == ["up"] and client.opened == ["other"] and client.of(Locate) == [Locate("other", "host:7")]
     assert client.up("other").attend.tried == ("b",), "whoever sends it on is not lost"
     assert client.hear(serving(), "other").told == [BrokerChanged("other")]
@@ -321,7 +323,7 @@ def test_sent_back_to_a_broker_that_is_only_silent_it_waits_and_asks_again_later
     client = settled()
     client.silent(refused=True)
     client.up("up")
-    client.hear(GoTo(Refuge("b", "")), "up")
+    client.hear(GoTo(Successor("b", "")), "up")
     assert client.left == ["up"] and client.opened == []
     assert client.timers == {AskOthers(): ClientOptions().patience_us}
     assert client.ring(AskOthers()).opened == ["up"]
@@ -331,7 +333,7 @@ def test_sent_back_to_a_broker_that_is_only_silent_it_waits_and_asks_again_later
 def test_sent_back_to_a_broker_that_was_lost_it_goes_there() -> None:
     client = settled()
     client.down()
-    client.up("up").hear(GoTo(Refuge("b", "")), "up")
+    client.up("up").hear(GoTo(Successor("b", "")), "up")
     assert client.opened == ["b"]
     assert client.up("b").attend.tried == ("b",)
 
@@ -343,7 +345,7 @@ def test_those_who_send_a_client_back_and_forth_do_not_keep_it_busy_for_ever() -
     here, there = "up", "side"
     while AskAgain(("up", "side", "b")) not in client.timers:
         (peer,) = client.opened
-        client.up(peer).hear(GoTo(Refuge(there if peer == here else here, "")), peer)
+        client.up(peer).hear(GoTo(Successor(there if peer == here else here, "")), peer)
         detours += 1
         assert detours <= DETOURS_MAX + 3
     assert detours > DETOURS_MAX
@@ -352,12 +354,12 @@ def test_those_who_send_a_client_back_and_forth_do_not_keep_it_busy_for_ever() -
 def test_one_that_sends_a_client_to_itself_is_left() -> None:
     client = settled()
     client.down()
-    assert client.up("up").hear(GoTo(Refuge("up", "")), "up").opened == ["side"]
+    assert client.up("up").hear(GoTo(Successor("up", "")), "up").opened == ["side"]
 
 
 def test_a_client_that_was_never_served_may_be_sent_on_and_comes_back() -> None:
     client = Puppet(serving=None)
-    client.up().hear(GoTo(Refuge("other", "")))
+    client.up().hear(GoTo(Successor("other", "")))
     assert client.opened == ["other"] and client.left == ["b"]
     client.silent("other")
     assert list(client.timers) == [AskAgain(("b",))]
@@ -368,7 +370,7 @@ def test_a_client_that_was_never_served_may_be_sent_on_and_comes_back() -> None:
 
 def test_a_broker_that_leaves_may_send_its_clients_on() -> None:
     client = settled()
-    client.hear(GoTo(Refuge("heir", "")))
+    client.hear(GoTo(Successor("heir", "")))
     assert client.left == ["b"] and client.opened == ["heir"]
     assert client.up("heir").attend.tried == ("b",)
 

@@ -44,8 +44,8 @@ def haunted(*filters: str, neighbours: tuple[str, ...] = ()) -> House:
 
 def come_back(house: House, message: Attend, name: str = "a", room: int = ROOM) -> list[Any]:
     """As a stack does it; what the client is told, deliveries as their first numbers."""
-    guest = house.serve(name, message, room=room)
-    house.ghosts.claim(guest, message, house.ghosts.of(home_of(message)), house.out)
+    session = house.serve(name, message, room=room)
+    house.ghosts.claim(session, message, house.ghosts.of(home_of(message)), house.out)
     told = house.told(name)
     assert isinstance(told[0], Serving) and told[0].resumed
     return told[1:]
@@ -56,10 +56,10 @@ def come_back(house: House, message: Attend, name: str = "a", room: int = ROOM) 
 
 def test_subscriptions_that_are_brought_along_go_on_under_their_numbers_without_another_confirmation() -> None:
     house = House(neighbours=("n",))
-    guest = house.serve("a", attend(held("t", id=4), held("u", "x > 1", id=7), held("t", id=9)))
+    session = house.serve("a", attend(held("t", id=4), held("u", "x > 1", id=7), held("t", id=9)))
     assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u", "x > 1"))]
-    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
-    assert house.told("a") == [SERVING] and list(guest.subscriptions) == [4, 7, 9]
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.told("a") == [SERVING] and list(session.subscriptions) == [4, 7, 9]
     house.unsubscribe("a", 4)
     assert house.says[2:] == [] and house.told("a") == [Unsubscribed(4)]
     house.unsubscribe("a", 9)
@@ -79,7 +79,7 @@ def test_a_confirmation_tells_what_had_passed_before() -> None:
     for name in "ab":
         house.subscribe(name, 1)
     wishes = house.interest.confirmed_by("n", InterestConfirmed(1, (Mark("p", "ordered", 1, 9),)), house.says)
-    house.lobby.confirm(wishes, house.out)
+    house.sessions.confirm(wishes, house.out)
     assert house.told("a") == house.told("b") == [SERVING, Subscribed(1, (Mark("p", "ordered", 1, 9),))]
     house.subscribe("a", 2)
     assert house.told("a") == [Subscribed(2, (Mark("p", "ordered", 1, 9),))]
@@ -99,31 +99,31 @@ def test_what_cannot_have_been_confirmed_is_a_peers_fault_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(owed_module, "SUBSCRIPTIONS_MAX", 2)
     house = House(neighbours=("n",))
-    guest = house.lobby.arrive("a", 1, ROOM)
+    session = house.sessions.arrive("a", 1, ROOM)
     with pytest.raises(PeerError, match=why):
-        house.lobby.welcome(guest, attend(*subscriptions), (), True, house.out)
-    assert not house.out and not house.says and not guest.attending and guest.subscriptions == {}
+        house.sessions.welcome(session, attend(*subscriptions), (), True, house.out)
+    assert not house.out and not house.says and not session.attending and session.subscriptions == {}
     with pytest.raises(PeerError, match=why):
         Owed(attend(*subscriptions))
 
 
 def test_a_client_that_cannot_be_resumed_has_to_subscribe_again() -> None:
     house = House(neighbours=("n",))
-    guest = house.serve("a", attend(held("t", id=4)), resumed=False)
+    session = house.serve("a", attend(held("t", id=4)), resumed=False)
     assert [message.resumed for message in house.told("a")] == [False]
-    assert guest.subscriptions == {} and house.says == []
+    assert session.subscriptions == {} and house.says == []
     house.subscribe("a", 4)
     assert house.says == [("n", Interested(1, "t", None))]
 
 
 def test_a_returned_client_is_known_by_what_it_has_until_it_leaves() -> None:
     house = House("b")
-    guest = house.serve("a", attend(received=(Mark("p", "ordered", 1, 3),)), resumed=False)
+    session = house.serve("a", attend(received=(Mark("p", "ordered", 1, 3),)), resumed=False)
     bundle = house.bundle(payloads=(b"", b"", b"", b""))
-    assert guest.has(bundle) and not guest.has(house.bundle())
-    assert list(house.lobby.returned) == ["a"]
+    assert session.has(bundle) and not session.has(house.bundle())
+    assert list(house.sessions.returned) == ["a"]
     house.leave("a")
-    assert house.lobby.returned == {}
+    assert house.sessions.returned == {}
 
 
 # -- ghosts --------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_a_returned_client_is_known_by_what_it_has_until_it_leaves() -> None:
 def test_a_ghost_wants_what_the_clients_of_the_dead_wanted_until_it_expires() -> None:
     house = haunted("t", "u/+", neighbours=("n",))
     assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u/+", None))]
-    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
     assert house.interest.index.match_any(("u/x",), {}) == [GHOST]
     assert house.ghosts.knows(Life("b2", 1)) and house.ghosts.lives() == (Life("b1", 1), Life("b2", 1))
     assert not house.ghosts.knows(Life("x", 1)) and not house.ghosts.knows(Life("b2", 2)), "lives, not names"
@@ -178,7 +178,7 @@ def test_a_ghost_reads_what_was_there_before_it_if_that_is_for_it_and_once() -> 
         for _ in range(2):
             house.ghosts.read(GHOST, entry)
     house.show()
-    assert list(house.lobby.all[GHOST].backlog) == [early, unshown, late]
+    assert list(house.sessions.all[GHOST].backlog) == [early, unshown, late]
     house.take("a", 2)
     assert list(house.log.entries.values()) == [early, unshown, late]
     house.ghosts.expire(GHOST, house.out)
@@ -205,7 +205,7 @@ def test_without_room_what_it_missed_waits_before_what_comes_later() -> None:
     house.give("a")
     house.unsubscribe("a", 1)
     assert house.told("a") == []
-    house.lobby.writable(house.guests["a"], ROOM, house.out)
+    house.sessions.writable(house.clients["a"], ROOM, house.out)
     assert house.told("a") == [2, 3, Unsubscribed(1)]
 
 
@@ -256,12 +256,12 @@ def test_what_lies_within_the_base_or_was_received_is_not_given() -> None:
     house = haunted()
     for publisher in ("x", "y"):
         for _ in range(3):
-            entry = house.log.append(house.bundle(publisher), None, None, 0, 0, 0, (house.lobby.all[GHOST],))
+            entry = house.log.append(house.bundle(publisher), None, None, 0, 0, 0, (house.sessions.all[GHOST],))
             house.show()
             assert entry.shown
     message = attend(held(base=(Mark("x", "ordered", 1, 2),)), received=(Mark("y", "ordered", 1, 1),))
-    guest = house.serve("a", message)
-    claimed = house.ghosts.claim(guest, message, house.ghosts.of(home_of(message)), house.out)
+    session = house.serve("a", message)
+    claimed = house.ghosts.claim(session, message, house.ghosts.of(home_of(message)), house.out)
     assert [(item.bundle.publisher, item.first) for item in claimed if item.bundle] == [("x", 3), ("y", 2), ("y", 3)]
 
 
@@ -343,11 +343,11 @@ def test_a_publisher_that_returns_has_the_receipts_of_what_is_still_on_its_way()
     house.told("a")
     entries = [house.give("a", by="p"), house.append("a", by="p")]
     house.leave("p")
-    guest = house.serve("p", attend())
+    session = house.serve("p", attend())
     house.told("p")
-    house.lobby.adopt(guest, entries)
+    house.sessions.adopt(session, entries)
     assert house.told("p") == [Turned("ordered", Receipt.ACCEPTED, 2), Turned("ordered", Receipt.SAFE, 1)]
-    house.lobby.known(guest, entries[0].bundle or house.bundle())
+    house.sessions.known(session, entries[0].bundle or house.bundle())
     assert house.told("p") == [Turned("ordered", Receipt.SAFE, 1)]
     house.show()
     assert house.told("p") == [Turned("ordered", Receipt.SAFE, 2)]
@@ -378,9 +378,9 @@ def test_what_lies_around_its_entries_was_delivered(
     house._published["p"] = 3
     entry = house.give("a", by="p")
     house.leave("p")
-    guest = house.serve("p", attend())
+    session = house.serve("p", attend())
     house.told("p")
-    house.lobby.adopt(guest, [entry], reached)
+    house.sessions.adopt(session, [entry], reached)
     told = house.told("p")
     assert [turned for turned in told if turned.receipt is Receipt.DELIVERED] == at_once
     assert Turned("ordered", Receipt.SAFE, 4) in told
@@ -391,7 +391,7 @@ def test_what_lies_around_its_entries_was_delivered(
 def test_an_old_publication_is_answered_at_once() -> None:
     house = House("p")
     house.told("p")
-    house.lobby.known(house.guests["p"], house.bundle("p", payloads=(b"", b"")))
+    house.sessions.known(house.clients["p"], house.bundle("p", payloads=(b"", b"")))
     assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
 
 

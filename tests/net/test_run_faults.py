@@ -98,6 +98,14 @@ def test_stopped_processes_cut_clients_and_cut_brokers_go_on_without_loss() -> N
     assert crossed and not [row for row in crossed if cut_us + 50_000 < row.time_us < healed_us]
 
 
+def test_a_client_that_is_away_for_too_long_is_told_of_its_loss() -> None:
+    away = fault("700ms", "cut", '["c0", "b0"]') + fault("6s", "heal", '["c0", "b0"]')
+    result = asyncio.run(run_processes(parse_scenario(TREE + away), links=LINKS))
+    assert seen(result, "session_lost") == ["c0"]
+    verdict = judge(result.rows)
+    assert verdict.check("lost").anomalies == 0 and verdict.check("lost_told").anomalies > 0
+
+
 def test_a_killed_client_is_not_correct_any_more_and_breaks_no_promise() -> None:
     result, verdict = run(fault("800ms", "crash", '["c3"]'))
     assert seen(result, "crash") == ["c3"]

@@ -10,7 +10,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.host import now_us
-from resprout.net.run.calm import SETTLE_US, Calm, Repairs, Waits
+from resprout.net.run.calm import SETTLE_US, Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
 from resprout.net.run.orders import Finish, Progress, as_line, read_order, read_report
 from resprout.net.run.plan import WORKERS_MAX, check_runnable, longest_way_us, share_out, silence_us
@@ -18,24 +18,25 @@ from resprout.net.run.row_file import RowWriter, read_rows
 from resprout.net.run.tally import Tally
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
+from resprout.stacks.stack import WaitTimes
 from resprout.trace.schema import Row
 
 LINKS = LinkOptions(silence_us=2_000_000, session_linger_us=3_000_000, reconnect_us_max=1_000_000)
-WAITS = Waits(LINKS)
+PATIENCE = Patience(LINKS, WaitTimes())
 
 
 # -- when it is over ---------------------------------------------------------------------------------------------------
 
 
 def test_a_run_with_every_outcome_is_over_after_a_short_calm() -> None:
-    calm = Calm(1_000, WAITS)
+    calm = Calm(1_000, PATIENCE)
     assert not calm.over(0, 10, busy=False, pending=0)
     assert not calm.over(SETTLE_US + 1_999, 10, busy=False, pending=0)
     assert calm.over(SETTLE_US + 2_000, 10, busy=False, pending=0)
 
 
 def test_anything_observed_and_anybody_busy_begins_the_calm_anew() -> None:
-    calm = Calm(0, WAITS)
+    calm = Calm(0, PATIENCE)
     calm.over(0, 10, busy=False, pending=0)
     assert not calm.over(SETTLE_US, 11, busy=False, pending=0)
     assert not calm.over(SETTLE_US * 2 - 1, 11, busy=True, pending=0)
@@ -44,27 +45,27 @@ def test_anything_observed_and_anybody_busy_begins_the_calm_anew() -> None:
 
 
 def test_an_outcome_that_never_comes_is_waited_for_much_longer_but_not_for_ever() -> None:
-    calm = Calm(0, WAITS)
+    calm = Calm(0, PATIENCE)
     calm.over(0, 10, busy=False, pending=1)
-    assert not calm.over(WAITS.patience_us - 1, 10, busy=False, pending=1)
-    assert calm.over(WAITS.patience_us, 10, busy=False, pending=1)
+    assert not calm.over(PATIENCE.patience_us - 1, 10, busy=False, pending=1)
+    assert calm.over(PATIENCE.patience_us, 10, busy=False, pending=1)
 
 
 def test_patience_outlasts_whatever_anybody_waits_for() -> None:
-    assert WAITS.patience_us > 5_000_000
-    assert Waits(LinkOptions(session_linger_us=0)).patience_us > 2 * LinkOptions().reconnect_us_max
-    assert Waits(LINKS, lease_us=3_000_000, ghost_us=10_000_000).patience_us > 15_000_000
+    assert PATIENCE.patience_us > 5_000_000
+    assert Patience(LinkOptions(session_linger_us=0), WaitTimes()).patience_us > 2 * LinkOptions().reconnect_us_max
+    assert Patience(LINKS, WaitTimes(death_us=3_000_000, return_us=10_000_000)).patience_us > 15_000_000
 
 
 def test_a_run_is_not_over_before_a_broker_that_fell_silent_last_could_be_declared_dead() -> None:
-    waits = Waits(LINKS, lease_us=3_000_000)
-    calm = Calm(0, waits)
+    patience = Patience(LINKS, WaitTimes(death_us=3_000_000))
+    calm = Calm(0, patience)
     calm.over(0, 10, busy=False, pending=0, fault_us=0)
     assert not calm.over(5_000_000, 10, busy=False, pending=0, fault_us=0)
-    assert calm.over(waits.suspicion_us, 10, busy=False, pending=0, fault_us=0)
-    assert not calm.over(waits.suspicion_us, 11, busy=False, pending=0, fault_us=0)
-    assert not calm.over(waits.suspicion_us + SETTLE_US - 1, 11, busy=False, pending=0, fault_us=0)
-    assert calm.over(waits.suspicion_us + SETTLE_US, 11, busy=False, pending=0, fault_us=0)
+    assert calm.over(patience.suspicion_us, 10, busy=False, pending=0, fault_us=0)
+    assert not calm.over(patience.suspicion_us, 11, busy=False, pending=0, fault_us=0)
+    assert not calm.over(patience.suspicion_us + SETTLE_US - 1, 11, busy=False, pending=0, fault_us=0)
+    assert calm.over(patience.suspicion_us + SETTLE_US, 11, busy=False, pending=0, fault_us=0)
 
 
 def test_repairs_are_open_until_somebody_says_that_they_ended() -> None:
@@ -109,6 +110,15 @@ def test_a_tally_knows_what_has_no_outcome() -> None:
     tally.count(publication("refused", 3))
     tally.count(Row(time_us=0, node="c0", kind="subscribed", filter="a"))
     assert (tally.pending, tally.rows) == (0, 9)
+
+
+def test_the_last_receipt_that_the_network_gives_is_an_outcome() -> None:
+    modest, silent = Tally("accepted"), Tally("")
+    for tally in (modest, silent):
+        tally.count(publication("publish", 1))
+    assert (modest.pending, silent.pending) == (1, 0)
+    modest.count(publication("receipt", 1, receipt="accepted"))
+    assert modest.pending == 0
 
 
 # -- rows and lines ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,17 @@ from resprout.pipeline.judging.reading import groups_of
 from resprout.pipeline.judging.shard import conclude
 from resprout.pipeline.places import RunPlace
 from tests.audit.model import good_trace
-from tests.pipeline.judging_cases import Case, good_cases, mutants, random_cases, senseless_cases, simulated, write
+from tests.audit.test_bruteforce import EACH_TOPIC, PROBABLE
+from tests.pipeline.judging_cases import (
+    Case,
+    good_cases,
+    mutants,
+    promised,
+    random_cases,
+    senseless_cases,
+    simulated,
+    write,
+)
 
 
 def detect_in_shards(place: RunPlace, limits: Limits) -> tuple[Detected, int]:
@@ -38,7 +48,7 @@ def test_random_traces_mutants_and_good_ones_have_the_same_findings(
     tmp_path: Path, part_rows: int, shard_deliveries: int
 ) -> None:
     shards = 0
-    for case in (*random_cases(40), *mutants(1), *good_cases(2)):
+    for case in (*random_cases(40), *mutants(1), *good_cases(2), *promised(random_cases(40), EACH_TOPIC, PROBABLE)):
         place = write(tmp_path, case, part_rows * (1 + len(case.rows) // 200))
         found, several = detect_in_shards(place, Limits(0, shard_deliveries, 2 * part_rows))
         assert found == detect(place, is_sealed=False), case.name

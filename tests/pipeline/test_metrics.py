@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from resprout.pipeline.metrics import Measurements, measure_run
-from resprout.pipeline.metrics.families import OTHER, PUBLICATIONS, family_of
+from resprout.pipeline.metrics.families import family_of
 from resprout.pipeline.metrics.setting import labels_of
 from resprout.pipeline.places import place_of
 from resprout.pipeline.tables import LoadRow
@@ -15,6 +15,7 @@ from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import run_info
 from resprout.sim.run import run_scenario
+from resprout.stacks.families import Family
 from resprout.stacks.registry import STACKS
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
@@ -71,9 +72,14 @@ def test_a_small_trace_is_measured_as_one_would_by_hand(tmp_path: Path) -> None:
         deliver(1_501_000, "s", 1, "eventual", hops=2),
         deliver(3_000_000, "t", 2, hops=2, metadata_bytes=6, payload_bytes=10),
         row(
-            3_000_000, "b0", "load", frames_sent="7", frames_received="5", **{"sent:Forward": "3", "sent:Delivery": "4"}
+            3_000_000,
+            "b0",
+            "load",
+            frames_sent="7",
+            frames_received="5",
+            **{"sent:Metadata": "3", "sent:Delivery": "4"},
         ),
-        row(3_000_000, "p", "load", frames_sent="2", frames_received="2", bytes_sent="99", **{"sent:Levels": "1"}),
+        row(3_000_000, "p", "load", frames_sent="2", frames_received="2", bytes_sent="99", **{"sent:Progress": "1"}),
         row(3_500_000, "world", "quiescent"),
     ]
     found = measured(
@@ -171,9 +177,11 @@ def test_the_simulator_counts_what_its_nodes_send(tmp_path: Path) -> None:
     assert sum(row.delivered for row in found.load) == found.runs[0].deliveries
     [traffic] = found.traffic
     assert traffic.messages is not None
-    assert OTHER not in traffic.messages
+    assert Family.OTHER not in traffic.messages
     links = len(scenario.brokers) - 1  # every publication has to cross each of them, since somebody listens behind it
-    assert traffic.messages[PUBLICATIONS] >= links * found.runs[0].publications * 0.9  # some travel in one bundle
+    assert (
+        traffic.messages[Family.PUBLICATIONS] >= links * found.runs[0].publications * 0.9
+    )  # some travel in one bundle
 
 
 def test_bytes_are_counted_where_a_bandwidth_asks_for_them(tmp_path: Path) -> None:
@@ -213,8 +221,15 @@ def test_a_run_that_records_counts_has_the_same_measures(tmp_path: Path) -> None
 
 
 def test_every_message_of_every_stack_has_a_purpose() -> None:
-    names = [message.__name__ for stack in STACKS.values() for message in stack.messages]
-    assert [name for name in names if family_of(name) == OTHER] == []
+    for stack in STACKS.values():
+        said = [message for messages in stack.families.values() for message in messages]
+        assert len(said) == len(set(said)) and set(said) == set(stack.messages), "one purpose for each, and no more"
+
+
+def test_messages_of_a_stack_that_is_not_installed_have_another_purpose() -> None:
+    assert family_of("resprout", "Forward") is Family.PUBLICATIONS
+    assert family_of("ginger", "Forward") is Family.OTHER, "each stack speaks of its own messages only"
+    assert family_of("somebody's own", "Forward") is Family.OTHER
 
 
 def test_a_load_row_that_does_not_count_is_named(tmp_path: Path) -> None:

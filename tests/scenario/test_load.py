@@ -145,6 +145,28 @@ def test_brokers_of_one_site_share_its_place_in_the_tree_of_sites() -> None:
     assert [broker.site for broker in parse_scenario(text).brokers] == [site for _, site, _ in rows]
 
 
+def test_the_other_brokers_of_a_site_may_name_its_first_as_their_parent() -> None:
+    rows = [("a", "s0", ""), ("b", "s0", "a"), ("c", "s1", "a"), ("d", "s1", "c"), ("e", "s1", "c")]
+    text = "".join(
+        f'[[broker]]\nname = "{name}"\nsite = "{site}"\n' + (f'parent = "{parent}"\n' if parent else "")
+        for name, site, parent in rows
+    )
+    assert [(b.name, b.site, b.parent or "") for b in parse_scenario(text).brokers] == rows
+
+
+def test_a_broker_with_contacts_needs_no_parent() -> None:
+    text = (
+        '[[broker]]\nname = "b0"\n[[broker]]\nname = "b1"\ncontacts = ["b0", "b2"]\n'
+        '[[broker]]\nname = "b2"\ncontacts = ["b1"]\n'
+        '[[fault]]\nat = "1s"\nkind = "join"\nnodes = ["b3"]\ncontacts = ["b2"]\n'
+    )
+    scenario = parse_scenario(text)
+    assert [(broker.parent, broker.contacts) for broker in scenario.brokers] == [
+        (None, ()), (None, ("b0", "b2")), (None, ("b1",)),
+    ]  # fmt: skip
+    assert scenario.joining(scenario.faults[0])[0] == BrokerSpec("b3", contacts=("b2",))
+
+
 def test_a_file_that_cannot_be_read_is_the_callers_mistake(tmp_path: object) -> None:
     with pytest.raises(ScenarioError, match=r"no-such-file\.toml: No such file"):
         load_scenario(f"{tmp_path}/no-such-file.toml")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.requests import BrokerChanged, RoomAgain, SessionBegan, SessionLost
@@ -24,7 +25,6 @@ def test_a_delivery_has_the_place_that_the_network_claims_for_it_or_none(claimed
     ("news", "details"),
     [
         (BrokerChanged("b2"), ["b2 serves this client now"]),
-        (SessionLost("too late", over=False), ["session lost: too late"]),
         (SessionBegan("s", (), 1), []),
         (RoomAgain(), []),
     ],
@@ -32,3 +32,21 @@ def test_a_delivery_has_the_place_that_the_network_claims_for_it_or_none(claimed
 def test_a_change_of_brokers_is_a_note_for_people(news: Any, details: list[str]) -> None:
     rows = list(ClientRows("c", 1).told(3, news))
     assert [row.detail for row in rows] == details and all(row.kind == kinds.NOTE for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("news", "written"),
+    [
+        (SessionLost("too late", over=False), [(kinds.SESSION_LOST, "too late")]),
+        (SessionLost("it broke the rules", over=True), [(kinds.SESSION_LOST, "it broke the rules")]),
+        (
+            SessionLost("c restarted", over=True, code=EndCode.REPLACED),
+            [(kinds.NOTE, "session lost: c restarted"), (kinds.LEAVE, None)],
+        ),
+    ],
+)
+def test_a_client_that_is_told_of_a_loss_has_a_row_for_the_judges(
+    news: SessionLost, written: list[tuple[str, str | None]]
+) -> None:
+    """But one whose name another has taken only leaves."""
+    assert [(row.kind, row.detail) for row in ClientRows("c", 1).told(3, news)] == written

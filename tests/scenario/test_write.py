@@ -30,7 +30,10 @@ def test_faults_sites_and_options_survive_being_written_and_read() -> None:
     name = "all"
     time_limit = "1500ms"
     options = { faults_tolerated = 2 }
-    broker = [{ name = "a", site = "r" }, { name = "b", site = "s", parent = "a", bandwidth = "1500bit" }]
+    broker = [
+        { name = "a", site = "r" },
+        { name = "b", site = "s", parent = "a", bandwidth = "1500bit" },
+    ]
     client = [{ name = "c", broker = "b", latency = "1s", subscribe = [{ filter = "t", where = "x = 'it''s'" }, "t"] }]
     workload = [{ kind = "bank", topics = ["t"], start = "0s", initial = 7 }]
     fault = [

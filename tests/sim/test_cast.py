@@ -31,7 +31,7 @@ from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Scenario
 from resprout.sim import cast
 from resprout.sim.patience import SETTLE_US, SILENCE_US, link_options, settle_us
 from resprout.sim.run import FaultAtEvent, RunResult, run_scenario
-from resprout.stacks.stack import BrokerSeat, Stack
+from resprout.stacks.stack import BrokerSeat, Stack, WaitTimes
 from tests.sim.puppets import Bell, Heartbeat, Pulse, Word
 
 SECOND_US = 1_000_000
@@ -136,6 +136,23 @@ def test_the_root_founds_the_network_and_everybody_else_may_ask_all_others_its_p
         ("b3", "b1", ("b1", "b0", "b2")),
     ]
     assert {life.seat.address for life in house.lives} == {""}
+    assert {life.seat.site for life in house.lives} == {""}
+
+
+def test_a_broker_is_told_its_site_and_only_of_the_contacts_that_the_scenario_names(house: House) -> None:
+    brokers = (
+        BrokerSpec("b0", site="s0"),
+        BrokerSpec("b1", site="s0", contacts=("b0",)),
+        BrokerSpec("b2", "b0", site="s1", contacts=("b1",)),
+    )
+    again = (fault(1, FaultKind.CRASH, "b1"), fault(2, FaultKind.RECOVER, "b1"))
+    run_scenario(Scenario("puppets", brokers, faults=again))
+    assert [(life.seat.name, life.seat.parent, life.seat.contacts, life.seat.site) for life in house.lives] == [
+        ("b0", None, (), "s0"),
+        ("b1", None, ("b0",), "s0"),
+        ("b2", "b0", ("b0", "b1"), "s1"),
+        ("b1", None, ("b0",), "s0"),
+    ]
 
 
 def test_a_broker_that_joins_may_ask_everybody_who_was_there_from_the_start(house: House) -> None:
@@ -281,8 +298,8 @@ def test_a_run_lasts_long_enough_for_a_partition_to_be_forgotten(house: House) -
 def test_a_run_with_faults_is_calm_for_longer_than_silence_and_lease_together() -> None:
     links = link_options(scenario())
     assert links.silence_us == SILENCE_US
-    assert settle_us(links, object()) == SETTLE_US
-    assert settle_us(links, Options(lease_us=60 * SECOND_US)) == 2 * (SILENCE_US + 60 * SECOND_US)
+    assert settle_us(links, WaitTimes()) == SETTLE_US
+    assert settle_us(links, WaitTimes(death_us=60 * SECOND_US)) == 2 * (SILENCE_US + 60 * SECOND_US)
 
 
 def test_nobody_is_suspected_only_because_it_is_far_away(house: House) -> None:

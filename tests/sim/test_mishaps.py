@@ -15,6 +15,7 @@ from resprout.sim.fault_model import FaultModel
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.swarm import swarm_trial
 from resprout.sim.trial import EVENTS_MAX, EndlessError, Trial, formed_us, rehearse
+from resprout.stacks.survival import everything
 
 SEEDS = range(1, 41)
 
@@ -56,7 +57,7 @@ def test_the_fault_model_bears_what_no_path_has_too_many_of(
     by_depth = sorted(names, key=lambda name: (depths[name], name not in victims))  # the worst choice among equals
     worst_list = by_depth[: 2 * faults + 1]
     enough_left = 2 * sum(name not in victims for name in worst_list) > len(worst_list)
-    bears = FaultModel(brokers, faults).bears(victims)
+    bears = FaultModel(brokers, everything(faults)).bears(victims)
     assert not (bears and (crowded or not enough_left))
     if not crowded and 2 * (len(names) - len(victims)) > len(names) and len(victims) == 1:
         assert bears
@@ -67,7 +68,7 @@ def test_the_fault_model_bears_what_no_path_has_too_many_of(
 def test_victims_are_borne_and_pieces_are_larger_than_crashes_and_connected(
     brokers: tuple[BrokerSpec, ...], faults: int, seed: int
 ) -> None:
-    model = FaultModel(brokers, faults)
+    model = FaultModel(brokers, everything(faults))
     victims = model.draw_victims(random_for(seed))
     assert len(set(victims)) == len(victims)
     assert model.bears(victims)
@@ -78,7 +79,9 @@ def test_victims_are_borne_and_pieces_are_larger_than_crashes_and_connected(
 
 
 def test_paths_are_found_both_ways() -> None:
-    model = FaultModel([BrokerSpec("r"), BrokerSpec("a", "r"), BrokerSpec("b", "r"), BrokerSpec("c", "b")], 1)
+    model = FaultModel(
+        [BrokerSpec("r"), BrokerSpec("a", "r"), BrokerSpec("b", "r"), BrokerSpec("c", "b")], everything(1)
+    )
     assert model.path("a", "c") == ["a", "r", "b", "c"]
     assert model.path("c", "a") == ["c", "b", "r", "a"]
     assert model.path("b", "b") == ["b"]

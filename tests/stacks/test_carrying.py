@@ -58,7 +58,7 @@ def until(tree: Tree, sender: str, receiver: str, kind: type) -> None:
 
 
 def waiting(tree: Tree, name: str, broker: str = "b1") -> int:
-    return len(tree.brokers[broker].core.guests[name].waiting)
+    return len(tree.brokers[broker].core.sessions.all[name].waiting)
 
 
 def under_way(tree: Tree, name: str, broker: str = "b1") -> list[Guarantee]:

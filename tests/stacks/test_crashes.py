@@ -51,7 +51,10 @@ def check_whole(tree: Tree) -> None:
         around = {other for other, parent in parents.items() if parent == name} | ({parents[name]} - {None})
         assert machine.core.standing.neighbours == dict.fromkeys(around, True), (name, parents)
     served = [
-        name for machine in tree.brokers.values() for name, g in machine.core.guests.items() if not name.startswith("~")
+        name
+        for machine in tree.brokers.values()
+        for name, g in machine.core.sessions.all.items()
+        if not name.startswith("~")
     ]
     assert sorted(served) == sorted(tree.delivered)
 

@@ -11,7 +11,7 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, LinkUp, Locate, Received, Retire, Send
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.edge.messages import Refuge
+from resprout.edge.messages import Successor
 from resprout.links.frames import Data, Goodbye, Hello, Welcome
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
@@ -274,7 +274,7 @@ def test_neighbours_and_clients_learn_where_others_listen() -> None:
     assert Locate("b1", "two:2") in effects
     views = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, TreeViewUpdate)]
     assert views[-1].address == "one:1" and views[-1].succession == (Contact("b1", "two:2"),)
-    assert machine.view.refuges == (Refuge("b1", "two:2"),)
+    assert machine.view.successors == (Successor("b1", "two:2"),)
 
 
 def test_a_crash_at_a_given_event_can_be_replayed() -> None:

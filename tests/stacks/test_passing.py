@@ -101,12 +101,12 @@ def test_while_a_subscription_is_not_confirmed_own_publications_are_not_passed()
     tree.ask("reader", SubscribeRequest("u"))
     tree._arrive("reader", "b0")
     core = tree.brokers["b0"].core
-    assert list(core.lobby.hopeful) == ["reader"]
+    assert list(core.sessions.hopeful) == ["reader"]
     cross(tree)
     arrives(tree, "b1", "b0", Forward)
     assert [entry.shown for entry in core.log.entries.values()] == [False, False]
     tree.run()
-    assert not core.lobby.hopeful
+    assert not core.sessions.hopeful
     assert got(tree, "reader") == [b"own", b"other"]
 
 

@@ -63,7 +63,7 @@ def neighbour(broker: ResproutBroker, name: str) -> Link:
 def test_a_client_is_announced_when_every_neighbour_has_heard_of_it() -> None:
     broker = broker_with("m", "n")
     book = broker.book.listeners
-    guest = broker.core.lobby.arrive("c", 1, 100)
+    guest = broker.core.sessions.arrive("c", 1, 100)
     book.came("c")
     assert says(broker) == [(name, ListenersChanged(("c",), ())) for name in ("m", "n")]
     book.heard(neighbour(broker, "m"), ListenersHeard(("c", "stranger")))

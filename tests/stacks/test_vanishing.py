@@ -56,7 +56,7 @@ def test_who_remains_misses_nothing_and_nothing_of_who_went_is_left_behind(block
         check_at_rest(tree)
         for machine in tree.machines.values():
             if isinstance(machine, ResproutBroker):
-                assert set(machine.core.guests) <= set(alive)
+                assert set(machine.core.sessions.all) <= set(alive)
                 assert not machine.core.pressure.holding
 
 

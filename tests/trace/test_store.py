@@ -62,7 +62,18 @@ def test_rows_and_info_come_back(folder: Path) -> None:
 
 def test_run_json_is_readable_and_has_the_promised_names(folder: Path) -> None:
     data = json.loads((folder / "run.json").read_text())
-    promised = {"schema_version", "scenario", "options", "seed", "versions", "ended", "traffic", "digest", "rows"}
+    promised = {
+        "schema_version",
+        "scenario",
+        "options",
+        "seed",
+        "versions",
+        "ended",
+        "promise",
+        "traffic",
+        "digest",
+        "rows",
+    }
     assert set(data) == promised
 
 

@@ -21,13 +21,13 @@ from resprout.edge.messages import (
     PublicationWaits,
     Publish,
     PublishRefused,
-    Refuge,
     Refuges,
     SafeCopies,
     Serving,
     Subscribe,
     Subscribed,
     SubscribeRefused,
+    Successor,
     Taken,
     Turned,
     Unadvertise,
@@ -135,8 +135,10 @@ CONVERSATION: dict[str, Any] = {
         Attend(9), Attend(1 << 40, ("b1", "b2"), (MARK,), (HeldSubscription(1, "bank/+", None, (MARK,)),)),
     ),
     "where to turn": data(
-        Serving("resprout", tuple(Guarantee), 1, (Refuge("b0", "host:7400"), Refuge("b3", "")), False, tuple(Extra)),
-        GoTo(Refuge("b0", "host:7400")), Refuges((Refuge("b3", ""),)), Subscribed(1, (MARK,)),
+        Serving(
+            "resprout", tuple(Guarantee), 1, (Successor("b0", "host:7400"), Successor("b3", "")), False, tuple(Extra)
+        ),
+        GoTo(Successor("b0", "host:7400")), Refuges((Successor("b3", ""),)), Subscribed(1, (MARK,)),
         Delivery(TOTAL, 0, 6, None, True, 1 << 40),
     ),
     "what waits, and what never returns": data(

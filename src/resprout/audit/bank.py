@@ -6,7 +6,8 @@ the operation does, nothing more or less (`bank_conserved`); none falls below ze
 Complete replicas together (see `audit.bank_replicas`): at each total they hold the same balances in the accounts it
 names (`bank_balance`), and it ends alike for all (`bank_outcome`). What is weaker than total may have other balances
 around it at each replica and is not compared. `eventual` operations have no order with totals, so a circle of accounts
-in which one moves money has no balances to agree on: it is left out here and in the replay.
+in which one moves money has no balances to agree on: it is left out here and in the replay. So is one with an operation
+on an account of another topic, where the run promises order within each topic only.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,14 +20,16 @@ from resprout.audit.naming import pair_name
 from resprout.audit.verdict import Anomaly
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
+from resprout.core.promises import OrderScope, Promises
 
 TOGETHER: Final = ("bank_balance", "bank_outcome", "bank_replay")
 """Rules that compare replicas."""
 
 
-def loose_note(circles: int) -> str:
-    """What is said where `eventual` operations move money in so many circles of accounts."""
-    return f"not judged in {circles} circles of accounts in which eventual operations move money"
+def loose_note(circles: int, promise: Promises) -> str:
+    """What is said where operations that no total divides move money in so many circles of accounts."""
+    movers = "eventual" if promise.order is OrderScope.ALL_TOPICS else "eventual or foreign"
+    return f"not judged in {circles} circles of accounts in which {movers} operations move money"
 
 
 def check_alone(history: History, applied: Iterable[Applied], initial: int) -> Iterator[Anomaly]:

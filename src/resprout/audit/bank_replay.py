@@ -58,7 +58,7 @@ def check_realtime(history: History, operations: Mapping[int, Operation]) -> Ite
         while done < len(finished) and delivered_at[finished[done]] < p.row:
             _finish(history, finished[done], latest)
             done += 1
-        for pair in p.pairs:
+        for pair in p.lines:
             before = latest.get(pair)
             if before is not None and claim <= (history.tseq[before] or 0):
                 name, other = history.name(number), history.name(before)
@@ -72,7 +72,7 @@ def check_realtime(history: History, operations: Mapping[int, Operation]) -> Ite
 def _finish(history: History, number: int, latest: dict[Pair, int]) -> None:
     if history.publications[number].guarantee is not Guarantee.TOTAL:
         return
-    for pair in history.publications[number].pairs:
+    for pair in history.publications[number].lines:
         before = latest.get(pair)
         if before is None or (history.tseq[before] or 0) < (history.tseq[number] or 0):
             latest[pair] = number

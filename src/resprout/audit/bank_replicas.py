@@ -3,7 +3,8 @@
 Money moves between accounts, so accounts that a transfer connects form one *circle*. A replica knows the balances of a
 circle only if it was given every operation on it: one that subscribed later, or to a part, is not compared with others.
 It is compared until it crashes or asks to end a subscription that it needs. A circle in which an `eventual` operation
-moves money is *loose*: no total divides that, so the balances at a total may differ, and no replica is compared.
+moves money is *loose*: no total divides that, so the balances at a total may differ, and no replica is compared. Where
+order holds within each topic, one that moves money of another topic is divided by no total of that topic either.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from resprout.audit.bank_operations import Operation
 from resprout.audit.history import History
 from resprout.audit.owed import Due
-from resprout.audit.records import NEVER
+from resprout.audit.records import NEVER, Publication
 from resprout.core.keys import Pair
 
 
@@ -38,8 +39,12 @@ def loose_circles(history: History, operations: Mapping[int, Operation], circles
     return {
         circles.of(operation.account)
         for number, operation in operations.items()
-        if operation.op != "balance" and not history.publications[number].ordered
+        if operation.op != "balance" and _undivided(history.publications[number], operation)
     }
+
+
+def _undivided(p: Publication, operation: Operation) -> bool:
+    return not p.ordered or (p.lane != "" and any(topic != p.topic for topic, _ in operation.accounts))
 
 
 def complete_replicas(

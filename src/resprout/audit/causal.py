@@ -11,6 +11,9 @@ A `causal` or `total` publication m violates at s when s delivered it at a place
 owed and never got has no place: it violates as long as it was due when s delivered m (see `audit.owed`), and so the
 latest such row is carried along like L.
 
+Where order holds within each topic, only what is of the same topic is a dependency: chains never leave it. What a run
+promises only with some probability may be missing, and nothing is held against what depends on it.
+
 One pass over the publications per subscriber. Of what a client was given between two of its publications only the
 latest of each client's life is looked at, since the chain through it leads to the others.
 
@@ -18,6 +21,7 @@ Whatever violates is counted. The first so many are explained: the cause of m is
 and the way from it is found by one search for each cause, however many depend on it (`audit.ways`).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -48,7 +52,7 @@ def check_causal(
 ) -> tuple[list[Anomaly], int]:
     """The first violations, explained; and how many there are in all."""
     links = _links(history)
-    missing = _missing(history, due, owed)
+    missing = {} if history.promise.is_probable else _missing(history, due, owed)
     first: list[_Violation] = []
     count = 0
     for life in history.lives:
@@ -92,24 +96,46 @@ def _explained(history: History, links: Links, violations: Sequence[_Violation])
             yield _anomaly(history, life, [v.number, *way.between(v.number), v.cause], words)
 
 
-def _given(history: History, p: Publication) -> list[int]:
-    """What its client's life was given since its previous publication, `eventual` aside."""
-    life = history.lives[p.life]
-    previous = history.publications[p.previous] if p.previous >= 0 else None
-    begin = previous.heard if previous is not None and previous.life == p.life else 0
-    return [number for number in life.heard[begin : p.heard] if history.publications[number].ordered]
+class _Heard:
+    """What clients were given, `eventual` aside, lane by lane."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._of_life: dict[int, dict[str, tuple[list[int], list[int]]]] = {}
+        """By life and lane: places in what it heard, and the publications there."""
+
+    def before(self, p: Publication) -> list[int]:
+        """What its client's life was given since its previous publication."""
+        publications = self._history.publications
+        places, numbers = self._lanes(p.life).get(p.lane, ([], []))
+        previous = publications[p.previous] if p.previous >= 0 else None
+        begin = previous.heard if previous is not None and previous.life == p.life else 0
+        return numbers[bisect_left(places, begin) : bisect_left(places, p.heard)]
+
+    def _lanes(self, life: int) -> dict[str, tuple[list[int], list[int]]]:
+        known = self._of_life.get(life)
+        if known is None:
+            known = self._of_life[life] = {}
+            for place, number in enumerate(self._history.lives[life].heard):
+                p = self._history.publications[number]
+                if p.ordered:
+                    places, numbers = known.setdefault(p.lane, ([], []))
+                    places.append(place)
+                    numbers.append(number)
+        return known
 
 
 def _links(history: History) -> Links:
     """For each publication, the dependencies that imply all others."""
     publications = history.publications
+    heard = _Heard(history)
     links: Links = []
     for p in publications:
         if not p.ordered:
             links.append(())
             continue
         newest: dict[int, int] = {}
-        for number in _given(history, p):
+        for number in heard.before(p):
             life = publications[number].life
             if newest.get(life, -1) < number:
                 newest[life] = number

@@ -7,6 +7,8 @@
 the client does after it belongs to the next one, with positions from 0, no subscriptions, and no memory of what it was
 given. A life is *correct* when it has no end and is not frozen when the trace ends.
 
+**Lanes.** Order holds among publications of one lane: all of them, or those of one topic, as the run promises.
+
 **Sound deliveries.** A delivery is sound when its publication stands before it in the trace. Only the first sound
 delivery of a publication to a subscriber has a place in its order: what is invented or repeated is reported as that,
 and not once more as a disorder.
@@ -23,13 +25,15 @@ from resprout.audit.subscriptions import SubscriptionBook
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import pairs_of, topics_of
+from resprout.core.promises import Promises
 from resprout.trace import kinds
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 
 
 class History:
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], promise: Promises = Promises()) -> None:  # noqa: B008 (it is frozen)
+        self.promise = promise
         self.publications: list[Publication] = []
         self.number_of: dict[MessageId, int] = {}
         self.repeated: list[Publication] = []
@@ -51,7 +55,8 @@ class History:
         self._halves = False
         self._frozen: set[str] = set()
         self._current: dict[str, Life] = {}
-        self._last_ordered: dict[str, int] = {}
+        self._last_ordered: dict[tuple[str, str], int] = {}
+        """By client and lane."""
         self._book = SubscriptionBook()
         self._read(_in_time_order(rows))
         self.naming = Naming(self.number_of)
@@ -82,6 +87,7 @@ class History:
             kinds.SUBSCRIBED: self._subscription,
             kinds.UNSUBSCRIBE: self._subscription,
             kinds.UNSUBSCRIBED: self._subscription,
+            kinds.SESSION_LOST: self._lose,
             kinds.CUT: self._tear,
             kinds.PARTITION: self._tear,
             kinds.HEAL: self._heal,
@@ -105,6 +111,7 @@ class History:
         topic, guarantee = guarantee_of(number, row)
         life = self._life(row.node)
         keys = row.keys or ()
+        lane = self.promise.lane(topic)
         publication = Publication(
             number=len(self.publications),
             row=number,
@@ -112,13 +119,14 @@ class History:
             id=id,
             topic=topic,
             keys=keys,
+            lane=lane,
             topics=topics_of(topic, keys) if keys else (topic,),
             pairs=tuple(dict.fromkeys(pairs_of(topic, keys))) if keys else (),  # `k` and `topic#k` may be one
             guarantee=guarantee,
             ordered=guarantee is not Guarantee.EVENTUAL,
             attributes=row.attributes,
             life=life.number,
-            previous=self._last_ordered.get(row.node, -1),
+            previous=self._last_ordered.get((row.node, lane), -1),
             heard=len(life.heard),
         )
         if id in self.number_of:
@@ -127,7 +135,7 @@ class History:
         self.number_of[id] = publication.number
         self.publications.append(publication)
         if publication.ordered:
-            self._last_ordered[row.node] = publication.number
+            self._last_ordered[row.node, lane] = publication.number
 
     def _deliver(self, number: int, row: Row) -> None:
         id = identity_of(number, row)
@@ -183,6 +191,12 @@ class History:
             raise TraceError(f"row {number}: {error}") from None
         if fresh is not None:
             life.subscriptions.append(fresh)
+
+    def _lose(self, number: int, row: Row) -> None:
+        life = self._current.get(row.node)
+        if life is not None and life.end_row == NEVER:
+            life.subscriptions += (fresh for _, _, fresh in self._book.lose(life.number, number))
+            life.losses[number] = row.time_us
 
     def _end_life(self, number: int, row: Row) -> None:
         self._frozen.discard(row.node)

@@ -1,8 +1,8 @@
 """The judge: all checks on one trace.
 
 It looks only at what clients asked and got, never inside a protocol, and knows nothing of the stack that made the
-trace. Every check is near-linear in the rows, also of a run that breaks its promises; causal order takes one pass over
-the publications per subscriber.
+trace but what the run promises (`core.promises`). Every check is near-linear in the rows, also of a run that breaks its
+promises; causal order takes one pass over the publications per subscriber.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,16 +17,16 @@ from resprout.audit.causal import check_causal
 from resprout.audit.fifo import check_fifo
 from resprout.audit.groups import ByLife, by_pair
 from resprout.audit.history import History
-from resprout.audit.loss import check_loss, not_judged
-from resprout.audit.owed import dues, owed
+from resprout.audit.loss import PROBABLE, check_loss, not_judged
+from resprout.audit.owed import count_deliveries, dues, owed
 from resprout.audit.places import check_places
 from resprout.audit.presence import check_identity, check_positions, check_presence
 from resprout.audit.receipts import check_receipts
-from resprout.audit.records import NEVER
 from resprout.audit.totals import TotalOrder, check_totals
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
+from resprout.core.promises import Promises
 from resprout.trace.schema import Row
 from resprout.trace.store import Trace, check_judgeable
 
@@ -34,19 +34,23 @@ BANK_INITIAL: Final = 10_000
 """Cents in every account before anything happens, unless the run says `bank_initial`."""
 
 
-def judge(trace: Trace | Sequence[Row], bank_initial: int | None = None) -> Verdict:
-    """Every violation in a trace, explained. Raises TraceError for rows that do not make sense at all."""
-    case = Case(trace, bank_initial)
+def judge(trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promises | None = None) -> Verdict:
+    """Every violation in a trace, explained. Raises TraceError for rows that do not make sense at all. `promise`: what
+    it is judged by, unless the trace itself says."""
+    case = Case(trace, bank_initial, promise)
     found, more = case.anomalies(RULES)
-    return verdict_of(found, case.notes(), case.skipped(), case.counts(), more)
+    return verdict_of(found, case.notes(), case.skipped(), case.counts(), more, case.promise)
 
 
 class Case:
     """One trace, arranged for the checks. Raises TraceError for rows that do not make sense at all."""
 
-    def __init__(self, trace: Trace | Sequence[Row], bank_initial: int | None = None) -> None:
+    def __init__(
+        self, trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promises | None = None
+    ) -> None:
         if isinstance(trace, Trace):
             check_judgeable(trace.info)
+            promise = trace.info.promise if promise is None else promise
             rows: Sequence[Row] = trace.rows
             known = trace.info.scenario.get("bank_initial", trace.info.options.get("bank_initial"))
             bank_initial = known if bank_initial is None and isinstance(known, int) else bank_initial
@@ -54,7 +58,8 @@ class Case:
             rows = trace
         self._initial = BANK_INITIAL if bank_initial is None else bank_initial
         self._rows = len(rows)
-        self._history = History(rows)
+        self.promise = Promises() if promise is None else promise
+        self._history = History(rows, self.promise)
         self._due, self._owed = dues(self._history), owed(self._history)
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
@@ -71,7 +76,7 @@ class Case:
             found += check_presence(history)
         if "position" in rules:
             found += check_positions(history)
-        if "lost" in rules and not_judged(history) is None:
+        if not {"lost", "lost_told"}.isdisjoint(rules) and not_judged(history) is None and not self.promise.is_probable:
             found += check_loss(history, due, self._owed)
         if "fifo" in rules:
             found += check_fifo(history)
@@ -108,7 +113,7 @@ class Case:
             keys = len(keys_of(self._groups))
             notes["barrier"] = f"{unjudged} of {keys} keys not judged: their totals contradict each other"
         if self._history.applied and (loose := len(loose_circles(self._history, self._operations, self._circles))):
-            notes |= dict.fromkeys(bank.TOGETHER, bank.loose_note(loose))
+            notes |= dict.fromkeys(bank.TOGETHER, bank.loose_note(loose, self.promise))
         return notes
 
     def skipped(self) -> dict[str, str]:
@@ -118,7 +123,9 @@ class Case:
         delivered = {history.publications[number].guarantee for life in history.lives for number in life.heard}
         reasons = {}
         if (reason := not_judged(history)) is not None:
-            reasons["lost"] = reason
+            reasons["lost"] = reasons["lost_told"] = reason
+        elif self.promise.is_probable:
+            reasons["lost_told"] = PROBABLE
         if max(delivered, default=Guarantee.EVENTUAL) < Guarantee.FIFO:
             reasons["fifo"] = "no ordered publication was delivered"
         if max(delivered, default=Guarantee.EVENTUAL) < Guarantee.CAUSAL:
@@ -148,17 +155,14 @@ class Case:
 
     def counts(self) -> dict[str, int]:
         history, lives = self._history, self._history.lives
-        expected = sum(
-            until == NEVER and lives[life].correct
-            for p in history.publications
-            if self._owed[p.number]
-            for life, until in self._due[p.number]
-        )
+        deliveries = count_deliveries(history, self._due, self._owed)
         return {
             "rows": self._rows,
             "publications": len(history.publications),
             "deliveries": sum(len(life.deliveries) for life in lives),
-            "owed": expected,
+            "owed": deliveries.owed,
+            "came": deliveries.came,
+            "told": deliveries.told,
             "subscribers": sum(bool(life.subscriptions) for life in lives),
             "correct_subscribers": sum(life.correct and bool(life.subscriptions) for life in lives),
             "subscriptions": sum(len(life.subscriptions) for life in lives),

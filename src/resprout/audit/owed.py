@@ -3,7 +3,7 @@
 A publication is *due* at a subscriber when one of the subscriber's subscriptions matches it (any topic that it names
 matches the filter, and the condition holds) and was confirmed before it and not asked to end before it, nor had the
 subscriber crashed. It stays due until the subscription is asked to end: nobody can be blamed for what was still under
-way then.
+way then. So it does until the session is lost, and the client told; but what is missing then is counted as that.
 
 A publication is *owed*, to all where it is due, when its receipt reached `safe`, or a correct subscriber delivered it,
 or its publisher is correct and was not told that it failed; never when it was refused for good.
@@ -12,7 +12,8 @@ Matching is done once for each filter and distinct set of topics, and publicatio
 changed share one answer, so the cost is that of the deliveries that are due.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from resprout.audit.history import History
 from resprout.audit.records import NEVER, Publication
@@ -72,6 +73,31 @@ def owed(history: History) -> bytearray:
         and (p.id in safe or delivered[p.number] or (history.lives[p.life].correct and p.id not in failed))
         for p in history.publications
     )
+
+
+class Came(NamedTuple):
+    """How many deliveries were owed to correct subscribers, and what became of them. The rest is missing, and nobody
+    was told."""
+
+    owed: int
+    came: int
+    told: int
+    """Missing, and the client was told that deliveries may be."""
+
+
+def count_deliveries(history: History, due: Sequence[tuple[Due, ...]], owed: bytearray) -> Came:
+    expected = came = told = 0
+    for p in history.publications:
+        if not owed[p.number]:
+            continue
+        for number, until in due[p.number]:
+            life = history.lives[number]
+            if life.correct and (until == NEVER or until in life.losses):
+                expected += 1
+                has = life.has(p.number)
+                came += has
+                told += not has and until != NEVER
+    return Came(expected, came, told)
 
 
 class _Board:

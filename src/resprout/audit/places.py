@@ -1,7 +1,7 @@
 """The place of a total that subscribers are told (`tseq`) is what it is said to be.
 
 - A total has one place: whoever is told one is told the same.
-- A place has one total, also where several travel together.
+- A place has one total, also where several travel together; each lane has places of its own.
 - Each subscriber delivers totals that are bound to each other (`Publication.lines`) in the order of the places that it
   is told.
 
@@ -32,10 +32,10 @@ def _told_differently(history: History) -> Iterator[Anomaly]:
 
 def _shared(history: History) -> Iterator[Anomaly]:
     """All totals at one place but the one that was published first."""
-    owners: dict[int, int] = {}
+    owners: dict[tuple[str, int], int] = {}
     for number in sorted(history.claims):
         claim = history.claims[number]
-        owner = owners.setdefault(claim.tseq, number)
+        owner = owners.setdefault((history.publications[number].lane, claim.tseq), number)
         if owner != number:
             life, name, other = history.lives[claim.life], history.name(number), history.name(owner)
             text = f"{life.name} was told that {name} has the place {claim.tseq}, which {other} has"

@@ -7,7 +7,8 @@
 - What was refused is refused for good: neither a delivery nor a receipt comes after it.
 - The last one is told. It is due in a run that came to rest with all links whole and no node frozen, for a publication
   that was accepted and neither failed nor was refused, if the client that made it is correct: `safe` in any case, and
-  `delivered` if every subscriber where it was ever due is correct, wants it still, and has it.
+  `delivered` if every subscriber where it was ever due is correct, wants it still, and has it. Of receipts that the run
+  does not promise none is due.
 
 Each publication is looked at by itself: nothing is said about the order of receipts of different ones.
 """
@@ -55,6 +56,7 @@ def check_receipts(history: History, due: Sequence[tuple[Due, ...]]) -> Iterator
 def _never_told(
     history: History, due: Sequence[tuple[Due, ...]], reached: Mapping[MessageId, str]
 ) -> Iterator[Anomaly]:
+    given = history.promise.receipts
     failed = {identity_of(number, row) for number, row in history.receipts if row.receipt == "failed"}
     for id, receipt in reached.items():
         p = history.publications[history.number_of[id]]
@@ -62,9 +64,10 @@ def _never_told(
             continue
         lives = [(history.lives[number], until) for number, until in due[p.number]]
         name = history.name(p.number)
-        if all(life.correct and until == NEVER and life.has(p.number) for life, until in lives):
+        everywhere = all(life.correct and until == NEVER and life.has(p.number) for life, until in lives)
+        if "delivered" in given and everywhere:
             text = f"{id[0]} was never told that {name} is delivered, though all {len(lives)} that are owed it have it"
-        elif receipt == "accepted":
+        elif "safe" in given and receipt == "accepted":
             text = f"{id[0]} was never told that {name} is safe"
         else:
             continue

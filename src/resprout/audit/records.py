@@ -23,6 +23,8 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     id: MessageId
     topic: str
     keys: tuple[str, ...]
+    lane: str
+    """What it is in order with has the same; see `core.promises`."""
     topics: tuple[str, ...]
     """Every topic it names; it matches a filter when any of them does."""
     pairs: tuple[Pair, ...]
@@ -33,16 +35,18 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     life: int
     """Number of the life that published it."""
     previous: int
-    """The ordered publication that its client made before it; -1 when it is the first. The first one of a later life
-    follows the last one of the earlier lives: what those had been given is forgotten."""
+    """The ordered publication of its lane that its client made before it; -1 when it is the first. The first one of a
+    later life follows the last one of the earlier lives: what those had been given is forgotten."""
     heard: int
     """How many sound deliveries its client's life had been given before it."""
 
     @property
     def lines(self) -> tuple[Pair, ...]:
-        """What binds it to totals: its pairs; for a total without keys, its topic with an empty key, which nothing
-        else names."""
-        return self.pairs or (((self.topic, ""),) if self.guarantee is Guarantee.TOTAL else ())
+        """What binds it to totals: its pairs, or only those of its topic where order holds within each; for a total
+        without keys, its topic with an empty key, which nothing else names."""
+        if not self.pairs:
+            return ((self.topic, ""),) if self.guarantee is Guarantee.TOTAL else ()
+        return tuple(pair for pair in self.pairs if pair[0] == self.topic) if self.lane else self.pairs
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +92,8 @@ class Life:
         self.early: set[int] = set()
         """Publications with a delivery that stands before them."""
         self.subscriptions: list[Subscription] = []
+        self.losses: dict[int, int] = {}
+        """Rows at which it was told that deliveries may be missing, and when that was."""
 
     @property
     def correct(self) -> bool:

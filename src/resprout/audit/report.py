@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from resprout.audit.verdict import NOT_JUDGED, RULES, Anomaly, Verdict
+from resprout.audit.verdict import MEASURED, NOT_JUDGED, RULES, Anomaly, Verdict
 
 SHOWN_PER_RULE: Final = 10
 """Anomalies of one rule that are written out for people; the rest are counted. Programs get those of the verdict."""
@@ -22,8 +22,9 @@ def lines(verdict: Verdict, shown_per_rule: int = SHOWN_PER_RULE) -> list[str]:
         by_rule.setdefault(anomaly.rule, []).append(anomaly)
     for check in verdict.checks:
         status = f"{check.status} ({check.anomalies})" if check.anomalies else check.status
-        about = check.reason if check.status == NOT_JUDGED else RULES[check.rule]
-        extra = f"; {check.reason}" if check.reason and check.status != NOT_JUDGED else ""
+        is_reason_all = check.status in (NOT_JUDGED, MEASURED)
+        about = check.reason if is_reason_all else RULES[check.rule]
+        extra = f"; {check.reason}" if check.reason and not is_reason_all else ""
         text.append(f"{check.rule:<{width}}  {status:<14}  {about}{extra}".rstrip())
         shown = by_rule.get(check.rule, [])
         text += [f"    {anomaly.explanation}" for anomaly in shown[:shown_per_rule]]
@@ -39,7 +40,9 @@ def as_dict(verdict: Verdict) -> dict[str, Any]:
         "verdict": "violated" if verdict.violated else "clean",
         "counts": dict(verdict.counts),
         "checks": [
-            {"rule": c.rule, "status": c.status, "anomalies": c.anomalies, "reason": c.reason} for c in verdict.checks
+            {"rule": c.rule, "status": c.status, "anomalies": c.anomalies, "reason": c.reason}
+            | ({} if c.share is None else {"share": c.share})
+            for c in verdict.checks
         ],
         "anomalies": [
             {
@@ -59,6 +62,9 @@ def _conclusion(verdict: Verdict) -> str:
         broken = [check.rule for check in verdict.checks if check.anomalies]
         return f"VIOLATED: {verdict.found} anomalies ({', '.join(broken)})"
     unjudged = [c.rule for c in verdict.checks if c.status == NOT_JUDGED]
+    if verdict.reliability is not None:
+        unjudged.remove("lost_told")  # it is in the figure
     no_bank = all(rule in unjudged for rule in RULES if rule.startswith("bank_"))  # most traces: not worth a word
     left_out = [rule for rule in unjudged if not (no_bank and rule.startswith("bank_"))]
-    return f"clean, as far as it was judged (not: {', '.join(left_out)})" if left_out else "clean"
+    clean = f"clean, as far as it was judged (not: {', '.join(left_out)})" if left_out else "clean"
+    return clean if verdict.reliability is None else f"{clean}; reliability {verdict.reliability:.6f}"

@@ -10,6 +10,9 @@ A subscription belongs to a life of a client and is named by its filter and cond
 Asking again for what one has changes nothing, nor does the refusal of that. Asking again after `unsubscribe` begins
 another subscription. A confirmation without a request counts as both. A subscription that is refused before it was
 confirmed or asked to end is over.
+
+When a session is lost, what it had confirmed is over, and asked for again at the same moment: the client machine does
+that by itself, and the next `subscribed` confirms it anew.
 """
 
 import sys
@@ -74,6 +77,20 @@ class SubscriptionBook:
                 refused.repeats -= 1
             elif refused is not None and refused.confirmed == NEVER:
                 self._close(going, refused, row)
+        return begun
+
+    def lose(self, life: int, row: int) -> list[tuple[str, str | None, Subscription]]:
+        """The session of a life is lost; returns filter, condition and subscription of those that begin for the ones
+        that are over."""
+        begun = []
+        for (owner, filter_, where), going in self._open.items():
+            if owner != life:
+                continue
+            for subscription in [s for s in going if s.confirmed != NEVER and s.ending == NEVER]:
+                self._close(going, subscription, row)
+                fresh = Subscription(life, subscription.predicate, row)
+                begun.append((filter_, where, fresh))
+                going.append(fresh)
         return begun
 
     @staticmethod

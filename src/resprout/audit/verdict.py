@@ -5,13 +5,16 @@ from typing import Final
 
 import msgspec
 
+from resprout.core.promises import Promises
+
 RULES: Final[dict[str, str]] = {
     "identity": "publications are numbered in the order they were made",
     "invented": "nothing is delivered that was not published before",
     "unasked": "nothing is delivered that no subscription asked for",
     "twice": "nothing is delivered twice",
     "position": "positions count from 0 without gaps",
-    "lost": "nothing owed to a confirmed subscription is missing",
+    "lost": "nothing owed to a confirmed subscription is missing without a word",
+    "lost_told": "nothing owed is missing where a client was told that it may be",
     "fifo": "publications of one client keep their order",
     "causal": "nothing is delivered before what it depends on",
     "barrier": "every total divides what names its keys alike for all",
@@ -31,6 +34,8 @@ RULES: Final[dict[str, str]] = {
 CLEAN: Final = "clean"
 VIOLATED: Final = "violated"
 NOT_JUDGED: Final = "not judged"
+MEASURED: Final = "measured"
+"""Of a promise of probability: neither kept nor broken, but with a share."""
 
 
 EXPLAINED_MAX: Final = 1_000
@@ -55,10 +60,12 @@ class Check(msgspec.Struct, frozen=True):
 
     rule: str
     status: str
-    """CLEAN, VIOLATED or NOT_JUDGED."""
+    """CLEAN, VIOLATED, NOT_JUDGED or MEASURED."""
     anomalies: int = 0
     reason: str = ""
-    """Why it was not judged, or what part of it was not."""
+    """Why it was not judged, or what part of it was not; what was measured."""
+    share: float | None = None
+    """Of what was measured: the reliability."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -79,6 +86,11 @@ class Verdict(msgspec.Struct, frozen=True):
         """How many anomalies there are."""
         return sum(check.anomalies for check in self.checks)
 
+    @property
+    def reliability(self) -> float | None:
+        """The share of owed deliveries that came, of a run that promises probability."""
+        return self.check("lost").share
+
     def check(self, rule: str) -> Check:
         return next(check for check in self.checks if check.rule == rule)
 
@@ -89,9 +101,11 @@ def verdict_of(
     skipped: dict[str, str],
     counts: dict[str, int],
     more: Mapping[str, int] = {},
+    promise: Promises = Promises(),  # noqa: B008 (it is frozen)
 ) -> Verdict:
     """`notes`: by rule, what part was left out. `skipped`: by rule, why it was not judged at all. `more`: by rule, how
-    many anomalies there are beside those given, later than these."""
+    many anomalies there are beside those given, later than these. `promise`: where it is of probability, what is lost
+    is measured by the counts `owed`, `came` and `told`."""
     by_rule: dict[str, list[Anomaly]] = {rule: [] for rule in RULES}
     for anomaly in anomalies:
         by_rule[anomaly.rule].append(anomaly)
@@ -109,4 +123,13 @@ def verdict_of(
         else Check(rule, CLEAN, 0, notes.get(rule, ""))
         for rule in RULES
     ]
+    if promise.is_probable and "lost" not in skipped:
+        checks = [_measured(counts) if check.rule == "lost" else check for check in checks]
     return Verdict(ordered, checks, counts)
+
+
+def _measured(counts: Mapping[str, int]) -> Check:
+    owed, came, told = counts["owed"], counts["came"], counts["told"]
+    share = came / owed if owed else 1.0
+    words = f"reliability {share:.6f}: {came} of {owed} owed deliveries came"
+    return Check("lost", MEASURED, 0, f"{words}; of {told} the client was told" if told else words, share)

@@ -51,11 +51,12 @@ class Ways:
         publications, lives, links = self._history.publications, self._history.lives, self._links
         direct = {life.number: life.first[cause].row for life in lives if cause in life.first}
         direct[publications[cause].life] = publications[cause].row
+        lane = publications[cause].lane
         steps, back = [0], [-1]
         for number in range(cause + 1, end + 1):
             p = publications[number]
             best, via = _FAR, -1
-            if direct.get(p.life, p.row) < p.row or p.previous == cause:
+            if p.lane == lane and (direct.get(p.life, p.row) < p.row or p.previous == cause):
                 best = 0
             else:
                 for dependency in links[number]:

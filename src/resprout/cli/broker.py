@@ -34,9 +34,10 @@ LEAVE_SECONDS_MAX: Final = 30.0
 @click.option("--listen", metavar="HOST:PORT", help="Where it listens; port 0 takes a free one. [localhost:7450]")
 @click.option("--parent", metavar="HOST:PORT", help="Its parent in the tree; the root has none.")
 @click.option(
-    "--join", "contacts", multiple=True, metavar="HOST:PORT",
+    "--join", "--contact", "contacts", multiple=True, metavar="HOST:PORT",
     help="Any broker to ask for a place when the parent is not there; may be repeated.",
 )  # fmt: skip
+@click.option("--site", metavar="NAME", help="The group of brokers that replicate each other, for stacks of such.")
 @click.option(
     "--found", "founds_anew", is_flag=True,
     help="Begin a new network if none of the brokers that it knows answers, whatever it remembers.",
@@ -59,6 +60,7 @@ def broker(
     listen: str | None,
     parent: str | None,
     contacts: tuple[str, ...],
+    site: str | None,
     founds_anew: bool,
     advertise: str | None,
     data: Path | None,
@@ -94,7 +96,7 @@ def broker(
     """
     given = {
         "name": name, "listen": listen, "parent": parent, "advertise": advertise, "stack": stack,
-        "data": str(data) if data is not None else None,
+        "site": site, "data": str(data) if data is not None else None,
     }  # fmt: skip
     settings = read_settings(config, given, overrides, delays, contacts)
     voice = Voice(settings.name, announce, as_json)
@@ -167,7 +169,7 @@ class _Life:
             life = max(life, company.met + 1)  # whatever the clock says
         return BrokerSpec(
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
-            settings.advertise, settings.data, self._barred,
+            settings.advertise, settings.data, self._barred, settings.site,
         )  # fmt: skip
 
     async def _company(self) -> Company | None:

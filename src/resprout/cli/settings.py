@@ -3,7 +3,8 @@
     name = "b1"
     listen = "0.0.0.0:7450"
     parent = "b0.example.org:7450"
-    join = ["b2.example.org:7450"]            # whom to ask for a place when the parent is not there
+    contacts = ["b2.example.org:7450"]        # whom to ask for a place when the parent is not there; also `join`
+    site = "s0"                               # the group of brokers that replicate each other, for stacks of such
     advertise = "b1.example.org:7450"         # where others reach it, when that is not where it listens
     data = "/var/lib/resprout/b1"             # for what must survive the process
 
@@ -38,7 +39,10 @@ from resprout.scenario.units import format_duration, parse_duration
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import Stack
 
-_KEYS: Final = ("name", "listen", "parent", "join", "found", "advertise", "data", "stack", "options", "links", "delays")
+_KEYS: Final = (
+    "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "stack", "options", "links",
+    "delays",
+)  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 DELAY_US_MAX: Final = 60_000_000
 
@@ -57,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Of the stack."""
     links: LinkOptions
     delays_s: Mapping[str, float]
+    site: str = ""
 
 
 def read_settings(
@@ -88,6 +93,7 @@ def read_settings(
         options=_options(source, stack),
         links=_links(source),
         delays_s=_delays(source) | dict(map(_delay, delays)),
+        site=_site(file, texts),
     )
 
 
@@ -120,10 +126,17 @@ def _contacts(file: Table, given: Sequence[str]) -> tuple[Address, ...]:
             return tuple(map(address_of_peer, given))
         except UsageError as error:
             raise UsageError(f"--join: {error}") from None
-    if "join" not in file:
-        return ()
-    texts = file.texts("join", CONTACTS_MAX)
-    return tuple(file.attempt(("join", place), address_of_peer, text) for place, text in enumerate(texts))
+    if "join" in file and "contacts" in file:
+        file.fail("join", "`join` and `contacts` mean the same: write one of them")
+    key = "join" if "join" in file else "contacts"
+    texts = file.texts(key, CONTACTS_MAX) if key in file else ()
+    return tuple(file.attempt((key, place), address_of_peer, text) for place, text in enumerate(texts))
+
+
+def _site(file: Table, texts: Mapping[str, str]) -> str:
+    if "site" in texts:
+        return check_name(texts["site"], "site")
+    return file.checked("site", check_name) if "site" in file else ""
 
 
 def _folder(file: Table, texts: Mapping[str, str]) -> Path | None:

@@ -67,7 +67,10 @@ class Client(Publisher):
         self.stack = began.stack
         self.guarantees = began.guarantees
         self.faults_tolerated = began.faults_tolerated
+        self.receipts = began.receipts
         self._on_event = on_event
+        for stream in self._streams.values():
+            stream.offer(began.stack, began.receipts)
         self._subscriptions = Subscriptions()
         self._batches: deque[Batch] = deque()
         self._forgetting: dict[int, asyncio.Future[str]] = {}

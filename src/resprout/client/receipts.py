@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from resprout.client.errors import PublishError
+from resprout.core.errors import UnsupportedReceiptError
 from resprout.core.guarantee import Receipt as Kind
 from resprout.order.ranges import Ranges
 
@@ -32,7 +33,8 @@ CANCELLED_KEPT = 64
 
 
 class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Of one publication. Each method waits, and raises PublishError when that will not come."""
+    """Of one publication. Each method waits, and raises PublishError when that will not come; UnsupportedReceiptError
+    when this network never says it."""
 
     _stream: "Stream"
     seq: int
@@ -84,9 +86,11 @@ class Stream:
         "_closed",
         "_copies",
         "_count",
+        "_given",
         "_loop",
         "_reached",
         "_refused",
+        "_stack",
         "_waiting",
         "_waits",
         "_waits_from",
@@ -104,6 +108,8 @@ class Stream:
         self._copies = [(0, copies)]
         """(from this publication on, so many), in order; few, because it changes with the size of the tree."""
         self._loop = loop
+        self._stack = ""
+        self._given = tuple(Kind)
         self._reached = [Ranges() for _ in Kind]
         self._waiting: list[Waiting] = [[] for _ in Kind]
         self._cancelled = [0] * len(Kind)
@@ -115,6 +121,11 @@ class Stream:
         self._waits_from = 0
         self.awaited = True
         """Somebody has waited for a receipt lately; before the first publication, somebody may."""
+
+    def offer(self, stack: str, given: tuple[Kind, ...]) -> None:
+        """Which receipts the network gives."""
+        self._stack = stack
+        self._given = given
 
     def state(self, seq: int) -> str:
         if seq in self._refused:
@@ -146,6 +157,11 @@ class Stream:
         self._waits, self._waits_from = reason, seq
 
     async def reach(self, kind: Kind, seq: int) -> None:
+        if kind not in self._given:
+            names = ", ".join(given.label for given in self._given) or "none"
+            raise UnsupportedReceiptError(
+                f"the stack {self._stack!r} does not give the receipt {kind.label!r}; it gives {names}"
+            )
         self.awaited = True  # also where it has come already: else the next one would be told late
         if seq in self._refused:
             raise PublishError(self._refused[seq], definite=True)

@@ -31,3 +31,7 @@ class PayloadRefusedError(UsageError):
 
 class UnsupportedGuaranteeError(UsageError):
     """The stack that runs here does not offer this guarantee."""
+
+
+class UnsupportedReceiptError(UsageError):
+    """The stack that runs here does not give this receipt: to wait for it would be to wait for ever."""

@@ -13,7 +13,7 @@ from resprout.core.marks import MARK_BYTES, Marks
 # client to broker
 
 
-class Refuge(msgspec.Struct, frozen=True, array_like=True):
+class Successor(msgspec.Struct, frozen=True, array_like=True):
     """A broker to turn to."""
 
     name: str
@@ -118,7 +118,7 @@ class Serving(ProtocolMessage, frozen=True, tag=32):
     stack: str
     guarantees: tuple[Guarantee, ...]
     faults_tolerated: int
-    refuges: tuple[Refuge, ...] = ()
+    successors: tuple[Successor, ...] = ()
     resumed: bool = True
     """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
     extras: tuple[Extra, ...] = ()
@@ -130,13 +130,13 @@ class GoTo(ProtocolMessage, frozen=True, tag=39):
     """Answer to `Attend`: another broker serves this client. With the name of the sender itself: it cannot make good
     what the client missed, somebody else may."""
 
-    refuge: Refuge
+    successor: Successor
 
 
 class Refuges(ProtocolMessage, frozen=True, tag=40):
-    """The brokers to turn to have changed."""
+    """The successors have changed. (Traces count messages by their names, so this one has kept its own.)"""
 
-    refuges: tuple[Refuge, ...]
+    successors: tuple[Successor, ...]
 
 
 class Subscribed(ProtocolMessage, frozen=True, tag=33):

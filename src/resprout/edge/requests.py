@@ -135,6 +135,7 @@ class SessionBegan(msgspec.Struct, frozen=True):
     stack: str
     guarantees: tuple[Guarantee, ...]
     faults_tolerated: int
+    receipts: tuple[Receipt, ...] = tuple(Receipt)
 
 
 class BrokerChanged(msgspec.Struct, frozen=True):

@@ -65,6 +65,8 @@ class BrokerSpec(msgspec.Struct, frozen=True):
     """The folder for what must survive the process; None: nothing can be persisted."""
     barred: tuple[str, ...] = ()
     """An emulated cut from the beginning: peers that cannot be reached."""
+    site: str = ""
+    """The group of brokers that replicate each other; empty where there are no groups."""
 
 
 class RunningBroker:
@@ -173,7 +175,7 @@ class RunningBroker:
         told = await address_to_tell(place.address, spec.advertise)
         if self._folder is not None:
             self._folder.begin_life(self.incarnation)
-        seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told))
+        seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told), spec.site)
         seed = secrets.randbits(64)
         self._few_copies = ""
         node = Links(
@@ -315,7 +317,7 @@ async def serve(
         spec = msgspec.structs.replace(spec, incarnation=max(spec.incarnation, folder.incarnation + 1))
         if folder.warning:
             heard(Note("note", {"detail": folder.warning}))
-    elif getattr(options, "durable", False):
+    elif stack.keeps_records(options):
         raise UsageError(f"{spec.name} is to be durable: give --data DIR, a folder for what it must keep")
     broker = RunningBroker(spec, stack, options, links, heard, began, folder)
     try:

@@ -29,6 +29,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the links, see `LinkOptions`."""
     delays_us: Mapping[str, int] = {}
     """Emulated one-way latencies, by peer."""
+    site: str = ""
+    """The group of brokers that replicate each other, if there are such."""
     contacts: tuple[Address, ...] = ()
     """Brokers to ask for a place when the parent is not there."""
     data: Path | None = None
@@ -45,8 +47,10 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
         words = ["broker", "--name", self.name, "--listen", str(self.listen), "--stack", self.stack]
         if self.parent is not None:
             words += ["--parent", str(self.parent)]
+        if self.site:
+            words += ["--site", self.site]
         for contact in self.contacts:
-            words += ["--join", str(contact)]
+            words += ["--contact", str(contact)]
         if self.founds:
             words.append("--found")
         if self.data is not None:

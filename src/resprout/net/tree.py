@@ -63,6 +63,8 @@ class LocalTree:
         self._on_line = on_line
         self._parents: dict[str, str | None] = {}
         """As the scenario has them; repairs and joins by way of others are not known here."""
+        self._contacts: dict[str, tuple[str, ...]] = {}
+        """Whom the scenario lets a broker know; nobody: everybody."""
         self._processes: dict[str, BrokerProcess] = {}
         self._all: list[BrokerProcess] = []
         """Every process that was ever started, those that were replaced included."""
@@ -155,6 +157,7 @@ class LocalTree:
 
     def _plan(self, broker: BrokerSpec, port: int) -> BrokerPlan:
         self._parents[broker.name] = broker.parent
+        self._contacts[broker.name] = broker.contacts
         return BrokerPlan(
             name=broker.name,
             listen=Address(self._host, port),
@@ -163,7 +166,8 @@ class LocalTree:
             links=self._links,
             delays_us=self._delays_us.get(broker.name, {}),
             data=self._data / broker.name if self._data is not None else None,
-            founds=broker.parent is None and self._data is not None and not self._processes,
+            site=broker.site or "",
+            founds=broker.parent is None and not broker.contacts and self._data is not None and not self._processes,
         )
 
     def _add(self, plan: BrokerPlan) -> BrokerProcess:
@@ -180,15 +184,27 @@ class LocalTree:
         if broker.parent is not None:
             await listening[broker.parent].wait()
             process.plan = msgspec.structs.replace(process.plan, parent=self.address(broker.parent))
+        if contacts := self._contacts_before(broker):
+            for contact in contacts:
+                await listening[contact].wait()
+            addresses = tuple(map(self.address, contacts))
+            process.plan = msgspec.structs.replace(process.plan, contacts=addresses)
         async with self._starting:
             await process.start(self._start_seconds_max)
         listening[broker.name].set()
+
+    def _contacts_before(self, broker: BrokerSpec) -> list[str]:
+        """Those that start earlier, so that nobody waits for somebody who waits for it. Where the others listen is
+        told to everybody when all do."""
+        before = [other.name for other in self.scenario.brokers[: self.scenario.brokers.index(broker)]]
+        return [contact for contact in broker.contacts if contact in before]
 
     async def _enter(self, plan: BrokerPlan, above: BrokerProcess | None, alone: bool = False) -> Address:
         """Start a broker while others run. One that nobody could give a place waits for its parent; without a parent
         it founds a network anew. `alone`: it is told of nobody but its parent."""
         awake = [p for p in self.processes if p.listening and not p.frozen and p.name != plan.name]
-        contacts = tuple(process.address for process in awake if process is not above and not alone)
+        known = self._contacts[plan.name] or tuple(process.name for process in awake if not alone)
+        contacts = tuple(process.address for process in awake if process is not above and process.name in known)
         parent = above.address if above is not None and (above in awake or not contacts) else None
         founds = above is None and not awake and plan.data is not None
         process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts, founds=founds))

@@ -62,7 +62,7 @@ class VerdictRow(ResultRow, kw_only=True, frozen=True):
     notes: dict[str, str] = {}
     """By rule: what part of it was not judged."""
     skipped: dict[str, str] = {}
-    """By rule: why it was not judged."""
+    """By rule: why it was not judged; or what was measured instead, where probability is promised."""
 
 
 class AnomalyRow(ResultRow, kw_only=True, frozen=True):

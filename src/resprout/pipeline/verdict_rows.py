@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from resprout.audit.verdict import CLEAN, NOT_JUDGED, VIOLATED, Anomaly, Verdict
+from resprout.audit.verdict import CLEAN, MEASURED, NOT_JUDGED, VIOLATED, Anomaly, Verdict
 from resprout.pipeline.places import RunPlace
 from resprout.pipeline.tables import ANOMALIES_MAX, AnomalyRow, VerdictRow
 
@@ -12,7 +12,7 @@ FIRST_OF_A_RULE: Final = 5
 
 
 def verdict_row(place: RunPlace, verdict: Verdict) -> VerdictRow:
-    judged = [check for check in verdict.checks if check.status != NOT_JUDGED]
+    judged = [check for check in verdict.checks if check.status not in (NOT_JUDGED, MEASURED)]
     return VerdictRow(
         experiment=place.experiment,
         run=place.run,
@@ -21,7 +21,7 @@ def verdict_row(place: RunPlace, verdict: Verdict) -> VerdictRow:
         rules_violated=tuple(check.rule for check in judged if check.status == VIOLATED),
         anomalies=verdict.found,
         notes={check.rule: check.reason for check in judged if check.reason},
-        skipped={check.rule: check.reason for check in verdict.checks if check.status == NOT_JUDGED},
+        skipped={check.rule: check.reason for check in verdict.checks if check not in judged},
     )
 
 

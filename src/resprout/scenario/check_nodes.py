@@ -17,6 +17,7 @@ def check_nodes(
         _check_sites(file, brokers)
     else:
         _check_tree(file, brokers)
+    _check_contacts(file, brokers)
     known = dict.fromkeys([*(broker.name for broker in brokers), *joining])
     owners = {client.name: client for client in clients if client.called is None}
     called = [client.called for client in clients if client.called is not None]
@@ -54,9 +55,9 @@ def _check_tree(file: Table, brokers: Sequence[BrokerSpec]) -> None:
             blame(file, "broker", name, "parent", reason)
     roots = [broker.name for broker in brokers if broker.parent is None and not broker.contacts]
     if len(roots) > 1:
-        blame(file, "broker", roots[1], "name", f"it has no parent, but {roots[0]!r} is the root already")
+        reason = f"it has no parent and no contacts, but {roots[0]!r} is the root already"
+        blame(file, "broker", roots[1], "name", reason)
     _check_acyclic(file, parents, {name: name for name in parents})
-    _check_contacts(file, brokers)
 
 
 def _check_contacts(file: Table, brokers: Sequence[BrokerSpec]) -> None:
@@ -76,13 +77,16 @@ def _check_contacts(file: Table, brokers: Sequence[BrokerSpec]) -> None:
 
 
 def _check_sites(file: Table, brokers: Sequence[BrokerSpec]) -> None:
-    """Sites form the tree: all parents that the brokers of one site name are in one other site."""
+    """Sites form the tree: the first broker of a site has its parent in another one, and the others name it, or
+    nobody, or a broker of that same other site."""
     site_of = {broker.name: broker.site for broker in brokers}
+    firsts: dict[str, str] = {}
     parents: dict[str, str | None] = {}
     spokesman: dict[str, str] = {}
     for broker in brokers:
         if broker.site is None:
             blame(file, "broker", broker.name, "name", "other brokers have a site; it needs one too")
+        firsts.setdefault(broker.site, broker.name)
         parents.setdefault(broker.site, None)
         spokesman.setdefault(broker.site, broker.name)
         if broker.parent is None:
@@ -91,7 +95,10 @@ def _check_sites(file: Table, brokers: Sequence[BrokerSpec]) -> None:
         if above is None:
             blame(file, "broker", broker.name, "parent", f"parent {broker.parent!r} does not exist")
         elif above == broker.site:
-            blame(file, "broker", broker.name, "parent", f"parent {broker.parent!r} is in its own site {above!r}")
+            if broker.parent != firsts[broker.site] or broker.name == broker.parent:
+                reason = f"parent {broker.parent!r} is in its own site {above!r}, and not the first broker of that"
+                blame(file, "broker", broker.name, "parent", reason)
+            continue
         elif parents[broker.site] not in (None, above):
             reason = f"its site {broker.site!r} has a parent in {parents[broker.site]!r} and another in {above!r}"
             blame(file, "broker", broker.name, "parent", reason)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from resprout.core.guarantee import Receipt
 from resprout.scenario.check_nodes import check_nodes
 from resprout.scenario.model import TIME_LIMIT_US, FaultKind, OptionValue, Scenario
 from resprout.scenario.read_faults import read_faults, settle_faults
@@ -51,15 +52,21 @@ def build_scenario(source: Source) -> Scenario:
     fault_tables, faults = read_faults(file, time_limit_us)
     joining = [name for fault in faults if fault.kind is FaultKind.JOIN for name in fault.nodes]
     check_nodes(file, brokers, clients, joining)
+    options = _options(file, stack)
+    workloads = read_workloads(file, clients, stack.offered(stack.parse_options(options)))
+    for number, workload in enumerate(workloads):
+        if workload.window and Receipt.SAFE not in stack.receipts:
+            reason = f"the stack {stack.name!r} does not give the receipt 'safe', which a window waits for"
+            file.fail(("workload", number, "window"), reason)
     return Scenario(
         name=_name(file),
         brokers=brokers,
         stack=stack.name,
         seed=seed,
         time_limit_us=time_limit_us,
-        options=_options(file, stack),
+        options=options,
         clients=clients,
-        workloads=read_workloads(file, clients, stack.guarantees),
+        workloads=workloads,
         has_free_client_links=file.choice("client_links", ("charged", "free"), "charged") == "free",
         counts_bytes=file.flag("count_bytes", False),
         trace=file.choice("trace", ("rows", "counts"), "rows"),

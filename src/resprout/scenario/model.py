@@ -39,7 +39,8 @@ class BrokerSpec(msgspec.Struct, frozen=True):
     site: str | None = None
     """Brokers of one site replicate each other; then the *sites* form the tree. All brokers have one, or none."""
     contacts: tuple[str, ...] = ()
-    """Of one without a parent: the brokers that it knows when it starts. One that knows nobody founds the network."""
+    """Of one without a parent: the brokers that it knows when it starts. It joins wherever these find it a place; one
+    that knows nobody founds the network."""
     disk_latency_us: int = 0
     """From writing a record until it is durable; what a broker does after it happens then. Only in the simulator."""
 
@@ -136,7 +137,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |
-    | join | nodes, parent, latency_us, bandwidth_bps, site, disk_latency_us | new brokers (or ones that left) enter |
+    | join | nodes, parent, latency_us, bandwidth_bps, site, contacts, disk_latency_us | brokers enter the tree |
     | double | nodes, parent, latency_us | second brokers start under names that are taken, by mistake |
     | leave | nodes | nodes go in good order |
     """
@@ -153,6 +154,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     latency_us: int = LINK_LATENCY_US
     bandwidth_bps: int | None = None
     site: str | None = None
+    contacts: tuple[str, ...] = ()
     disk_latency_us: int = 0
 
 
@@ -199,7 +201,7 @@ class Scenario(msgspec.Struct, frozen=True):
         """The brokers that a join brings."""
         return tuple(
             BrokerSpec(
-                name, fault.parent, fault.latency_us, fault.bandwidth_bps, fault.site,
+                name, fault.parent, fault.latency_us, fault.bandwidth_bps, fault.site, fault.contacts,
                 disk_latency_us=fault.disk_latency_us,
             )
             for name in fault.nodes

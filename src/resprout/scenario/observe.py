@@ -111,9 +111,11 @@ class ClientRows:
             case BrokerChanged():
                 yield self._row(time_us, kinds.NOTE, detail=f"{news.name} serves this client now")
             case SessionLost():
-                yield self._row(time_us, kinds.NOTE, detail=f"session lost: {news.reason}")
                 if news.superseded:
+                    yield self._row(time_us, kinds.NOTE, detail=f"session lost: {news.reason}")
                     yield self._row(time_us, kinds.LEAVE)
+                else:
+                    yield self._row(time_us, kinds.SESSION_LOST, detail=news.reason)
 
     def _refused(self, time_us: int, news: Refused) -> Iterator[Row]:
         request = news.request

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from resprout.core.names import check_name
 from resprout.scenario.model import LINK_LATENCY_US, BrokerSpec, ClientSpec, FaultKind, FaultSpec
+from resprout.scenario.read_nodes import read_contacts
 from resprout.scenario.reader import Table, suggestion
 from resprout.scenario.seeds import random_for
 
@@ -21,7 +22,7 @@ _COMMON: Final = ("at", "kind", "nodes")
 _OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
     FaultKind.CRASH: ("host",),
     FaultKind.RECOVER: ("disk", "first"),
-    FaultKind.JOIN: ("parent", "latency", "bandwidth", "site", "disk_latency"),
+    FaultKind.JOIN: ("parent", "latency", "bandwidth", "site", "contacts", "disk_latency"),
     FaultKind.DOUBLE: ("parent", "latency"),
 }
 _LINKS: Final = (FaultKind.CUT, FaultKind.HEAL)
@@ -70,12 +71,20 @@ def _fault(table: Table, time_limit_us: int) -> FaultSpec:
         host=table.flag("host", False),
         disk=table.flag("disk", True),
         first=table.flag("first", False),
-        parent=table.text("parent") if kind in (FaultKind.JOIN, FaultKind.DOUBLE) else None,
+        parent=_parent(table, kind),
         latency_us=table.duration("latency", LINK_LATENCY_US),
         bandwidth_bps=table.rate("bandwidth", None),
         site=table.checked("site", check_name) if "site" in table else None,
+        contacts=read_contacts(table),
         disk_latency_us=table.duration("disk_latency", 0),
     )
+
+
+def _parent(table: Table, kind: FaultKind) -> str | None:
+    """Whoever joins asks somebody for a place: its parent, or whom it knows."""
+    if kind is FaultKind.DOUBLE or (kind is FaultKind.JOIN and ("parent" in table or "contacts" not in table)):
+        return table.text("parent")
+    return None
 
 
 def _nodes(table: Table, kind: FaultKind) -> tuple[str, ...]:
@@ -143,7 +152,12 @@ def settle_faults(
         if fault.kind is FaultKind.JOIN:
             if in_sites != (fault.site is not None):
                 table.fail("site", "it needs a site, as all brokers" if in_sites else "no other broker has a site")
-            _check_parent(table, fault, states, are_brokers)
+            if fault.parent is not None:
+                _check_parent(table, fault, states, are_brokers)
+            for i, name in enumerate(fault.contacts):
+                if name not in are_brokers or name in fault.nodes:
+                    reason = f"contact {name!r} is no other broker{suggestion(name, sorted(are_brokers))}"
+                    table.fail(("contacts", i), reason)
             are_brokers.update(fault.nodes)
         if fault.kind in _CHANGES:
             states.update(dict.fromkeys(fault.nodes, _CHANGES[fault.kind][1]))

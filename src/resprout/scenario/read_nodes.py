@@ -41,9 +41,14 @@ def _broker(table: Table) -> BrokerSpec:
         latency_us=table.duration("latency", LINK_LATENCY_US),
         bandwidth_bps=table.rate("bandwidth", None),
         site=table.checked("site", check_name) if "site" in table else None,
-        contacts=table.texts("contacts", CONTACTS_MAX, ()),
+        contacts=read_contacts(table),
         disk_latency_us=table.duration("disk_latency", 0),
     )
+
+
+def read_contacts(table: Table) -> tuple[str, ...]:
+    """Of a broker that is there from the start, or joins."""
+    return table.texts("contacts", CONTACTS_MAX) if "contacts" in table else ()
 
 
 def _grown(table: Table, seed: int) -> tuple[BrokerSpec, ...]:

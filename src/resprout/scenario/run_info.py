@@ -8,6 +8,7 @@ import msgspec
 
 from resprout import __version__
 from resprout.scenario.model import Scenario
+from resprout.stacks.registry import find_stack
 from resprout.trace.store import RunInfo
 
 
@@ -19,6 +20,7 @@ def run_info(scenario: Scenario, ended: str, traffic: Mapping[str, int] | None =
         seed=scenario.seed,
         versions={"resprout": __version__, "python": platform.python_version()},
         ended=ended,
+        promise=find_stack(scenario.stack).promise(),
         traffic=dict(traffic or {}),
     )
 

@@ -56,7 +56,6 @@ def _broker(broker: BrokerSpec) -> Lines:
     return [
         _pair("name", broker.name),
         *_unless(broker.parent is None, "parent", broker.parent),
-        *_unless(not broker.contacts, "contacts", list(broker.contacts)),
         *_place(broker),
     ]
 
@@ -67,6 +66,7 @@ def _place(spec: BrokerSpec | FaultSpec) -> Lines:
         *_unless(spec.latency_us == LINK_LATENCY_US, "latency", format_duration(spec.latency_us)),
         *([] if spec.bandwidth_bps is None else [_pair("bandwidth", format_rate(spec.bandwidth_bps))]),
         *_unless(spec.site is None, "site", spec.site),
+        *_unless(not spec.contacts, "contacts", list(spec.contacts)),
         *_unless(not spec.disk_latency_us, "disk_latency", format_duration(spec.disk_latency_us)),
     ]
 

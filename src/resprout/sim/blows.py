@@ -1,8 +1,8 @@
 """Blows by chance to the tree itself: brokers crash, freeze, leave or are cut off, at any event of a run.
 
-Blows keep to the fault model: what falls at once is what the tree must bear, and the next blow comes when the repair of
-the one before is complete. Some of the fallen come back, in the middle of their own repair or long after it. A piece of
-the tree that is too large to have crashed is only ever cut off, and heals.
+Blows keep to what the stack says that it survives: what falls at once is what it must bear, and the next blow comes
+when the repair of the one before is complete. Some of the fallen come back, in the middle of their own repair or long
+after it. A piece of the tree that is too large to have crashed is only ever cut off, and heals.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import msgspec
 
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario, WorkloadSpec
 from resprout.scenario.workload_options import ChatterOptions, RandomOptions
-from resprout.sim.fault_model import FaultModel, majority_left
+from resprout.sim.fault_model import FaultModel, majority_left, survival_of
 from resprout.sim.run import FaultAtEvent
 from resprout.sim.trial import Rehearsal, Trial, rehearse
 
@@ -24,15 +24,14 @@ LONG_EVENTS: Final = 12_000
 TIME_LIMIT_US: Final = 900_000_000
 """Ample for three repairs of the slowest tree that is drawn."""
 
-_FOR_GOOD: Final = (FaultKind.CRASH, FaultKind.LEAVE)
-
 
 def with_blows(rng: Random, scenario: Scenario, formed_us: int) -> Trial:
     """The same scenario with its work where the blows are: after the tree has formed."""
     work = tuple(msgspec.structs.replace(work, start_us=formed_us + work.start_us // 4) for work in scenario.workloads)
     trial = Trial(msgspec.structs.replace(scenario, workloads=work, time_limit_us=TIME_LIMIT_US))
     blows = _Blows(rng, trial, formed_us)
-    later = rng.choice((0, 0, 0, 1, 2)) if _faults(scenario) else 0
+    survival = survival_of(scenario)
+    later = rng.choice((0, 0, 0, 1, 2)) if survival.faults and survival.again else 0
     blows.strike()
     while later and blows.events <= LONG_EVENTS:
         blows.rest()
@@ -44,7 +43,8 @@ def with_blows(rng: Random, scenario: Scenario, formed_us: int) -> Trial:
 class _Blows:
     def __init__(self, rng: Random, trial: Trial, formed_us: int) -> None:
         self._rng = rng
-        self._model = FaultModel(trial.scenario.brokers, _faults(trial.scenario))
+        self._survival = survival_of(trial.scenario)
+        self._model = FaultModel(trial.scenario.brokers, self._survival)
         self._living = list(self._model.names)
         self.events = 0
         """Of the latest rehearsal."""
@@ -69,6 +69,7 @@ class _Blows:
         names = self._model.names
         if (
             self._is_first
+            and self._survival.partitions
             and len(names) > self._model.faults + 1
             and (self._rng.random() < 0.12 or not self._model.faults)
         ):
@@ -86,9 +87,10 @@ class _Blows:
             self._crash_majority(event, at_us)
         for number, name in enumerate(victims):
             when = "together" if number == 0 else rng.choice(("together", "together", "event", "time"))
-            kinds = [*_FOR_GOOD] if when == "event" else [*_FOR_GOOD, *self._passing(name)]
+            for_good = [FaultKind.CRASH, *([FaultKind.LEAVE] if self._survival.leaves else [])]
+            kinds = for_good if when == "event" else [*for_good, *self._passing(name)]
             kind = rng.choice([*[FaultKind.CRASH] * 5, *kinds])
-            host = kind is FaultKind.CRASH and rng.random() < 0.35
+            host = kind is FaultKind.CRASH and rng.random() < 0.35 and self._survival.silent_hosts
             links = ((name, str(self._model.parents[name])),) if kind is FaultKind.CUT else ()
             if when == "time":
                 at_us += rng.choice((rng.randint(1, 300_000), rng.randint(1, 5_000_000)))
@@ -112,7 +114,9 @@ class _Blows:
     def _passing(self, name: str) -> list[FaultKind]:
         """What a broker can undergo without an end of its process."""
         has_parent = self._is_first and self._model.parents[name] is not None
-        return [FaultKind.FREEZE, FaultKind.FREEZE, FaultKind.PARTITION, *([FaultKind.CUT] if has_parent else [])]
+        freezes = [FaultKind.FREEZE, FaultKind.FREEZE] if self._survival.freezes else []
+        cuts = [FaultKind.PARTITION, *([FaultKind.CUT] if has_parent else [])] if self._survival.cuts else []
+        return [*freezes, *cuts]
 
     def _returns(self, fault: FaultSpec, name: str) -> bool:
         """Draws whether and when; False when it is gone for good."""
@@ -120,10 +124,10 @@ class _Blows:
         back_us = fault.at_us + self._lasts()
         match fault.kind:
             case FaultKind.CRASH:
-                if rng.random() < 0.5:
+                if not self._survival.recovers or rng.random() < 0.5:
                     return False
                 soon_us = fault.at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
-                self._later(FaultSpec(soon_us, FaultKind.RECOVER, (name,), disk=rng.random() < 0.5))
+                self._later(FaultSpec(soon_us, FaultKind.RECOVER, (name,), disk=self._keeps_disk()))
             case FaultKind.LEAVE:
                 others = [other for other in self._living if other != name]
                 if rng.random() < 0.6:
@@ -137,6 +141,11 @@ class _Blows:
             case _:
                 self._later(FaultSpec(back_us, FaultKind.HEAL))
         return True
+
+    def _keeps_disk(self) -> bool:
+        survival = self._survival
+        kept = self._rng.random() < 0.5
+        return survival.recovers_with_disk and (kept or not survival.recovers_without_disk)
 
     def _draw_victims(self) -> list[str]:
         """After a repair the tree is another one, and any f may fall that leave enough others."""
@@ -164,10 +173,6 @@ class _Blows:
     def _later(self, fault: FaultSpec) -> None:
         faults = sorted((*self.scenario.faults, fault), key=lambda fault: fault.at_us)
         self.scenario = msgspec.structs.replace(self.scenario, faults=tuple(faults))
-
-
-def _faults(scenario: Scenario) -> int:
-    return int(scenario.options.get("faults_tolerated", 1))
 
 
 def _more_work(before: Sequence[WorkloadSpec], start_us: int) -> WorkloadSpec:

@@ -65,7 +65,7 @@ class Cast:
             self._distances,
             weigh=self.scales.weigh if self.scales is not None else None,
             is_housekeeping=self._is_housekeeping,
-            settle_us=settle_us(self._links, self._options) if has_faults else 0,
+            settle_us=settle_us(self._links, self._stack.waits(self._options)) if has_faults else 0,
             busy=self._busy,
             on_note=on_note,
         )
@@ -117,7 +117,8 @@ class Cast:
         node = self.world.nodes[node_name]
         parent = node.toward or broker.parent
         address = node_name if self._has_doubles else ""
-        seat = BrokerSeat(broker.name, incarnation, parent, self._contacts(broker, node, incarnation), address)
+        contacts = self._contacts(broker, node, incarnation)
+        seat = BrokerSeat(broker.name, incarnation, parent, contacts, address, broker.site or "")
         machine = self._stack.make_broker(seat, self._options, rng)
         return self._link(machine, broker.name, "broker", incarnation, rng)
 
@@ -137,17 +138,20 @@ class Cast:
         )  # fmt: skip
 
     def _contacts(self, broker: BrokerSpec, node: Node, incarnation: int) -> tuple[str, ...]:
-        """The other brokers that it may ask for a place, its parent first. Without a parent, one that is there from the
-        start knows whom the scenario says; one that knows nobody founds the network, once."""
+        """The other brokers that it may ask for a place, its parent first: those that the scenario names, or else all.
+        Without a parent, one that is there from the start knows whom the scenario says; one that knows nobody founds
+        the network, once."""
         founders = [founder.name for founder in self._scenario.brokers]
-        if node.first:
+        if broker.contacts:
+            others = [*broker.contacts, *(node.company if node.first else ())]
+        elif node.first:
             others = list(node.company)
         elif node.name != broker.name:
             others = founders
         elif incarnation > 1:
             others = list(self._brokers)
         elif broker.parent is None and broker.name in founders:
-            others = list(broker.contacts)
+            others = []
         else:
             others = founders
         first = [broker.parent] if broker.parent is not None else []

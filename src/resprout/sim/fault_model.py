@@ -1,8 +1,8 @@
-"""What a tree of brokers must survive: at most f of the brokers on any path of 2f + 1 are down at once.
+"""Which brokers of a scenario may be down at once, by what their stack says that it survives (`stacks.survival`).
 
-Down is also who is frozen, cut off or leaves, until the tree has grown together without it. Who is dead and who leads
-is decided by a majority of the root's list, which are the 2f + 1 brokers nearest to the root; so in a tree with fewer
-brokers than that, fewer than f may fall silent. Processes that crash are another matter: their hosts say that they are
+Down is also who is frozen, cut off or leaves, until the network has grown together without it. In a tree whose dead and
+leaders are decided by a majority of the root's list, the 2f + 1 brokers nearest to the root, fewer than f may fall
+silent where there are fewer brokers than that. Processes that crash are another matter: their hosts say that they are
 gone, and a seat that is certainly gone has no vote.
 """
 
@@ -10,15 +10,24 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from random import Random
 
-from resprout.scenario.model import BrokerSpec
+from resprout.scenario.model import BrokerSpec, Scenario
+from resprout.stacks.registry import find_stack
+from resprout.stacks.survival import Survival
 
 ATTEMPTS = 6
 """To find one more broker that may fall together with others."""
 
 
+def survival_of(scenario: Scenario) -> Survival:
+    """What the scenario's stack survives with its options."""
+    stack = find_stack(scenario.stack)
+    return stack.survives(stack.parse_options(scenario.options))
+
+
 class FaultModel:
-    def __init__(self, brokers: Sequence[BrokerSpec], faults: int) -> None:
-        self.faults = faults
+    def __init__(self, brokers: Sequence[BrokerSpec], survival: Survival) -> None:
+        self.survival = survival
+        self.faults = faults = survival.faults
         self.names = tuple(broker.name for broker in brokers)
         self.root = next(broker.name for broker in brokers if broker.parent is None)
         self.parents = {broker.name: broker.parent for broker in brokers}
@@ -40,14 +49,16 @@ class FaultModel:
     def bears(self, victims: Collection[str]) -> bool:
         """May all these be down at once, and say nothing?"""
         falling = sum(name in victims for name in self._list)
-        return majority_left(len(self.names), falling, self.faults) and self.bears_crashes(victims)
+        left = not self.survival.majority or majority_left(len(self.names), falling, self.faults)
+        return left and self.bears_crashes(victims)
 
     def bears_crashes(self, victims: Collection[str]) -> bool:
         """May the processes of all these crash at once?"""
+        span = self.survival.span
+        if span is None:
+            return len(victims) <= self.faults
         paths = (self.path(one, other) for one, other in combinations(victims, 2))
-        return all(
-            sum(name in victims for name in path) <= self.faults for path in paths if len(path) <= 2 * self.faults + 1
-        )
+        return all(sum(name in victims for name in path) <= self.faults for path in paths if len(path) <= span)
 
     def draw_victims(self, rng: Random) -> list[str]:
         """Some that may fall at once, the first of them the root more often than by chance; the others near or far."""

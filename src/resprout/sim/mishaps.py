@@ -13,6 +13,7 @@ import msgspec
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.scenario.seeds import random_for
 from resprout.sim.blows import with_blows
+from resprout.sim.fault_model import survival_of
 from resprout.sim.trial import Trial, formed_us
 
 WHEN_US_MAX: Final = 3_000_000
@@ -34,11 +35,14 @@ def with_mishaps(scenario: Scenario) -> Trial:
     if chance < 0.27 or len(scenario.brokers) == 1:
         nodes = [broker.name for broker in scenario.brokers] + clients
         return Trial(_unlucky(rng, scenario, rng.sample(nodes, min(len(nodes), rng.randint(1, 4))), 0))
+    survival = survival_of(scenario)
     standing_us = formed_us(scenario)
     if rng.random() < 0.25:
         scenario = _unlucky(rng, scenario, rng.sample(clients, rng.randint(1, min(2, len(clients)))), standing_us)
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and survival.joins:
         scenario = _joined(rng, scenario, standing_us + rng.randint(0, WHEN_US_MAX))
+    if not (survival.faults or survival.partitions):
+        return Trial(scenario)
     return with_blows(rng, scenario, standing_us)
 
 

@@ -1,10 +1,11 @@
 """How long nodes of a virtual world wait for each other, and how long the world waits before a run is over."""
 
-from typing import Any, Final
+from typing import Final
 
 from resprout.links.options import LinkOptions
 from resprout.scenario.model import FaultKind, Scenario
 from resprout.sim.distances import Distances
+from resprout.stacks.stack import WaitTimes
 
 HEARTBEAT_US: Final = 500_000
 SILENCE_US: Final = 2_000_000
@@ -20,12 +21,11 @@ def link_options(scenario: Scenario) -> LinkOptions:
     return LinkOptions(heartbeat_us=HEARTBEAT_US, silence_us=silence_us)
 
 
-def settle_us(links: LinkOptions, stack: Any) -> int:
+def settle_us(links: LinkOptions, waits: WaitTimes) -> int:
     """After a fault, nodes act on what they do not hear, so a run is over only when it was calm for longer than that
-    takes: silence, then what the stack calls its lease. Whatever a stack waits for beyond it has a timer, which keeps
-    the run going by itself."""
-    lease_us: int = getattr(stack, "lease_us", 0)
-    return max(SETTLE_US, 2 * ((links.silence_us or 0) + lease_us))
+    takes: silence, then as long as the stack waits before it declares a broker dead. Whatever it waits for beyond that
+    has a timer, which keeps the run going by itself."""
+    return max(SETTLE_US, 2 * ((links.silence_us or 0) + waits.death_us))
 
 
 def _reach_us(scenario: Scenario) -> int:

@@ -4,17 +4,24 @@ import traceback
 from collections.abc import Iterable, Iterator
 from functools import partial
 from multiprocessing import Pool
+from typing import Final
 
 import msgspec
 
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
+from resprout.core.errors import UsageError
 from resprout.scenario.describe import describe
+from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultSpec, Scenario
 from resprout.sim.classes import CLASSES, FAULTS, class_of
 from resprout.sim.homeless import homeless
+from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial
+from resprout.stacks.registry import find_stack
+
+DEFAULT_STACK: Final = "resprout"
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -27,6 +34,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """Of the trace; empty when there is none."""
     complaint: str
     """What is wrong, in lines for people; empty when all is well."""
+    stack: str = DEFAULT_STACK
 
     @property
     def failed(self) -> bool:
@@ -35,34 +43,44 @@ class Outcome(msgspec.Struct, frozen=True):
     @property
     def report(self) -> str:
         """What was drawn, what is wrong, and how to see it again."""
+        stack = "" if self.stack == DEFAULT_STACK else f"--stack {self.stack} "
         again = (
-            f"python -m tests.swarm --first {self.seed} --seeds 1 --class {self.drawn} --write seed-{self.seed}.toml"
+            f"python -m tests.swarm {stack}--first {self.seed} --seeds 1 --class {self.drawn} "
+            f"--write seed-{self.seed}.toml"
         )
         return f"{self.description}\n{self.complaint}\nto see it again: {again}"
 
 
-def swarm_trial(seed: int, drawn: str = FAULTS) -> Trial:
-    """What is tried with a seed of a class, mishaps included."""
-    return CLASSES[drawn](seed)
+def swarm_trial(seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK) -> Trial:
+    """What is tried with a seed of a class, mishaps included. Other stacks than the default one are tried with faults
+    only, as far as they say that they survive them: the other classes are about what only that one does."""
+    if stack == DEFAULT_STACK:
+        return CLASSES[drawn](seed)
+    if drawn != FAULTS:
+        raise UsageError(f"the class {drawn!r} is drawn for the stack {DEFAULT_STACK!r} only; {stack!r} has {FAULTS!r}")
+    offered = find_stack(stack).offered(find_stack(stack).parse_options({}))
+    return with_mishaps(draw_scenario(seed, stack=stack, guarantees=offered, options={}))
 
 
-def try_seed(seed: int, wanted: str = FAULTS) -> Outcome:
+def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> Outcome:
     """Draw, run, judge. Whatever goes wrong in the run is a complaint, not an exception."""
-    drawn = class_of(seed, wanted)
+    drawn = class_of(seed, wanted) if stack == DEFAULT_STACK else wanted
     description = f"seed {seed} of {drawn}, whose rehearsal failed"
     try:
-        trial = swarm_trial(seed, drawn)
+        trial = swarm_trial(seed, drawn, stack)
         description = _describe(trial)
         result = trial.run()
         complaints = [complaint_about(trial.scenario, result), *trial.complaints(result)]
-        return Outcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)))
+        return Outcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)), stack)
     except Exception:  # a failure of any kind is what a swarm is looking for
-        return Outcome(seed, drawn, description, "", traceback.format_exc().rstrip())
+        return Outcome(seed, drawn, description, "", traceback.format_exc().rstrip(), stack)
 
 
-def try_seeds(seeds: Iterable[int], workers: int = 1, wanted: str = FAULTS) -> Iterator[Outcome]:
+def try_seeds(
+    seeds: Iterable[int], workers: int = 1, wanted: str = FAULTS, stack: str = DEFAULT_STACK
+) -> Iterator[Outcome]:
     """The outcome of each seed, in order; `wanted` is a class, or `any`."""
-    attempt = partial(try_seed, wanted=wanted)
+    attempt = partial(try_seed, wanted=wanted, stack=stack)
     if workers <= 1:
         yield from map(attempt, seeds)
     else:
@@ -72,8 +90,10 @@ def try_seeds(seeds: Iterable[int], workers: int = 1, wanted: str = FAULTS) -> I
 
 def complaint_about(scenario: Scenario, result: RunResult) -> str:
     """What the judge finds wrong with a run, or that it got stuck; empty when all is well."""
-    verdict = judge(result.rows, bank_initial=scenario.bank_initial)
-    complaints = lines(verdict) if verdict.violated else []
+    stack = find_stack(scenario.stack)
+    verdict = judge(result.rows, scenario.bank_initial, stack.promise())
+    broken = [check.rule for check in verdict.checks if check.anomalies and check.rule not in stack.known_anomalies]
+    complaints = lines(verdict) if broken else []
     if result.ended != "quiescent":
         complaints.append(f"STUCK: the run was not quiescent after {result.stats.time_us / 1e6:g} s of virtual time")
     if lost := homeless(scenario, result.rows):

@@ -1,18 +1,27 @@
-"""The stacks by name."""
+"""The stacks by name: those of this package, and those that other packages bring."""
 
 from typing import Any
 
 from resprout.core.errors import UsageError
 from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
+from resprout.stacks.installed import installed_stack, installed_stacks
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.stack import Stack
 
 STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER, FLOOD)}
+"""The built-in ones; no other package can take their names."""
 
 
 def find_stack(name: str) -> Stack[Any]:
-    try:
-        return STACKS[name]
-    except KeyError:
-        raise UsageError(f"unknown stack {name!r}; there is {', '.join(STACKS)}") from None
+    """UsageError for one that is not there, or cannot be loaded."""
+    stack = STACKS.get(name) or installed_stack(name)
+    if stack is None:
+        raise UsageError(f"unknown stack {name!r}; there is {', '.join(all_stacks())}")
+    return stack
+
+
+def all_stacks() -> dict[str, Stack[Any]]:
+    """The built-in ones first."""
+    brought = installed_stacks()
+    return STACKS | {name: stack for name, stack in brought.items() if name not in STACKS}

@@ -17,11 +17,11 @@ Picks = dict[str, tuple[int, ...]]
 class Route:
     """Who wants a bundle on these topics whose messages have no attributes."""
 
-    __slots__ = ("conditional", "guests", "links")
+    __slots__ = ("conditional", "links", "sessions")
 
-    def __init__(self, links: tuple[Link, ...], guests: tuple[ClientSession, ...], conditional: bool) -> None:
+    def __init__(self, links: tuple[Link, ...], sessions: tuple[ClientSession, ...], conditional: bool) -> None:
         self.links = links
-        self.guests = guests
+        self.sessions = sessions
         self.conditional = conditional
         """With attributes it may be others."""
 
@@ -29,10 +29,12 @@ class Route:
 class Routes:
     """Answers from the index, valid until `forget` is called because interest or links have changed."""
 
-    def __init__(self, index: MatchIndex[str], links: Mapping[str, Link], guests: Mapping[str, ClientSession]) -> None:
+    def __init__(
+        self, index: MatchIndex[str], links: Mapping[str, Link], sessions: Mapping[str, ClientSession]
+    ) -> None:
         self._index = index
         self._links = links
-        self._guests = guests
+        self._sessions = sessions
         self._known: dict[tuple[str, ...], Route] = {}
 
     def forget(self) -> None:
@@ -48,7 +50,7 @@ class Routes:
         if route is None:
             route = self._learn(topics)
         if not route.conditional or not bundle.attributes:
-            return route.links, route.guests, None
+            return route.links, route.sessions, None
         return self._by_content(bundle, topics)
 
     def wants(self, link: Link, bundle: Bundle) -> bool:
@@ -66,7 +68,7 @@ class Routes:
             self._known.clear()
         route = self._known[topics] = Route(
             tuple(self._links[id] for id in bare if id in self._links),
-            tuple(self._guests[id] for id in bare if id in self._guests),
+            tuple(self._sessions[id] for id in bare if id in self._sessions),
             any(plan.conditional for plan in plans),
         )
         return route
@@ -79,6 +81,10 @@ class Routes:
             for id in self._index.match_any(topics, row):
                 wanted.setdefault(id, []).append(offset)
         links = tuple(self._links[id] for id in wanted if id in self._links)
-        guests = tuple(self._guests[id] for id in wanted if id in self._guests)
-        picks = {guest.name: tuple(wanted[guest.name]) for guest in guests if len(wanted[guest.name]) < bundle.count}
-        return links, guests, picks or None
+        sessions = tuple(self._sessions[id] for id in wanted if id in self._sessions)
+        picks = {
+            session.name: tuple(wanted[session.name])
+            for session in sessions
+            if len(wanted[session.name]) < bundle.count
+        }
+        return links, sessions, picks or None

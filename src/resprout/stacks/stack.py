@@ -1,4 +1,6 @@
-"""What a stack is to the rest of the house: a name, what it offers, its options, and how to make its brokers."""
+"""What a stack is to the rest of the house: a name, what it offers, its options, how to make its brokers; and what it
+says of itself, so that nobody has to know it by name: how far its order reaches, what its messages are for, for how
+long it waits, which faults it survives."""
 
 import difflib
 import random
@@ -9,7 +11,10 @@ import msgspec
 
 from resprout.core.contract import Machine
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, check_offered
+from resprout.core.guarantee import Guarantee, Receipt, check_offered
+from resprout.core.promises import OrderScope, Promises, Reliability
+from resprout.stacks.families import Family
+from resprout.stacks.survival import NOTHING, Survival
 
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741
 
@@ -25,15 +30,55 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     """Brokers that may be asked for a place when the parent is not there."""
     address: str = ""
     """Where others reach this broker; empty where names are enough to connect."""
+    site: str = ""
+    """The group of brokers that replicate each other; empty where there are no groups."""
+
+
+class WaitTimes(msgspec.Struct, frozen=True):
+    """How long brokers wait before they act of their own accord: a run is over only when it was calm for longer."""
+
+    death_us: int = 0
+    """A broker whose links have fallen silent may be declared dead after so long."""
+    return_us: int = 0
+    """So long something is kept for the clients of a dead broker."""
+
+
+def _no_waits(options: Any) -> WaitTimes:
+    return WaitTimes()
+
+
+def _nothing(options: Any) -> Survival:
+    return NOTHING
+
+
+def _never(options: Any) -> bool:
+    return False
 
 
 class Stack(msgspec.Struct, Generic[O], frozen=True):
     name: str
     guarantees: tuple[Guarantee, ...]
+    """All that it can offer; see `offered`."""
     options: type[O]
     messages: tuple[type[msgspec.Struct], ...]
     """Every message that its nodes exchange, clients' included: what the codec must know."""
     make_broker: Callable[[BrokerSeat, O, random.Random], Machine]
+    offers: Callable[[O], tuple[Guarantee, ...]] | None = None
+    """Which of the guarantees it offers with these options; None: always all of them."""
+    order: OrderScope = OrderScope.ALL_TOPICS
+    reliability: Reliability = Reliability.CERTAIN
+    receipts: tuple[Receipt, ...] = tuple(Receipt)
+    """Those that its brokers give; the last one that is due comes for certain."""
+    families: Mapping[Family, tuple[type[msgspec.Struct], ...]] = {}
+    """What its messages are for."""
+    waits: Callable[[O], WaitTimes] = _no_waits
+    survives: Callable[[O], Survival] = _nothing
+    keeps_records: Callable[[O], bool] = _never
+    """Whether its brokers persist anything with these options, and need a place for it."""
+    known_anomalies: Mapping[str, str] = {}
+    """By rule of the judge that it breaks without any fault: why. A swarm passes over these, a report says so."""
+    known_limits: Mapping[str, str] = {}
+    """By rule, what may be the reason for a violation, depending on who died; one all the same."""
 
     def parse_options(self, given: Mapping[str, Any]) -> O:
         """The stack's options with what was given; an unknown name, a wrong type or a bad value is a UsageError."""
@@ -50,5 +95,22 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
             name = where.rstrip("`")
             raise UsageError(f"option {name!r}: {text[:1].lower()}{text[1:]}") from None
 
-    def check_guarantee(self, guarantee: Guarantee) -> None:
-        check_offered(guarantee, self.guarantees, self.name)
+    def offered(self, options: O) -> tuple[Guarantee, ...]:
+        """The guarantees that brokers with these options offer."""
+        return self.guarantees if self.offers is None else self.offers(options)
+
+    def promise(self) -> Promises:
+        """What its runs are judged by."""
+        return Promises(self.order, self.reliability, tuple(receipt.label for receipt in self.receipts))
+
+    def family_of(self, message: str) -> Family:
+        """By the name of its type."""
+        for family, messages in self.families.items():
+            if any(one.__name__ == message for one in messages):
+                return family
+        return Family.OTHER
+
+    def check_guarantee(self, guarantee: Guarantee, options: O | None = None) -> None:
+        """UsageError unless it is offered with these options; without options, with those of the default."""
+        offered = self.offered(self.parse_options({}) if options is None else options)
+        check_offered(guarantee, offered, self.name)

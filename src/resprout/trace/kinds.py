@@ -37,6 +37,10 @@ REFUSED: Final = "refused"
 """A request was not done and never will be: definite. Identity for a publication, `filter, where` for a subscription;
 `detail` says why."""
 
+SESSION_LOST: Final = "session_lost"
+"""A client is told that its session could not be carried on: deliveries may be missing. What was confirmed to it counts
+as asked for again from here on, and is owed anew when it is confirmed again. `detail` says why."""
+
 APPLIED: Final = "applied"
 """A replica of the bank has executed an operation. Identity of the operation; `attributes` holds `outcome` ('ok' or
 'refused') and, for each account it touched, `topic|key` with the balance after it."""

@@ -7,8 +7,10 @@ need not look at it again. What is promised about order: the rows of one node ar
 them, within a file and from file to file, and within a file rows are in the order of their times. What is not: a row
 may come after a file with later rows of other nodes, by as long as its process took to write it down.
 
-The last row says that the run is over. It is the `quiescent` or `timeout` row of the trace; or, where the run failed or
-was interrupted and its trace has no such row, an `aborted` row, which is in live folders only.
+Where a run promises less than a network can, the first row says what (`promise`); `run.json` says it of a run that is
+over. The last row says that the run is over. It is the `quiescent` or `timeout` row of the trace; or, where the run
+failed or was interrupted and its trace has no such row, an `aborted` row. Rows of these two kinds are in live folders
+only.
 """
 
 import os
@@ -16,19 +18,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from resprout.core.promises import ALL_RECEIPTS, Promises
 from resprout.trace import kinds
 from resprout.trace.columns import table_of
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 
 ABORTED: Final = "aborted"
+PROMISE: Final = "promise"
 ENDS: Final = (kinds.QUIESCENT, kinds.TIMEOUT, ABORTED)
 """Kinds of last rows."""
 FILES: Final = "rows-*.parquet"
 _FILE: Final = "rows-{:06d}.parquet"
+
+
+def promise_row(promise: Promises) -> Row:
+    cells = {"order": promise.order.value, "reliability": promise.reliability.value}
+    return Row(time_us=0, node="world", kind=PROMISE, attributes={**cells, "receipts": " ".join(promise.receipts)})
+
+
+def promise_of(row: Row) -> Promises:
+    """What such a row says; TraceError when it makes no sense."""
+    cells = row.attributes or {}
+    receipts = tuple(cells.get("receipts", " ".join(ALL_RECEIPTS)).split())
+    try:
+        return msgspec.convert({**cells, "receipts": receipts}, Promises)
+    except msgspec.ValidationError as error:
+        raise TraceError(f"a {PROMISE} row that makes no sense: {error}") from None
 
 
 class LiveFolder:

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from resprout.core.promises import Promises
 from resprout.trace.columns import rows_of, table_of
 from resprout.trace.digest import Digest, digest_of
 from resprout.trace.errors import TraceError
@@ -34,6 +35,8 @@ class RunInfo(msgspec.Struct, kw_only=True, frozen=True):
     versions: dict[str, str] = {}
     ended: str = ""
     """"quiescent", "timeout", or what stopped it."""
+    promise: Promises = Promises()
+    """What the run is judged by; where it is absent, all that a network can promise."""
     traffic: dict[str, int] = {}
     """What all nodes sent and received, as far as that was counted: the sums of the `load` rows."""
     digest: str = ""

@@ -1,16 +1,16 @@
 """Live: nothing is delivered before what it depends on; and what was overtaken is remembered as missing.
 
 `eventual` publications are no part of this: they depend on nothing and nothing depends on them. Whatever depends on a
-publication depends on all that its client published before, so the past of a publication is one
-number for each life of a client: everything up to that index. A delivery at a subscriber violates causal order when
-something it depends on is missing there and comes later, or was owed and never comes. The first is told when the
-missing one comes, the second when it is given up (`audit.live.gaps`). Each delivery is told once, with the first cause
-that shows.
+publication depends on all that its client published before in its lane, so the past of a publication is one number for
+each source, which is a life of a client and a lane: everything up to that index. A delivery at a subscriber violates
+causal order when something it depends on is missing there and comes later, or was owed and never comes. The first is
+told when the missing one comes, the second when it is given up (`audit.live.gaps`). Each delivery is told once, with
+the first cause that shows.
 """
 
 from collections.abc import Iterator
 
-from resprout.audit.live.memory import Life, Overtaker, Publication
+from resprout.audit.live.memory import LaneMemory, Life, Overtaker, Publication
 from resprout.audit.live.view import View
 from resprout.audit.naming import listed
 from resprout.core.guarantee import Guarantee
@@ -19,14 +19,14 @@ from resprout.core.guarantee import Guarantee
 def note_overtaken(view: View, life: Life, m: Publication, position: int, time_us: int) -> None:
     """Everything due here that should have come before m."""
     causal = m.guarantee >= Guarantee.CAUSAL
-    lives = life.missing if causal else (m.life,)
+    sources = life.missing if causal else (m.source,)
     overtaker: Overtaker | None = None
     publications = view.memory.publications
-    for publisher in lives:
-        queue = life.missing.get(publisher)
+    for source in sources:
+        queue = life.missing.get(source)
         if not queue:
             continue
-        bound = m.past.get(publisher, 0)
+        bound = m.past.get(source, 0)
         for index, number in queue.items():
             if index > bound:
                 break
@@ -45,7 +45,7 @@ def check_late(view: View, life: Life, d: Publication, position: int, was_due: b
         for overtaker in overtakers or ():
             if overtaker.causal:
                 tell_causal(view, life, d, overtaker, f"before {view.name(d.id)} at {position}")
-    elif life.clock.get(d.life, 0) >= d.index:
+    elif (lane := life.lanes.get(d.lane)) is not None and lane.clock.get(d.source, 0) >= d.index:
         for overtaker in _dependents(view, life, d):
             tell_causal(view, life, d, overtaker, f"before {view.name(d.id)} at {position}")
 
@@ -72,15 +72,15 @@ def tell_causal(view: View, life: Life, d: Publication, m: Overtaker, cause_word
     view.tell("causal", m.time_us, life.node, (name, view.name(d.id), *between), text)
 
 
-def learn(life: Life, p: Publication) -> None:
-    """From now on the ordered publications of this life depend on p, which is one."""
-    clock = life.clock
-    for publisher, index in p.past.items():
-        if clock.get(publisher, 0) < index:
-            clock[publisher] = index
-    if clock.get(p.life, 0) < p.index:
-        clock[p.life] = p.index
-    life.given.append(p.number)
+def learn(lane: LaneMemory, p: Publication) -> None:
+    """From now on the ordered publications of a life in this lane depend on p, which is one."""
+    clock = lane.clock
+    for source, index in p.past.items():
+        if clock.get(source, 0) < index:
+            clock[source] = index
+    if clock.get(p.source, 0) < p.index:
+        clock[p.source] = p.index
+    lane.given.append(p.number)
 
 
 def _dependents(view: View, life: Life, d: Publication) -> Iterator[Overtaker]:
@@ -92,5 +92,5 @@ def _dependents(view: View, life: Life, d: Publication) -> Iterator[Overtaker]:
         position, row, time_us = m.had[life.number]
         if row < d.row:
             return
-        if m.past.get(d.life, 0) >= d.index:
+        if m.past.get(d.source, 0) >= d.index:
             yield Overtaker(m.number, m.id, position, row, time_us, True)

@@ -1,15 +1,16 @@
-"""Live: at each subscriber, the ordered publications of one client come in the order of (incarnation, seq)."""
+"""Live: at each subscriber, the ordered publications of one client, and of one lane, come in the order of (incarnation,
+seq)."""
 
 from resprout.audit.live.memory import Life
 from resprout.audit.live.view import View
 from resprout.audit.naming import MessageId
 
 
-def check_fifo(view: View, life: Life, id: MessageId, position: int, time_us: int) -> None:
+def check_fifo(view: View, life: Life, id: MessageId, lane: str, position: int, time_us: int) -> None:
     publisher, incarnation, _, seq = id
-    last = life.newest.get(publisher)
+    last = life.newest.get((publisher, lane))
     if last is None or (incarnation, seq) > (last[0][1], last[0][3]):
-        life.newest[publisher] = (id, position)
+        life.newest[publisher, lane] = (id, position)
         return
     name, later = view.name(id), view.name(last[0])
     text = (

@@ -12,7 +12,7 @@ violation of order between two deliveries that are further apart than their publ
 from typing import Final
 
 from resprout.audit.live import barrier, gaps, intervals
-from resprout.audit.live.memory import Publication
+from resprout.audit.live.memory import Life, Memory, Publication
 from resprout.audit.live.view import View
 
 _SPARE: Final = 256
@@ -72,15 +72,26 @@ def _forget_dead(view: View, before_us: int) -> None:
         del memory.lives[life.number]
         if memory.current.get(life.node) == life.number:
             del memory.current[life.node]
-        if (last := memory.last_ordered.get(life.node)) is not None and last.life == life.number:
-            del memory.last_ordered[life.node]
-        for clock in (*(o.clock for o in memory.lives.values()), *(o.past for o in memory.last_ordered.values())):
-            clock.pop(life.number, None)
+        _forget_sources(memory, life)
         for stream in life.streams:
             memory.published.pop(stream, None)
             memory.buried[stream[0]] = max(stream[1], memory.buried.get(stream[0], stream[1]))
             for other in memory.lives.values():
                 other.passed.pop(stream, None)
+
+
+def _forget_sources(memory: Memory, life: Life) -> None:
+    """Nothing depends any more on what it published."""
+    last = memory.last_ordered.get(life.node, {})
+    for lane in [lane for lane, one in last.items() if one.life == life.number]:
+        del last[lane]
+    if not last:
+        memory.last_ordered.pop(life.node, None)
+    clocks = [lane.clock for other in memory.lives.values() for lane in other.lanes.values()]
+    clocks += [one.past for of_node in memory.last_ordered.values() for one in of_node.values()]
+    for clock in clocks:
+        for own in life.lanes.values():
+            clock.pop(own.source, None)
 
 
 def _trim(view: View) -> None:
@@ -89,5 +100,6 @@ def _trim(view: View) -> None:
     for life in view.memory.lives.values():
         if len(life.recent) > _SPARE + 2 * len(publications):
             life.recent = [number for number in life.recent if number in publications]
-        if len(life.given) > _SPARE + 2 * len(publications):
-            life.given = [number for number in life.given if number in publications]
+        for lane in life.lanes.values():
+            if len(lane.given) > _SPARE + 2 * len(publications):
+                lane.given = [number for number in lane.given if number in publications]

@@ -9,16 +9,20 @@ Something missing is reported as lost
 Owed means: as `audit.owed` would say if the run ended now. What was reported is not looked for any longer: later
 publications that depend on it are not reported as well. To be slow is no violation; so what is missing at the horizon
 is not reported then, but kept in a short form, up to a number, until it comes or the run ends.
+
+What was due when a session was lost, and the client told, is reported as that at the end of a run that came to rest. In
+a run that promises probability nothing is reported: what came and what is missing at the end are counted.
 """
 
 from typing import Final
+
+import msgspec
 
 from resprout.audit.live.causal import tell_causal
 from resprout.audit.live.memory import Life, Overdue, Publication
 from resprout.audit.live.view import View
 from resprout.audit.naming import MessageId, seconds
 from resprout.audit.subscriptions import NEVER
-from resprout.filters.predicate import Predicate
 
 OVERDUE_MAX: Final = 10_000
 """For each subscriber. What is more is counted, and if it is lost, nobody will know."""
@@ -29,7 +33,7 @@ def expect(view: View, p: Publication) -> None:
     for number in p.due:
         life = view.memory.lives[number]
         if p.ordered:
-            life.missing.setdefault(p.life, {})[p.index] = p.number
+            life.missing.setdefault(p.source, {})[p.index] = p.number
         else:
             life.loose[p.number] = None
 
@@ -49,15 +53,29 @@ def arrived(view: View, life: Life, p: Publication) -> bool:
         return False
     _stop_waiting(life, p)
     note_complete(view, p, fewer=until == NEVER)
+    if view.memory.promise.is_probable:
+        view.count("came")
     return True
 
 
 def unsubscribed(view: View, life: Life, filter_: str) -> None:
     """Nobody is to blame for what was under way, unless another subscription asks for it."""
-    for id in [id for id, overdue in life.overdue.items() if overdue.filter == filter_]:
+    for id in [id for id, overdue in life.overdue.items() if overdue.filter == filter_ and overdue.told_us < 0]:
         del life.overdue[id]
     for p in _missing_at(view, life):
         if p.due[life.number] == NEVER and view.interest.lasting(life.number, p) is None:
+            p.due[life.number] = view.memory.row
+            note_complete(view, p, fewer=1)
+
+
+def session_lost(view: View, life: Life) -> None:
+    """What was under way will not come, and the client knows."""
+    life.losses[view.memory.row] = view.now_us
+    for id, overdue in life.overdue.items():
+        if overdue.told_us < 0:
+            life.overdue[id] = msgspec.structs.replace(overdue, told_us=view.now_us)
+    for p in _missing_at(view, life):
+        if p.due[life.number] == NEVER:
             p.due[life.number] = view.memory.row
             note_complete(view, p, fewer=1)
 
@@ -75,6 +93,9 @@ def life_ended(view: View, life: Life) -> None:
 def look_for_gaps(view: View, before_us: int) -> None:
     """What was overtaken before this time and has not come."""
     gaps = view.memory.gaps
+    if view.memory.promise.is_probable:
+        gaps.clear()
+        return
     done = 0
     for time_us, number, life_number in gaps:
         if time_us > before_us:
@@ -104,7 +125,9 @@ def given_up(view: View, p: Publication) -> None:
             _tell_without(view, p, life)
         asked = view.interest.lasting(number, p) if owed and life.ended_us < 0 else None
         if asked is not None and p.due[number] == NEVER:
-            _note_overdue(view, p, life, asked)
+            _note_overdue(view, life, p.id, Overdue(p.time_us, p.topic, asked.filter, asked.where_text))
+        elif owed and life.ended_us < 0 and (told_us := life.losses.get(p.due[number])) is not None:
+            _note_overdue(view, life, p.id, Overdue(p.time_us, p.topic, "", None, told_us))
         _give_up(view, p, life)
 
 
@@ -118,6 +141,10 @@ def judge_rest(view: View, came_to_rest: bool) -> None:
                 continue
             if came_to_rest and until == NEVER and life.correct:
                 _tell_lost(view, p, life, "never delivered", "")
+            elif came_to_rest and life.correct and until in life.losses:
+                _tell(
+                    view, life, p.id, Overdue(p.time_us, p.topic, "", None, life.losses[until]), "never delivered", ""
+                )
             _tell_without(view, p, life)
     for life in view.memory.lives.values():
         if came_to_rest and life.correct:
@@ -125,9 +152,9 @@ def judge_rest(view: View, came_to_rest: bool) -> None:
                 _tell(view, life, id, overdue, "never delivered", "")
 
 
-def _note_overdue(view: View, p: Publication, life: Life, asked: Predicate) -> None:
+def _note_overdue(view: View, life: Life, id: MessageId, overdue: Overdue) -> None:
     if len(life.overdue) < OVERDUE_MAX:
-        life.overdue[p.id] = Overdue(p.time_us, p.topic, asked.filter, asked.where_text)
+        life.overdue[id] = overdue
     else:
         view.count("owed_and_forgotten")
 
@@ -139,20 +166,26 @@ def _tell_lost(view: View, p: Publication, life: Life, verb: str, fact: str) -> 
 
 
 def _tell(view: View, life: Life, id: MessageId, missing: Overdue, verb: str, fact: str) -> None:
+    is_told = missing.told_us >= 0
+    if view.memory.promise.is_probable:
+        view.count("missing_told" if is_told else "missing")
+        return
     name = view.name(id)
     where = f" where {missing.where}" if missing.where else ""
-    text = (
-        f"{life.name} {verb} {name}, published on {missing.topic} at {seconds(missing.time_us)}, {fact}"
-        f"though its subscription {missing.filter}{where} was confirmed before"
+    why = (
+        f"and was told at {seconds(missing.told_us)} that deliveries may be missing"
+        if is_told
+        else f"though its subscription {missing.filter}{where} was confirmed before"
     )
-    view.tell("lost", missing.time_us, life.node, (name,), text)
+    text = f"{life.name} {verb} {name}, published on {missing.topic} at {seconds(missing.time_us)}, {fact}{why}"
+    view.tell("lost_told" if is_told else "lost", missing.time_us, life.node, (name,), text)
 
 
 def _tell_without(view: View, p: Publication, life: Life) -> None:
     """What depends on it was delivered without it."""
     until = p.due[life.number]
     for overtaker in p.overtaken.pop(life.number, ()):
-        if overtaker.causal and until > overtaker.row:
+        if overtaker.causal and until > overtaker.row and not view.memory.promise.is_probable:
             tell_causal(view, life, p, overtaker, f"but never {view.name(p.id)}")
 
 
@@ -165,10 +198,10 @@ def _give_up(view: View, p: Publication, life: Life) -> None:
 def _stop_waiting(life: Life, p: Publication) -> None:
     if not p.ordered:
         life.loose.pop(p.number, None)
-    elif (queue := life.missing.get(p.life)) is not None:
+    elif (queue := life.missing.get(p.source)) is not None:
         queue.pop(p.index, None)
         if not queue:
-            del life.missing[p.life]
+            del life.missing[p.source]
 
 
 def _missing_at(view: View, life: Life) -> list[Publication]:

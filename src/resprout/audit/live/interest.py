@@ -62,6 +62,14 @@ class Interest:
         self._open.pop(life, None)
         self._due.clear()
 
+    def lose(self, life: int, row: int) -> None:
+        """The session is lost: what was confirmed is asked for again."""
+        begun = [_Entry(fresh, filter_, where) for filter_, where, fresh in self._book.lose(life, row)]
+        lasting = [entry for entry in self._of.get(life, ()) if entry.subscription.ended == NEVER]
+        self._of[life] = [*lasting, *begun]
+        self._open.pop(life, None)
+        self._due.clear()
+
     def end_life(self, life: int, row: int) -> None:
         for entry in self._of.pop(life, ()):
             self._book.record(life, kinds.UNSUBSCRIBED, row, entry.filter, entry.where)

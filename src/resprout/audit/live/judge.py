@@ -20,18 +20,25 @@ from resprout.audit.live.memory import LiveOptions, Memory, from_bytes, to_bytes
 from resprout.audit.live.reading import Reading
 from resprout.audit.live.view import View
 from resprout.audit.verdict import Anomaly
+from resprout.core.promises import Promises
 from resprout.trace import kinds
 from resprout.trace.live_folder import ABORTED, ENDS
 from resprout.trace.schema import Row
 
 LIVE_RULES: Final = (
-    "identity", "invented", "unasked", "twice", "position", "lost", "fifo", "causal", "barrier", "total", "tseq",
+    "identity", "invented", "unasked", "twice", "position", "lost", "lost_told", "fifo", "causal", "barrier", "total",
+    "tseq",
 )  # fmt: skip
 
 
 class LiveJudge:
-    def __init__(self, options: LiveOptions = LiveOptions()) -> None:  # noqa: B008 (it is frozen)
-        self._begin(Memory(options))
+    def __init__(
+        self,
+        options: LiveOptions = LiveOptions(),  # noqa: B008 (it is frozen)
+        promise: Promises = Promises(),  # noqa: B008 (it is frozen)
+    ) -> None:
+        """`promise`: what the run is judged by, unless its first row says."""
+        self._begin(Memory(options, promise))
 
     @classmethod
     def from_state(cls, state: bytes) -> "LiveJudge":
@@ -123,7 +130,9 @@ class LiveJudge:
         view, memory = self._view, self._memory
         presence.give_up_strays(view, memory.seen_us)
         gaps.judge_rest(view, came_to_rest=ended == kinds.QUIESCENT)
-        left = Memory(memory.options, row=memory.row, ended=ended, counts=memory.counts, found=memory.found)
+        left = Memory(
+            memory.options, memory.promise, row=memory.row, ended=ended, counts=memory.counts, found=memory.found
+        )
         left.seen_us = left.watermark_us = memory.seen_us
         self._begin(left)
         self._view.found = view.found

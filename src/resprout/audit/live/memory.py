@@ -11,9 +11,10 @@ import msgspec
 from resprout.audit.naming import MessageId
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
+from resprout.core.promises import Promises
 from resprout.trace.schema import Row
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the written form; another one is refused, not guessed at."""
 
 TICK_US_MAX: Final = 500_000
@@ -79,6 +80,8 @@ class Publication(msgspec.Struct, array_like=True, gc=False):
     time_us: int
     id: MessageId
     topic: str
+    lane: str
+    """As of `audit.records.Publication`."""
     keys: tuple[str, ...]
     topics: tuple[str, ...]
     pairs: tuple[Pair, ...]
@@ -87,14 +90,16 @@ class Publication(msgspec.Struct, array_like=True, gc=False):
     attributes: dict[str, str] | None
     life: int
     """That published it."""
+    source: int
+    """Of that life and its lane."""
     index: int
-    """Its place among the ordered publications of that life, from 1; 0 for one that is not."""
+    """Its place among the ordered publications of that source, from 1; 0 for one that is not."""
     previous: int
     """The ordered one its client made before it, as in `audit.records.Publication`; what is not ordered has none."""
     given: list[int]
     """What its client was given between the two."""
     past: dict[int, int]
-    """What it depends on: by life, all up to this index."""
+    """What it depends on: by source, all up to this index."""
     due: dict[int, int]
     """By life that has not delivered it: the row until which it is due there."""
     waiting: int
@@ -137,6 +142,20 @@ class Overdue(msgspec.Struct, array_like=True, frozen=True, gc=False):
     filter: str
     where: str | None
     """Of the subscription that asked for it."""
+    told_us: int = -1
+    """When the client was told that deliveries may be missing."""
+
+
+class LaneMemory(msgspec.Struct, array_like=True, gc=False):
+    """What a life did and was given among publications that are in order with each other. Its number, the *source* of
+    what it publishes there, is never used again."""
+
+    source: int
+    published: int = 0
+    clock: dict[int, int] = {}
+    """What its next ordered publication depends on: by source, all up to this index."""
+    given: list[int] = []
+    """Ordered publications that were delivered here since its latest one."""
 
 
 class Life(msgspec.Struct, array_like=True, gc=False):
@@ -149,17 +168,13 @@ class Life(msgspec.Struct, array_like=True, gc=False):
     frozen: bool = False
     expected: int = 0
     """The next position."""
-    published: int = 0
-    clock: dict[int, int] = {}
-    """What its next ordered publication depends on: by life, all up to this index."""
-    given: list[int] = []
-    """Ordered publications that were delivered here since its latest one."""
+    lanes: dict[str, LaneMemory] = {}
     missing: dict[int, dict[int, int]] = {}
-    """Ordered publications that are due here: by their life, numbers by index."""
+    """Ordered publications that are due here: by their source, numbers by index."""
     loose: dict[int, None] = {}
     """Eventual publications that are due here."""
-    newest: dict[str, tuple[MessageId, int]] = {}
-    """By publisher: the latest ordered publication that was delivered here, and where."""
+    newest: dict[tuple[str, str], tuple[MessageId, int]] = {}
+    """By publisher and lane: the latest ordered publication that was delivered here, and where."""
     recent: list[int] = []
     """Causal and total publications that were delivered here, in order."""
     overdue: dict[MessageId, Overdue] = {}
@@ -168,6 +183,8 @@ class Life(msgspec.Struct, array_like=True, gc=False):
     """What was delivered here and is forgotten otherwise, as intervals of numbers."""
     streams: list[Stream] = []
     """That it published in."""
+    losses: dict[int, int] = {}
+    """Rows at which it was told that deliveries may be missing, and when that was."""
 
     @property
     def correct(self) -> bool:
@@ -222,6 +239,7 @@ class Key(msgspec.Struct, array_like=True, gc=False):
 class LastOrdered(msgspec.Struct, array_like=True, gc=False):
     number: int
     life: int
+    source: int
     index: int
     past: dict[int, int]
 
@@ -241,6 +259,8 @@ class KeptSubscription(msgspec.Struct, array_like=True, gc=False):
 
 class Memory(msgspec.Struct, array_like=True):
     options: LiveOptions
+    promise: Promises = Promises()
+    """What the run is judged by."""
     held: list[Row] = []
     """Rows that wait for the watermark, in order of arrival."""
     seen_us: int = -1
@@ -269,7 +289,9 @@ class Memory(msgspec.Struct, array_like=True):
     next_life: int = 0
     buried: dict[str, int] = {}
     """By client, the latest incarnation that belongs to a life that is forgotten."""
-    last_ordered: dict[str, LastOrdered] = {}
+    next_source: int = 0
+    last_ordered: dict[str, dict[str, LastOrdered]] = {}
+    """By client and lane."""
     subscriptions: list[KeptSubscription] = []
     """Only in the written form; `audit.live.interest` works on them otherwise."""
     premature: dict[MessageId, list[str]] = {}
@@ -280,8 +302,8 @@ class Memory(msgspec.Struct, array_like=True):
     complete: list[int] = []
     """Publications that all their subscribers have, in order of when that was so."""
     totals: dict[int, Total] = {}
-    places: dict[int, int] = {}
-    """By place in the order that the run claims, the first total of those that have it."""
+    places: dict[tuple[str, int], int] = {}
+    """By lane and place in the order that the run claims, the first total of those that have it."""
     next_rank: int = 0
     keys: dict[Pair, Key] = {}
     counts: dict[str, int] = {}

@@ -15,12 +15,12 @@ def told(view: View, life: Life, p: Publication, tseq: int, time_us: int) -> Non
     memory = view.memory
     if p.place is None:
         p.place = Placed(tseq, life.name, life.node, time_us)
-        owner = memory.publications.get(memory.places.get(tseq, -1))
+        owner = memory.publications.get(memory.places.get((p.lane, tseq), -1))
         if owner is None:
-            memory.places[tseq] = p.number
+            memory.places[p.lane, tseq] = p.number
         else:
             first, second = (owner, p) if owner.number < p.number else (p, owner)
-            memory.places[tseq] = first.number
+            memory.places[p.lane, tseq] = first.number
             _tell_shared(view, first, second)
     elif p.place.tseq != tseq and not p.misplaced:
         p.misplaced = True
@@ -48,8 +48,8 @@ def follows(view: View, life: Life, p: Publication, pair: Pair, place: KeyPlace,
 
 
 def forget(view: View, p: Publication) -> None:
-    if p.place is not None and view.memory.places.get(p.place.tseq) == p.number:
-        del view.memory.places[p.place.tseq]
+    if p.place is not None and view.memory.places.get((p.lane, p.place.tseq)) == p.number:
+        del view.memory.places[p.lane, p.place.tseq]
 
 
 def _tell_shared(view: View, first: Publication, second: Publication) -> None:

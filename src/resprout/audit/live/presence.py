@@ -72,7 +72,7 @@ def check_unknown(view: View, life: Life, id: MessageId, row: Row, position: int
         life.overdue.pop(id, None)
         view.count("beyond_horizon")
         if id[2] == "ordered":
-            check_fifo(view, life, id, position, row.time_us)
+            check_fifo(view, life, id, memory.promise.lane(row.topic or ""), position, row.time_us)
         return
     stray = Stray(life.number, position, row.time_us, view.interest.open_at(life.number))
     memory.strays.setdefault(id, []).append(stray)

@@ -9,7 +9,7 @@ from typing import Final
 
 from resprout.audit.live import barrier, causal, gaps, places, presence
 from resprout.audit.live.fifo import check_fifo
-from resprout.audit.live.memory import LastOrdered, Life, Publication
+from resprout.audit.live.memory import LaneMemory, LastOrdered, Life, Publication
 from resprout.audit.live.view import View
 from resprout.audit.naming import MessageId, life_name
 from resprout.audit.sense import guarantee_of, identity_of
@@ -17,6 +17,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair, pairs_of, topics_of
 from resprout.trace import kinds
 from resprout.trace.errors import TraceError
+from resprout.trace.live_folder import PROMISE, promise_of
 from resprout.trace.schema import Row
 
 _PREMATURE_MAX: Final = 1000
@@ -41,6 +42,8 @@ class Reading:
             kinds.SUBSCRIBED: self._subscription,
             kinds.UNSUBSCRIBE: self._subscription,
             kinds.UNSUBSCRIBED: self._subscription,
+            kinds.SESSION_LOST: self._lose,
+            PROMISE: self._promise,
         }
 
     def read(self, row: Row) -> None:
@@ -64,9 +67,16 @@ class Reading:
         memory.next_life += 1
         memory.lives[life.number] = life
         memory.current[node] = life.number
-        if (last := memory.last_ordered.get(node)) is not None:
-            life.clock = {**last.past, last.life: last.index}
+        for lane, last in memory.last_ordered.get(node, {}).items():
+            self._lane(life, lane).clock = {**last.past, last.source: last.index}
         return life
+
+    def _lane(self, life: Life, name: str) -> LaneMemory:
+        lane = life.lanes.get(name)
+        if lane is None:
+            lane = life.lanes[name] = LaneMemory(self._memory.next_source)
+            self._memory.next_source += 1
+        return lane
 
     def _publish(self, row: Row) -> None:
         memory, view = self._memory, self._view
@@ -78,16 +88,21 @@ class Reading:
             return
         keys = row.keys or ()
         topics, pairs = _names(topic, keys)
+        name = memory.promise.lane(topic)
         if not pairs and guarantee is Guarantee.TOTAL:
             pairs = ((topic, ""),)
+        elif name:
+            pairs = tuple(pair for pair in pairs if pair[0] == topic)
         ordered = guarantee is not Guarantee.EVENTUAL
-        life.published += ordered
-        last = memory.last_ordered.get(row.node) if ordered else None
+        lane = self._lane(life, name)
+        lane.published += ordered
+        last = memory.last_ordered.get(row.node, {}).get(name) if ordered else None
         p = Publication(
-            number=memory.next_number, row=memory.row, time_us=row.time_us, id=id, topic=topic, keys=keys,
+            number=memory.next_number, row=memory.row, time_us=row.time_us, id=id, topic=topic, lane=name, keys=keys,
             topics=topics, pairs=pairs, guarantee=guarantee, attributes=row.attributes, life=life.number,
-            index=life.published if ordered else 0, previous=last.number if last is not None else -1,
-            given=life.given if ordered else [], past=life.clock.copy() if ordered else {},
+            source=lane.source, index=lane.published if ordered else 0,
+            previous=last.number if last is not None else -1,
+            given=lane.given if ordered else [], past=lane.clock.copy() if ordered else {},
             due=view.interest.due(topics, row.attributes, memory.row), waiting=0,
         )  # fmt: skip
         memory.next_number += 1
@@ -96,9 +111,10 @@ class Reading:
         if id[:3] not in life.streams:
             life.streams.append(id[:3])
         if ordered:
-            life.given = []
-            life.clock[life.number] = p.index
-            memory.last_ordered[row.node] = LastOrdered(p.number, life.number, p.index, p.past)
+            lane.given = []
+            lane.clock[lane.source] = p.index
+            latest = LastOrdered(p.number, life.number, lane.source, p.index, p.past)
+            memory.last_ordered.setdefault(row.node, {})[name] = latest
         for word in memory.premature.pop(id, ()):
             p.hear(word)
         if id in memory.strays:
@@ -135,13 +151,13 @@ class Reading:
         was_due = gaps.arrived(view, life, p)
         p.had[life.number] = (position, memory.row, row.time_us)
         if p.ordered:
-            check_fifo(view, life, id, position, row.time_us)
+            check_fifo(view, life, id, p.lane, position, row.time_us)
             causal.check_late(view, life, p, position, was_due)
             if life.missing:
                 causal.note_overtaken(view, life, p, position, row.time_us)
             if p.guarantee >= Guarantee.CAUSAL:
                 life.recent.append(p.number)
-            causal.learn(life, p)
+            causal.learn(self._lane(life, p.lane), p)
             if p.pairs:
                 barrier.delivered(view, life, p, tseq)
 
@@ -173,6 +189,16 @@ class Reading:
         self._view.interest.record(life.number, row.kind, self._memory.row, row.time_us, row.filter, row.where)
         if row.kind in (kinds.UNSUBSCRIBE, kinds.UNSUBSCRIBED):
             gaps.unsubscribed(self._view, life, row.filter)
+
+    def _lose(self, row: Row) -> None:
+        number = self._memory.current.get(row.node)
+        life = self._view.life(number) if number is not None else None
+        if life is not None and life.ended_us < 0:
+            self._view.interest.lose(life.number, self._memory.row)
+            gaps.session_lost(self._view, life)
+
+    def _promise(self, row: Row) -> None:
+        self._memory.promise = promise_of(row)
 
     def _end_life(self, row: Row) -> None:
         number = self._memory.current.get(row.node)

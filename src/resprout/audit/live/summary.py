@@ -27,6 +27,17 @@ def was_judged(counts: Mapping[str, int], found: Mapping[str, int], ended: str) 
     return bool(ended or any(found.values()) or counts.get("publications") or counts.get("deliveries"))
 
 
+def reliability(counts: Mapping[str, int]) -> float | None:
+    """The share of owed deliveries that came, of a run that promises probability; None of any other."""
+    if not {"came", "missing", "missing_told"} & counts.keys():
+        return None
+    return counts.get("came", 0) / _owed(counts)
+
+
+def _owed(counts: Mapping[str, int]) -> int:
+    return counts.get("came", 0) + counts.get("missing", 0) + counts.get("missing_told", 0)
+
+
 def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> list[str]:
     """`counts` and `found` of a `LiveJudge`; `ended`: nothing while the run goes on."""
     if not was_judged(counts, found, ended):
@@ -38,6 +49,9 @@ def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> li
     text += [f"{counts[what]} {words}" for what, words in _NOTES.items() if counts.get(what)]
     width = max(map(len, LIVE_RULES))
     text += [f"{rule:<{width}}  violated ({found[rule]})  {RULES[rule]}" for rule in LIVE_RULES if found.get(rule)]
+    if (share := reliability(counts)) is not None and ended == kinds.QUIESCENT:
+        told = f"; of {counts['missing_told']} the client was told" if counts.get("missing_told") else ""
+        text.append(f"reliability {share:.6f}: {counts.get('came', 0)} of {_owed(counts)} owed deliveries came{told}")
     if ended != kinds.QUIESCENT:
         text.append("what is only missing was not judged: it may still come")
     broken = [rule for rule in LIVE_RULES if found.get(rule)]
@@ -55,4 +69,4 @@ def as_dict(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> 
         "ended": ended,
         "counts": dict(counts),
         "rules": {rule: found.get(rule, 0) for rule in LIVE_RULES},
-    }
+    } | ({"reliability": share} if (share := reliability(counts)) is not None and ended == kinds.QUIESCENT else {})

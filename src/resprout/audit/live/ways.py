@@ -19,7 +19,7 @@ class Way:
         self._back: dict[int, tuple[int, int]] = {}
         """By publication: how many others are between it and the cause, and the last of them, -1 for none."""
         for p in publications.values():
-            if p.number > cause.number and p.past.get(cause.life, 0) >= cause.index:
+            if p.number > cause.number and p.past.get(cause.source, 0) >= cause.index:
                 found = self._step(p, cause)
                 if found is not None:
                     self._back[p.number] = found

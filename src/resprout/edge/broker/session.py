@@ -93,7 +93,7 @@ class ClientSession:
         if last is not None and bundle.first > last + 1 and not self.moved:
             raise PeerError(f"{bundle!r} leaves a gap after {last}")
         if last is not None and bundle.first <= last < bundle.last:
-            raise PeerError(f"{bundle!r} overlaps what was published up to {last}")
+            raise PeerError(f"{bundle!r} overlaps what was seen up to {last}")
         self.last[stream] = max(bundle.last, last or 0)
 
     def published(self, item: Item) -> None:

@@ -21,11 +21,11 @@ from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
 from resprout.edge.messages import (
     Attend,
     Delivery,
-    Refuge,
     Serving,
     Subscribe,
     Subscribed,
     SubscribeRefused,
+    Successor,
     Taken,
     Unsubscribe,
     Unsubscribed,
@@ -78,7 +78,7 @@ class ClientSessions:
         self,
         session: ClientSession,
         attend: Attend,
-        refuges: tuple[Refuge, ...],
+        successors: tuple[Successor, ...],
         resumed: bool,
         out: list[Effect],
     ) -> None:
@@ -90,7 +90,7 @@ class ClientSessions:
         if attend.received:
             session.received = from_marks(attend.received)
             self.returned[session.name] = session
-        out.append(Send(session.name, msgspec.structs.replace(self.serving, refuges=refuges, resumed=resumed)))
+        out.append(Send(session.name, msgspec.structs.replace(self.serving, successors=successors, resumed=resumed)))
         for one in held:
             predicate = session.subscriptions[one.id] = one.predicate
             users = session.users.get(predicate, 0)

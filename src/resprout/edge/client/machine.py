@@ -139,7 +139,7 @@ class ClientMachine:
             PublishRefused: lambda message, now_us, out: self.publishing.refuse(message, out),
             PublicationWaits: lambda message, now_us, out: self.publishing.waits(message, out),
             BrokersForgotten: lambda message, now_us, out: self._forgetting.answered(message, out),
-            Refuges: lambda message, now_us, out: self._search.learn(message.refuges, out),
+            Refuges: lambda message, now_us, out: self._search.learn(message.successors, out),
             GoTo: self._sent_on,
         }
 
@@ -303,7 +303,7 @@ class ClientMachine:
         """By the broker that was asked to serve."""
         message = event.message
         if isinstance(message, GoTo):
-            self._search.go_to(event.peer, message.refuge, now_us, out)
+            self._search.go_to(event.peer, message.successor, now_us, out)
         elif isinstance(message, Serving):
             self._serve(event.peer, message, now_us, out)
         else:
@@ -311,13 +311,14 @@ class ClientMachine:
 
     def _serve(self, broker: str, message: Serving, now_us: int, out: list[Effect]) -> None:
         before = self.broker if self._search.was_served else None
-        self._search.serves(broker, message.refuges, now_us, out)
+        self._search.serves(broker, message.successors, now_us, out)
         self._room = self._candidate_room
         self._home_life = self._candidate_life
         self.serving = message
         self.publishing.offered(message)
         if before is None:
-            out.append(Answer(SessionBegan(message.stack, message.guarantees, message.faults_tolerated)))
+            offered = message.guarantees
+            out.append(Answer(SessionBegan(message.stack, offered, message.faults_tolerated, message.receipts)))
         elif before != broker:
             out.append(Answer(BrokerChanged(broker)))
         self.incoming.begin_session(broker, out)
@@ -337,7 +338,7 @@ class ClientMachine:
         self.flush(out)
 
     def _sent_on(self, message: GoTo, now_us: int, out: list[Effect]) -> None:
-        self._search.go_to(self.broker, message.refuge, now_us, out)
+        self._search.go_to(self.broker, message.successor, now_us, out)
 
     # -- hearing -------------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
 """Where a client turns when its broker does not answer.
 
-The broker that serves a client also tells it whom to ask when it is gone: its *refuges*, the likeliest first. A broker
-whose session is over is *lost*; one that is only silent may be frozen, so its session stays, and whoever is first wins:
-if it is heard before another one serves, all goes on as if nothing had happened. Refuges are asked one after the other,
-round and round, the lost broker itself last: it may have returned, or never have died. One that has ended the session
-itself is asked first: it lives, and nobody else can know more.
+The broker that serves a client also tells it whom to ask when it is gone: its *successors*, the likeliest first. A
+broker whose session is over is *lost*; one that is only silent may be frozen, so its session stays, and whoever is
+first wins: if it is heard before another one serves, all goes on as if nothing had happened. Successors are asked one
+after the other, round and round, the lost broker itself last: it may have returned, or never have died. One that has
+ended the session itself is asked first: it lives, and nobody else can know more.
 
 A broker that is asked may hold its answer back while it repairs what the client ran away from. Until the very first
 broker has served, there is only that one to wait for, unless the client was told of others beforehand.
@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from resprout.core.contract import CancelTimer, Close, Effect, Locate, Open, SetTimer, Timer
-from resprout.edge.messages import Refuge
+from resprout.edge.messages import Successor
 
-REFUGES_MAX: Final = 64
+SUCCESSORS_MAX: Final = 64
 """Brokers that are remembered to turn to."""
 TRIED_MAX: Final = 64
 DETOURS_MAX: Final = 8
@@ -70,7 +70,7 @@ class Search:
         self._patience_us = patience_us
         self._served_us: int | None = None
         self._searching = False
-        self._refuges = tuple(name for name in others if name != broker)[:REFUGES_MAX]
+        self._successors = tuple(name for name in others if name != broker)[:SUCCESSORS_MAX]
         self._round: deque[str] = deque()
         self._detours = 0
         self._sent_on = 0
@@ -95,9 +95,9 @@ class Search:
 
     def start(self, now_us: int, out: Effects) -> None:
         out.append(Open(self.home))
-        if self._refuges:
+        if self._successors:
             self._searching = True
-            self._round = deque(self._refuges)
+            self._round = deque(self._successors)
             self._set_timer(AnswerDue(self.home), now_us + ANSWER_US, out)
 
     def stop(self, reason: str, out: Effects) -> None:
@@ -120,7 +120,7 @@ class Search:
             self._set_timer(AnswerDue(peer), now_us + ANSWER_US, out)
         return True
 
-    def serves(self, peer: str, refuges: tuple[Refuge, ...], now_us: int, out: Effects) -> None:
+    def serves(self, peer: str, successors: tuple[Successor, ...], now_us: int, out: Effects) -> None:
         """The candidate is the broker now."""
         if self.stands and peer != self.home:
             out.append(Close(self.home, f"{peer} serves this client now"))
@@ -129,13 +129,13 @@ class Search:
         self.candidate = None
         self._served_us = now_us
         self._end_search(out)
-        self.learn(refuges, out)
+        self.learn(successors, out)
 
-    def learn(self, refuges: tuple[Refuge, ...], out: Effects) -> None:
+    def learn(self, successors: tuple[Successor, ...], out: Effects) -> None:
         """Whom to turn to from now on."""
-        others = {refuge.name: refuge for refuge in refuges if refuge.name != self.home}
-        self._refuges = tuple(others)[:REFUGES_MAX]
-        for name in self._refuges:
+        others = {successor.name: successor for successor in successors if successor.name != self.home}
+        self._successors = tuple(others)[:SUCCESSORS_MAX]
+        for name in self._successors:
             _locate(others[name], out)
 
     def silent(self, peer: str, refused: bool, now_us: int, out: Effects) -> None:
@@ -163,24 +163,24 @@ class Search:
             out.append(Close(peer, "its session is over"))  # it is called again when its turn comes
             self._lost_home(now_us, out, peer if by_peer else None)
 
-    def go_to(self, peer: str, refuge: Refuge, now_us: int, out: Effects) -> None:
+    def go_to(self, peer: str, successor: Successor, now_us: int, out: Effects) -> None:
         """A broker says that another one serves this client."""
-        _locate(refuge, out)
+        _locate(successor, out)
         if peer == self.home and self.stands:
             self.stands = False
-            out.append(Close(peer, f"sent on to {refuge.name}"))
-            self._begin_search(now_us, out, first=refuge.name)
-        elif refuge.name == self.home and self.stands:
-            self._drop_candidate(f"{peer} says that {refuge.name} lives", out)
+            out.append(Close(peer, f"sent on to {successor.name}"))
+            self._begin_search(now_us, out, first=successor.name)
+        elif successor.name == self.home and self.stands:
+            self._drop_candidate(f"{peer} says that {successor.name} lives", out)
             self._end_search(out)
             self._set_timer(AskOthers(), now_us + self._patience_us, out)
         else:
             self._searching = True  # also a client that was never served may be sent on
             self._detours += 1
             self._sent_on += 1
-            if refuge.name != peer and self._detours <= DETOURS_MAX:
-                self._put_first(refuge.name)
-            self._fail(f"sent on to {refuge.name}", False, now_us, out)
+            if successor.name != peer and self._detours <= DETOURS_MAX:
+                self._put_first(successor.name)
+            self._fail(f"sent on to {successor.name}", False, now_us, out)
 
     def refuse(self, reason: str, now_us: int, out: Effects) -> None:
         """The candidate breaks the rules."""
@@ -238,7 +238,7 @@ class Search:
 
     def _names(self) -> tuple[str, ...]:
         """One round. A session that stands is called by the links themselves."""
-        return self._refuges if self.stands else (*self._refuges, self.home)
+        return self._successors if self.stands else (*self._successors, self.home)
 
     def _begin_round(self) -> None:
         self._round = deque(self._names())
@@ -291,6 +291,6 @@ class Search:
             self._timer = None
 
 
-def _locate(refuge: Refuge, out: Effects) -> None:
-    if refuge.address:
-        out.append(Locate(refuge.name, refuge.address))
+def _locate(successor: Successor, out: Effects) -> None:
+    if successor.address:
+        out.append(Locate(successor.name, successor.address))

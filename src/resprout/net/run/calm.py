@@ -9,11 +9,12 @@ Where something went wrong, brokers act on what they do not hear: so the last fa
 them to suspect a broker and to declare it dead, and a repair that has begun is awaited like an outcome.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from resprout.links.options import LinkOptions
+from resprout.stacks.stack import WaitTimes
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
@@ -24,31 +25,23 @@ WORK: Final = frozenset((kinds.REPAIR_BEGIN, kinds.REPAIR_END, "fenced", "moved"
 """Notes of brokers that are at work. Others (suspicions) may come again and again of one that is dead for good."""
 
 
-class Waits(msgspec.Struct, frozen=True):
+class Patience(msgspec.Struct, frozen=True):
     """How long brokers and clients wait for each other before they act."""
 
     links: LinkOptions
-    lease_us: int = 0
-    """A broker that was silent for so long may be declared dead."""
-    ghost_us: int = 0
-    """So long something is kept for the clients of a dead broker."""
-
-    @classmethod
-    def of(cls, links: LinkOptions, options: Any) -> "Waits":
-        """`options`: of the stack; one that knows no leases does not wait for them."""
-        return cls(links, getattr(options, "lease_us", 0), getattr(options, "ghost_us", 0))
+    stack: WaitTimes
 
     @property
     def suspicion_us(self) -> int:
         """From the last sign of life of a broker to the beginning of its repair, at most."""
-        return SETTLE_US + (self.links.silence_us or 0) + self.lease_us
+        return SETTLE_US + (self.links.silence_us or 0) + self.stack.death_us
 
     @property
     def patience_us(self) -> int:
         """Nobody waits longer than this before he acts again: a peer is suspected after a silence, given up some time
         later, and attempts to connect are never further apart."""
         given_up_us = (self.links.silence_us or 0) + self.links.session_linger_us
-        return SETTLE_US + max(given_up_us, self.suspicion_us + self.ghost_us, 2 * self.links.reconnect_us_max)
+        return SETTLE_US + max(given_up_us, self.suspicion_us + self.stack.return_us, 2 * self.links.reconnect_us_max)
 
 
 class Repairs:
@@ -81,10 +74,10 @@ class Repairs:
 class Calm:
     """`way_us`: the longest way through the network; nothing is under way for longer than that."""
 
-    def __init__(self, way_us: int, waits: Waits) -> None:
+    def __init__(self, way_us: int, patience: Patience) -> None:
         self._settle_us = SETTLE_US + 2 * way_us
-        self._suspicion_us = waits.suspicion_us + 2 * way_us
-        self._patience_us = waits.patience_us + 4 * way_us
+        self._suspicion_us = patience.suspicion_us + 2 * way_us
+        self._patience_us = patience.patience_us + 4 * way_us
         self._observed: object = None
         self._since_us = 0
 

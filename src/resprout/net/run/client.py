@@ -37,7 +37,7 @@ _WAKE_SECONDS_MIN: Final = 0.001
 
 class RealClient:
     """`seed`: of the scenario. `find` tells where each of the `brokers` listens, `delays_us` how far away each one is;
-    `on_note` hears at once of rows that are for people."""
+    `on_note` hears at once of rows that are for people. `last_receipt`: the last one that the stack gives."""
 
     def __init__(
         self,
@@ -53,9 +53,10 @@ class RealClient:
         writer: RowWriter,
         on_note: Callable[[Row], None],
         bundle_max: int,
+        last_receipt: str,
     ) -> None:
         self.name = spec.name
-        self.tally = Tally()
+        self.tally = Tally(last_receipt)
         self.over = False
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
         others = brokers if incarnation > 1 else ()

@@ -14,12 +14,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from resprout.core.errors import ResproutError
+from resprout.core.promises import Promises
 from resprout.links.options import LinkOptions
 from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
 from resprout.net.host import now_us
 from resprout.net.process import BrokerProcess
-from resprout.net.run.calm import Calm, Repairs, Waits
+from resprout.net.run.calm import Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
 from resprout.net.run.faults import Faults
 from resprout.net.run.live import LiveRows
@@ -32,7 +33,7 @@ from resprout.scenario.observe import note_row
 from resprout.stacks.registry import find_stack
 from resprout.trace import kinds
 from resprout.trace.digest import digest_of
-from resprout.trace.live_folder import ABORTED, ENDS, LiveFolder
+from resprout.trace.live_folder import ABORTED, ENDS, LiveFolder, promise_row
 from resprout.trace.schema import Row
 
 T = TypeVar("T")
@@ -71,9 +72,10 @@ class RealRun:
         live: LiveFolder | None = None,
     ) -> None:
         check_runnable(scenario)
-        options = find_stack(scenario.stack).parse_options(scenario.options)
+        stack = find_stack(scenario.stack)
         links = {"silence_us": silence_us(scenario), **(links or {})}
-        self._waits = Waits.of(with_signs_of_life(LinkOptions(**links)), options)
+        waits = stack.waits(stack.parse_options(scenario.options))
+        self._patience = Patience(with_signs_of_life(LinkOptions(**links)), waits)
         self._scenario = scenario
         self._on_progress = on_progress
         self._on_row = on_row
@@ -91,6 +93,8 @@ class RealRun:
         self._faults = Faults(scenario, self._tree, self._crew, self._tell)
         self._handed_out = 0
         self._live = LiveRows(live, scenario.time_limit_us, self._row_readers) if live is not None else None
+        if live is not None and (promise := stack.promise()) != Promises():
+            live.write([promise_row(promise)])
 
     async def finish(self) -> RunResult:
         """However it ends, no process is left afterwards. ProcessError when the processes cannot be started."""
@@ -147,7 +151,7 @@ class RealRun:
             await asyncio.wait((faults,))
 
     async def _watch(self, faults: "asyncio.Task[None]") -> str:
-        calm = Calm(longest_way_us(self._scenario), self._waits)
+        calm = Calm(longest_way_us(self._scenario), self._patience)
         limit_us = self._start_us + self._scenario.time_limit_us
         while (time_us := now_us()) < limit_us:
             progress = self._crew.progress

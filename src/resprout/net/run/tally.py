@@ -1,16 +1,21 @@
 """Counts the rows of one life of a client as they come: how far it is, and what still has no outcome."""
 
+from resprout.core.guarantee import Receipt
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
 
 class Tally:
-    def __init__(self) -> None:
+    def __init__(self, last_receipt: str = Receipt.DELIVERED.label) -> None:
+        """`last_receipt`: the last one that the network gives, empty where it gives none: nothing more is told of a
+        publication after it."""
+        self._outcomes = (last_receipt, "failed")
+        self._has_outcomes = bool(last_receipt)
         self.rows = 0
         self.published = 0
         self.delivered = 0
         self._publications: set[tuple[str | None, int | None]] = set()
-        """Neither told `delivered` or `failed` nor refused, by stream and number."""
+        """Neither told the last receipt or `failed` nor refused, by stream and number."""
         self._subscriptions: set[tuple[str | None, str | None]] = set()
         """Asked for, or asked to end, and not yet answered."""
 
@@ -25,8 +30,9 @@ class Tally:
                 self.delivered += 1
             case kinds.PUBLISH:
                 self.published += 1
-                self._publications.add((row.stream, row.seq))
-            case kinds.RECEIPT if row.receipt in ("delivered", "failed"):
+                if self._has_outcomes:
+                    self._publications.add((row.stream, row.seq))
+            case kinds.RECEIPT if row.receipt in self._outcomes:
                 self._publications.discard((row.stream, row.seq))
             case kinds.REFUSED:
                 self._publications.discard((row.stream, row.seq))

@@ -41,6 +41,7 @@ from resprout.net.run.row_file import RowWriter
 from resprout.net.sessions import with_signs_of_life
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.load import parse_scenario
+from resprout.stacks.registry import find_stack
 from resprout.trace.schema import Row
 
 REPORT_SECONDS: Final = 0.1
@@ -61,10 +62,12 @@ class Worker:
         delays_us = delays_of(scenario)
         brokers = [broker.name for broker in scenario.brokers]
         caps = scenario.bundle_caps
+        given = find_stack(scenario.stack).receipts
+        last_receipt = given[-1].label if given else ""
         self.clients = {
             name: RealClient(
                 specs[name], life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get,
-                brokers, delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES),
+                brokers, delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES), last_receipt,
             )
             for name, life in assignment.clients.items()
         }  # fmt: skip

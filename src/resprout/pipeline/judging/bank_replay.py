@@ -38,7 +38,7 @@ def breaks_real_time(operations: Operations, publications: Publications, told_at
 
 def _pairs(publications: Publications, number: int) -> Array:
     begin, end = publications.pair_start[number : number + 2]
-    pairs: Array = publications.pair[begin:end]
+    pairs: Array = publications.pair[begin:end][publications.pair_binds[begin:end]]
     return pairs
 
 

@@ -44,7 +44,10 @@ class Accounts:
         roots = np.array([*map(self._root, range(count)), -1])
         self.circle: Array = roots[np.where(operations.kind >= 0, operations.account, -1)]
         """By publication; -1 for what is no operation."""
-        moves = numbers[(operations.kind[numbers] != BALANCE) & ~publications.ordered[numbers]]
+        undivided = ~publications.ordered[numbers]
+        if publications.is_by_topic:
+            undivided |= ~publications.binds_all[numbers]
+        moves = numbers[(operations.kind[numbers] != BALANCE) & undivided]
         self.loose: Array = np.unique(self.circle[moves])
 
     def _root(self, account: int) -> int:
@@ -67,7 +70,7 @@ def judge_bank(
         reason = "no total was executed by a replica that knew all it needed"
         found.skipped |= dict.fromkeys(TOGETHER, reason)
     if loose := len(Accounts(operations, publications).loose):
-        found.notes |= dict.fromkeys(TOGETHER, loose_note(loose))
+        found.notes |= dict.fromkeys(TOGETHER, loose_note(loose, context.promise))
     broken |= _disagreements(testimonies, len(publications))
     chosen = _chosen(testimonies)
     if any(breaks_replay(steps, operations, publications, claim, initial) for _, steps in chosen.values()):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from resprout.core.guarantee import Guarantee
-from resprout.pipeline.judging.arrays import NEVER, NULL, Array
+from resprout.pipeline.judging.arrays import NEVER, NULL, Array, is_same
 from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.subscriber import Subscriber
 from resprout.pipeline.judging.totals import Places, Sightings
@@ -19,6 +19,9 @@ class Checks:
         self._claim = claim
         self.broken: set[str] = set()
         self.owed_count = 0
+        self.came_count = 0
+        self.told_count = 0
+        """Missing, and the client was told."""
         self.strongest = int(Guarantee.EVENTUAL)
         self.sightings = Sightings(Places(context.publications))
         self.missing: dict[int, tuple[Array, Array]] = {}
@@ -46,12 +49,18 @@ class Checks:
         correct, owed = bool(lives.correct[life]), self._owed[numbers]
         there = s.any_place[numbers] >= 0 if s is not None else np.zeros(len(numbers), dtype=np.bool_)
         self.is_hindered[numbers if not correct else numbers[~there | (until != NEVER)]] = True
+        promise = self._context.promise
         if correct:
             lasting = owed & (until == NEVER)
-            self.owed_count += int(np.count_nonzero(lasting))
-            self.note("lost", self._context.is_quiescent and bool(np.any(lasting & ~there)))
+            told = owed & np.isin(until, self._context.wishes.losses)
+            self.owed_count += int(np.count_nonzero(lasting | told))
+            self.came_count += int(np.count_nonzero((lasting | told) & there))
+            self.told_count += int(np.count_nonzero(told & ~there))
+            is_judged = self._context.is_quiescent and not promise.is_probable
+            self.note("lost", is_judged and bool(np.any(lasting & ~there)))
+            self.note("lost_told", is_judged and bool(np.any(told & ~there)))
         gone = np.flatnonzero(owed & ~there & publications.ordered[numbers])
-        if len(gone):
+        if len(gone) and not promise.is_probable:
             self.missing[life] = (numbers[gone], until[gone])
         self.note("receipt", correct and self._context.receipts.too_early(life, numbers, until, s, lives))
         return numbers, until
@@ -62,8 +71,9 @@ class Checks:
         order[s.sequence] = np.arange(len(s.sequence))
         places = order[publications.fifo_order]
         there = np.flatnonzero(places >= 0)
-        places, publisher = places[there], publications.publisher[publications.fifo_order[there]]
-        return bool(np.any((places[1:] < places[:-1]) & (publisher[1:] == publisher[:-1])))
+        numbers = publications.fifo_order[there]
+        same = is_same(publications.publisher[numbers]) & is_same(publications.lane[numbers])
+        return bool(np.any((places[there][1:] < places[there][:-1]) & same))
 
     def note(self, rule: str, is_broken: bool) -> None:
         if is_broken:

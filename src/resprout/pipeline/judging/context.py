@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from resprout.core.promises import Promises
 from resprout.pipeline.judging.arrays import NULL, Array, is_same
 from resprout.pipeline.judging.bank_operations import Operations
 from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
@@ -23,9 +24,10 @@ _OBSERVING = (kinds.PUBLISH, kinds.APPLIED, *_STEPS)
 
 
 class Context:
-    def __init__(self, talk: Rows, deliveries: Sequence[Rows], words: Words, rows: int) -> None:
+    def __init__(self, talk: Rows, deliveries: Sequence[Rows], words: Words, rows: int, promise: Promises) -> None:
         """`talk`: all rows but deliveries. Of `deliveries` only the first of each life is needed, `node` and `row`.
-        `rows`: how many the run has."""
+        `rows`: how many the run has. `promise`: what it is judged by."""
+        self.promise = promise
         self.words = words
         self.rows = rows
         ends = talk.take(_at(talk, words, kinds.CRASH, kinds.LEAVE), "node", "row")
@@ -37,10 +39,11 @@ class Context:
         check_publish(publish, words)
         of_publications = refused.take(np.flatnonzero(refused.publisher >= 0))
         self.index, first = _index(publish, of_publications)
-        self.publications = Publications(publish.take(np.flatnonzero(first)), words, self.lives)
+        self.publications = Publications(publish.take(np.flatnonzero(first)), words, self.lives, promise.order)
         self.operations = Operations(self.publications, words)
         self.breaks_identity = not first.all() or _numbers_fall(self.publications)
-        self.wishes = Wishes(talk.take(subscriptions), words, self.lives, self.publications)
+        steps = np.sort(np.concatenate((subscriptions, _at(talk, words, kinds.SESSION_LOST))))
+        self.wishes = Wishes(talk.take(steps), words, self.lives, self.publications)
         self.receipts = self._receipts(talk, of_publications)
         ended = talk.kind[_at(talk, words, kinds.QUIESCENT, kinds.TIMEOUT)]
         self.ended = words.kinds.texts[ended[-1]] if len(ended) else ""
@@ -52,13 +55,15 @@ class Context:
     def is_quiescent(self) -> bool:
         return self.ended == kinds.QUIESCENT
 
-    def counts(self, deliveries: int, owed: int, applied: int) -> dict[str, int]:
+    def counts(self, deliveries: int, owed: int, came: int, told: int, applied: int) -> dict[str, int]:
         subscribers = sorted(self.wishes.of_life)
         return {
             "rows": self.rows,
             "publications": len(self.publications),
             "deliveries": deliveries,
             "owed": owed,
+            "came": came,
+            "told": told,
             "subscribers": len(subscribers),
             "correct_subscribers": int(np.count_nonzero(self.lives.correct[subscribers])) if subscribers else 0,
             "subscriptions": sum(map(len, self.wishes.of_life.values())),

@@ -38,7 +38,7 @@ def _detect(place: RunPlace, fingerprint: Fingerprint | None) -> Detected:
         intake.add(read_group(group, words, fingerprint))
     check_digest(place, fingerprint)
     talk, given = intake.arranged()
-    context = Context(talk, given, words, intake.rows)
+    context = Context(talk, given, words, intake.rows, place.info.promise)
     given.reverse()
     deliveries = Deliveries.joined([slim(given.pop(), context) for _ in range(len(given))]).by_life()
     applied = Applied(applied_of(talk, words), context)

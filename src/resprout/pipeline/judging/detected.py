@@ -4,6 +4,7 @@ import msgspec
 
 from resprout.audit.judge import Case
 from resprout.audit.verdict import Verdict, verdict_of
+from resprout.core.promises import Promises
 from resprout.trace.store import Trace
 
 
@@ -15,6 +16,7 @@ class Detected(msgspec.Struct):
     notes: dict[str, str] = msgspec.field(default_factory=dict)
     skipped: dict[str, str] = msgspec.field(default_factory=dict)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
+    promise: Promises = Promises()
 
     @property
     def needs_explanation(self) -> bool:
@@ -23,12 +25,12 @@ class Detected(msgspec.Struct):
     def verdict(self) -> Verdict:
         """Of a run in which nothing is broken."""
         assert not self.needs_explanation, "what is broken is explained by the judge in Python"
-        return verdict_of([], self.notes, self.skipped, self.counts)
+        return verdict_of([], self.notes, self.skipped, self.counts, promise=self.promise)
 
     def explained(self, trace: Trace) -> Verdict | None:
         """Of one in which rules are broken: only these are looked at once more. None when nothing is found there, so
         that somebody else has to decide."""
         found, more = Case(trace).anomalies(self.broken)
-        verdict = verdict_of(found, self.notes, self.skipped, self.counts, more)
+        verdict = verdict_of(found, self.notes, self.skipped, self.counts, more, self.promise)
         broken = {check.rule for check in verdict.checks if check.anomalies}
         return verdict if broken == self.broken else None

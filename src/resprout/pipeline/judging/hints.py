@@ -98,8 +98,9 @@ class Hints:
 
     def settle(self) -> None:
         """After everything is joined."""
-        places = self.claim[self.claim != NULL]
-        self.breaks_places = bool(self._contradicted.any()) or len(np.unique(places)) < len(places)
+        placed = np.flatnonzero(self.claim != NULL)
+        places = np.unique(np.stack((self._publications.lane[placed], self.claim[placed])), axis=1)
+        self.breaks_places = bool(self._contradicted.any()) or places.shape[1] < len(placed)
         self.claim[self._contradicted] = NULL
         for numbers in self._publications.of_publisher():  # whoever has a later one has all before it in its past
             self.ready[numbers] = np.minimum.accumulate(self.ready[numbers][::-1])[::-1]
@@ -117,7 +118,10 @@ def find_links(context: Context, deliveries: Deliveries, wanted: Array) -> Array
     publications = context.publications
     sound = _sound(context, deliveries)
     sound = sound[publications.ordered[deliveries.number[sound]]]
-    numbers, lives, rows = deliveries.number[sound], deliveries.life[sound], deliveries.row[sound]
+    if publications.lanes > 1:
+        sound = sound[np.argsort(publications.in_lane(deliveries.life[sound], deliveries.number[sound]), kind="stable")]
+    numbers, rows = deliveries.number[sound], deliveries.row[sound]
+    lives = publications.in_lane(deliveries.life[sound], numbers)
     made = publications.of_life()
     authors = np.array(sorted(made), dtype=np.int64)
     begins, ends = np.searchsorted(lives, authors), np.searchsorted(lives, authors, side="right")

@@ -40,7 +40,7 @@ def plan_of(place: RunPlace, fingerprint: Fingerprint | None, limits: Limits) ->
     check_digest(place, fingerprint)
     if not intake.is_in_order:
         return None
-    context = Context(*intake.arranged(), intake.words, intake.rows)
+    context = Context(*intake.arranged(), intake.words, intake.rows, place.info.promise)
     return Plan(context, intake.given, limits.shard_deliveries, bank_initial_of(place))
 
 

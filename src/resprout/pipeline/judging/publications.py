@@ -6,14 +6,17 @@ import numpy as np
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.promises import OrderScope
 from resprout.pipeline.judging.arrays import NULL, Array, distinct, is_same
 from resprout.pipeline.judging.columns import Rows, UnreadableError, Vocabulary, Words
 from resprout.pipeline.judging.lives import Lives
 
 
 class Publications:
-    def __init__(self, rows: Rows, words: Words, lives: Lives) -> None:
+    def __init__(self, rows: Rows, words: Words, lives: Lives, order: OrderScope) -> None:
         """`rows`: publish rows whose identity was not taken before."""
+        self.is_by_topic = order is OrderScope.EACH_TOPIC
+        self.lanes = len(words.topics) if self.is_by_topic else 1
         self.row = rows.row
         self.life = lives.of(rows.node, rows.row)
         self.publisher = rows.publisher
@@ -21,6 +24,8 @@ class Publications:
         self.seq = rows.seq
         self.stream = rows.stream
         self.topic = rows.topic
+        self.lane = rows.topic.astype(np.int64) if self.is_by_topic else np.zeros(len(rows), dtype=np.int64)
+        """Those with an equal one are in order with each other; below `lanes`."""
         self.keys = rows.keys.compact()
         self.attributes = rows.attributes
         self.level = levels(words)[rows.guarantee].astype(np.int8)
@@ -31,23 +36,31 @@ class Publications:
         self._arrange_topics(keys, words)
         self.previous = self._previous(rows.node)
         self.fifo_order = self._fifo_order()
-        """The ordered ones by publisher, incarnation and seq."""
+        """The ordered ones by publisher, lane, incarnation and seq."""
 
     def __len__(self) -> int:
         return len(self.row)
 
+    def in_lane(self, life: Array, number: Array) -> Array:
+        """A number for a life and the lane of a publication."""
+        found: Array = life.astype(np.int64) * self.lanes + self.lane[number]
+        return found
+
     def of_life(self) -> dict[int, Array]:
-        """For each life that published anything ordered, what."""
+        """For each life and lane (see `in_lane`) in which it published anything ordered, what."""
         ordered = np.flatnonzero(self.ordered)
-        order = ordered[np.argsort(self.life[ordered], kind="stable")]
-        bounds = np.flatnonzero(np.r_[True, ~is_same(self.life[order])]) if len(order) else order
+        key = self.in_lane(self.life[ordered], ordered)
+        by_key = np.argsort(key, kind="stable")
+        order, key = ordered[by_key], key[by_key]
+        bounds = np.flatnonzero(np.r_[True, ~is_same(key)]) if len(order) else order
         pieces = np.split(order, bounds[1:]) if len(order) else []
-        return {int(self.life[piece[0]]): piece for piece in pieces}
+        return {int(key[begin]): piece for begin, piece in zip(bounds.tolist(), pieces, strict=True)}
 
     def of_publisher(self) -> list[Array]:
-        """What each client published, in order."""
-        order = np.argsort(self.publisher, kind="stable")
-        return np.split(order, np.flatnonzero(~is_same(self.publisher[order])) + 1)
+        """What each client published in each lane, in order."""
+        order = np.lexsort((self.lane, self.publisher))
+        is_next = is_same(self.publisher[order]) & is_same(self.lane[order])
+        return np.split(order, np.flatnonzero(~is_next) + 1)
 
     def _arrange_keys(self, keys: "_Keys") -> None:
         """Pairs of topic and key, each once in a publication, however it was written."""
@@ -64,6 +77,14 @@ class Publications:
         self.pair_number = number
         self.pair_start = np.searchsorted(number, np.arange(len(self) + 1))
         """Where the places of each publication begin."""
+        self.pair_binds = np.ones(len(number), dtype=np.bool_)
+        """For each place, whether it is in order with others there: not, if order holds within each topic and the key
+        is of another one."""
+        if self.is_by_topic:
+            self.pair_binds = self.pair_topic[self.pair] == self.topic[number]
+        self.binds_all = np.ones(len(self), dtype=np.bool_)
+        """By publication, whether all its pairs do."""
+        self.binds_all[number[~self.pair_binds]] = False
 
     def _arrange_topics(self, keys: "_Keys", words: Words) -> None:
         """Publications that name the same topics have the same `topics`."""
@@ -82,16 +103,17 @@ class Publications:
             self.topics[here] = place
 
     def _previous(self, node: Array) -> Array:
-        """The ordered one that its client made before it; -1 for none, and for what is not ordered."""
+        """The ordered one of its lane that its client made before it; -1 for none, and for what is not ordered."""
         ordered = np.flatnonzero(self.ordered)
-        order = ordered[np.argsort(node[ordered], kind="stable")]
+        order = ordered[np.lexsort((self.lane[ordered], node[ordered]))]
         previous = np.full(len(self), -1, dtype=np.int64)
-        previous[order[1:]] = np.where(is_same(node[order]), order[:-1], -1)
+        is_next = is_same(node[order]) & is_same(self.lane[order])
+        previous[order[1:]] = np.where(is_next, order[:-1], -1)
         return previous
 
     def _fifo_order(self) -> Array:
         ordered = np.flatnonzero(self.ordered)
-        by = np.lexsort((self.seq[ordered], self.incarnation[ordered], self.publisher[ordered]))
+        by = np.lexsort((self.seq[ordered], self.incarnation[ordered], self.lane[ordered], self.publisher[ordered]))
         found: Array = ordered[by]
         return found
 

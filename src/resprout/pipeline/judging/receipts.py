@@ -67,11 +67,17 @@ class Receipts:
         owed: Array = ~refused & (self.is_safe | heard_by_correct | of_correct)
         return owed
 
-    def misses_last(self, is_hindered: Array, correct: Array) -> bool:
-        """Whether `safe` was never told of something accepted, or `delivered` of what is not hindered."""
+    def misses_last(self, is_hindered: Array, correct: Array, given: tuple[str, ...]) -> bool:
+        """Whether `safe` was never told of something accepted, or `delivered` of what is not hindered; `given`: those
+        that are promised."""
         due = (self._reached >= 0) & correct[self._publications.life] & ~self.has_failed
         due &= self.refused_at[: len(self._publications)] == NEVER
-        return bool(np.any(due & ((self._reached < _SAFE) | ((self._reached < _DELIVERED) & ~is_hindered))))
+        misses = np.zeros(len(due), dtype=np.bool_)
+        if _STEPS[_SAFE] in given:
+            misses |= self._reached < _SAFE
+        if _STEPS[_DELIVERED] in given:
+            misses |= (self._reached < _DELIVERED) & ~is_hindered
+        return bool(np.any(due & misses))
 
     def too_early(self, life: int, numbers: Array, until: Array, s: "Subscriber | None", lives: Lives) -> bool:
         """Whether one of these, due until that row at a correct life, was said to be delivered before it was."""

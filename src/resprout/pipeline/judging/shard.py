@@ -30,6 +30,8 @@ class Findings(msgspec.Struct):
     broken: set[str]
     deliveries: int
     owed: int
+    came: int
+    told: int
     strongest: int
     seen: Seen
     is_hindered: Array
@@ -65,6 +67,8 @@ def judge_shard(
         broken=checks.broken,
         deliveries=len(deliveries.row),
         owed=checks.owed_count,
+        came=checks.came_count,
+        told=checks.told_count,
         strongest=checks.strongest,
         seen=checks.sightings.seen(),
         is_hindered=checks.is_hindered,
@@ -73,7 +77,7 @@ def judge_shard(
 
 
 def conclude(context: Context, hints: Hints, findings: Sequence[Findings], bank_initial: int) -> Detected:
-    found = Detected(broken=set().union(*(f.broken for f in findings)))
+    found = Detected(broken=set().union(*(f.broken for f in findings)), promise=context.promise)
     order = TotalOrder(Places(context.publications), Seen.joined([f.seen for f in findings]), hints.claim)
     facts = {
         "identity": context.breaks_identity,
@@ -93,23 +97,29 @@ def conclude(context: Context, hints: Hints, findings: Sequence[Findings], bank_
     else:
         found.skipped |= dict.fromkeys((r for r in RULES if r.startswith("bank_")), "the trace holds no bank")
     deliveries, owed = sum(f.deliveries for f in findings), sum(f.owed for f in findings)
-    found.counts = context.counts(deliveries, owed, hints.applied)
+    came, told = sum(f.came for f in findings), sum(f.told for f in findings)
+    found.counts = context.counts(deliveries, owed, came, told, hints.applied)
     return found
 
 
 def _never_told(context: Context, findings: Sequence[Findings]) -> bool:
     """Whether a last receipt is missing that was due; see `audit.receipts`."""
     is_hindered = np.logical_or.reduce([f.is_hindered for f in findings])
-    return context.is_whole and context.receipts.misses_last(is_hindered, context.lives.correct)
+    return context.is_whole and context.receipts.misses_last(
+        is_hindered, context.lives.correct, context.promise.receipts
+    )
 
 
 def _nothing_to_judge(context: Context, strongest: int, order: TotalOrder, hints: Hints) -> dict[str, str]:
     """By rule, why it is not judged, or holds only because nothing could break it."""
     reasons = {}
     if context.ended == kinds.TIMEOUT:
-        reasons["lost"] = "the run met its time limit before it came to rest"
+        reasons["lost"] = reasons["lost_told"] = "the run met its time limit before it came to rest"
     elif not context.is_quiescent:
-        reasons["lost"] = "the trace has no quiescent row, so deliveries may be missing from its end"
+        reason = "the trace has no quiescent row, so deliveries may be missing from its end"
+        reasons["lost"] = reasons["lost_told"] = reason
+    elif context.promise.is_probable:
+        reasons["lost_told"] = "the run promises probability: what is missing counts for the reliability"
     if strongest < Guarantee.FIFO:
         reasons["fifo"] = "no ordered publication was delivered"
     if strongest < Guarantee.CAUSAL:

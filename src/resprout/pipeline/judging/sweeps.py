@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from resprout.core.guarantee import Guarantee
-from resprout.pipeline.judging.arrays import NEVER, Array
+from resprout.pipeline.judging.arrays import NEVER, Array, is_same
 from resprout.pipeline.judging.causal import Dependencies, Stretches
 from resprout.pipeline.judging.checks import Checks
 from resprout.pipeline.judging.context import Context
@@ -81,7 +81,8 @@ class Sweeps:
         if self._context.breaks_identity or "fifo" in self._checks.broken:
             ready = np.where(ordered, -1, NEVER)
         earliest = np.where(ordered, sequence, NEVER)
-        ready, earliest = (np.append(np.minimum.accumulate(c[::-1])[::-1][1:], NEVER) for c in (ready, earliest))
+        lane = publications.lane[sequence] if publications.lanes > 1 else None
+        ready, earliest = (_lowest_behind(column, lane) for column in (ready, earliest))
         suspect = self._judged[sequence] & (ready < publications.row[sequence]) & (earliest < sequence)
         if not suspect.any():
             return None
@@ -105,3 +106,16 @@ class Sweeps:
         if self._hints.links is not None:
             return self._hints.links
         return find_links(self._context, self._deliveries, stretches.numbers())
+
+
+def _lowest_behind(column: Array, lane: Array | None) -> Array:
+    """For each place the lowest value behind it, NEVER for none; of the same lane, where there are several."""
+    if lane is None:
+        found: Array = np.append(np.minimum.accumulate(column[::-1])[::-1][1:], NEVER)
+        return found
+    lowest = np.empty(len(column), dtype=np.int64)
+    order = np.argsort(lane, kind="stable")
+    for places in np.split(order, np.flatnonzero(~is_same(lane[order])) + 1):
+        if len(places):
+            lowest[places] = _lowest_behind(column[places], None)
+    return lowest

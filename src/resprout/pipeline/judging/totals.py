@@ -19,13 +19,14 @@ _COLLECTED_MAX: Final = 2_000_000
 
 
 class Places:
-    """A *place* is a pair that an ordered publication names, if some total names the pair too. A total without keys
+    """A *place* is a pair that binds an ordered publication, if it binds some total too. A total without keys
     stands at its topic with an empty key, which nothing else names."""
 
     def __init__(self, publications: Publications) -> None:
         closed = np.zeros(len(publications.pair_topic), dtype=np.bool_)
-        closed[publications.pair[publications.total[publications.pair_number]]] = True
-        kept = np.flatnonzero(closed[publications.pair] & publications.ordered[publications.pair_number])
+        binds = publications.pair_binds
+        closed[publications.pair[publications.total[publications.pair_number] & binds]] = True
+        kept = np.flatnonzero(closed[publications.pair] & publications.ordered[publications.pair_number] & binds)
         keyless = np.flatnonzero(publications.total & (np.diff(publications.pair_start) == 0))
         own = len(closed) + publications.topic[keyless]
         self.pairs = len(closed) + int(publications.topic.max(initial=-1)) + 1

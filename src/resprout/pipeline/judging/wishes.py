@@ -16,16 +16,19 @@ from resprout.pipeline.judging.arrays import Array
 from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
 from resprout.pipeline.judging.lives import Lives
 from resprout.pipeline.judging.publications import Publications
+from resprout.trace import kinds
 from resprout.trace.errors import TraceError
 from resprout.trace.text import from_text
 
 
 class Wishes:
     def __init__(self, rows: Rows, words: Words, lives: Lives, publications: Publications) -> None:
-        """`rows`: those of subscriptions."""
+        """`rows`: those of subscriptions, and of sessions that were lost."""
         self._lives = lives
         self._publications = publications
         self.of_life: dict[int, list[Subscription]] = _read(rows, words, lives)
+        self.losses: Array = rows.row[rows.kind == words.kinds.find(kinds.SESSION_LOST)]
+        """Rows at which sessions were lost."""
         predicates = {s.predicate for subscriptions in self.of_life.values() for s in subscriptions}
         self._topics = {predicate: _matching_topics(predicate, words, publications) for predicate in sorted(predicates)}
         self._conditions = _conditions(self._topics, words, publications)
@@ -92,6 +95,10 @@ def _read(rows: Rows, words: Words, lives: Lives) -> dict[int, list[Subscription
     columns = (lives.of(rows.node, rows.row), rows.kind, rows.row, rows.filter, rows.where)
     filters = [*words.filters.texts, None]
     for life, kind, row, filter_, where in zip(*(column.tolist() for column in columns), strict=True):
+        if words.kinds.texts[kind] == kinds.SESSION_LOST:
+            if begun := book.lose(life, row):
+                found[life] += (subscription for _, _, subscription in begun)
+            continue
         text = filters[filter_]
         if text is None:
             raise UnreadableError("a row of a subscription without filter")

@@ -33,7 +33,7 @@ def measure_run(place: RunPlace) -> Measurements:
     clients = frozenset(client.name for client in setting.clients)
     stars = Stars(setting)
     load = load_rows(run, observed, setting)
-    row, traffic = _run_row(run, place, setting, observed, clients), traffic_row(run, observed, load)
+    row, traffic = _run_row(run, place, setting, observed, clients), traffic_row(run, setting.stack, observed, load)
     latency = latency_rows(run, observed, trouble_in(observed.events, repairs, clients))
     if is_counted(place):
         counts = counts_of(place)

@@ -4,10 +4,11 @@ from typing import Final
 
 import numpy as np
 
-from resprout.pipeline.metrics.families import PUBLICATIONS, REPORTS, family_of
+from resprout.pipeline.metrics.families import family_of
 from resprout.pipeline.metrics.observed import Numbers, Observed
 from resprout.pipeline.metrics.setting import RunKey, Setting
 from resprout.pipeline.tables import LoadRow, TrafficRow
+from resprout.stacks.families import Family
 from resprout.trace import kinds
 
 _MICROSECONDS: Final = 1e6
@@ -43,10 +44,10 @@ def load_rows(run: RunKey, observed: Observed, setting: Setting) -> list[LoadRow
     return rows
 
 
-def traffic_row(run: RunKey, observed: Observed, load: list[LoadRow]) -> TrafficRow:
+def traffic_row(run: RunKey, stack: str, observed: Observed, load: list[LoadRow]) -> TrafficRow:
     publications, deliveries = len(observed.publications.row), len(observed.deliveries.row)
-    messages = _messages(observed)
-    sent = messages.get(PUBLICATIONS, 0) + messages.get(REPORTS, 0) if messages else None
+    messages = _messages(stack, observed)
+    sent = messages.get(Family.PUBLICATIONS, 0) + messages.get(Family.REPORTS, 0) if messages else None
     return TrafficRow(
         **run,
         throughput=_throughput(observed),
@@ -77,13 +78,13 @@ def _throughput(observed: Observed) -> float | None:
     return len(delivered_us) * _MICROSECONDS / span_us if span_us > 0 else None
 
 
-def _messages(observed: Observed) -> dict[str, int]:
+def _messages(stack: str, observed: Observed) -> dict[str, int]:
     """What was sent, by family; nothing at all when nobody counted."""
     messages: dict[str, int] = {}
     for counts in observed.load.values():
         for name, count in counts.items():
             if name.startswith(kinds.SENT):
-                family = family_of(name.removeprefix(kinds.SENT))
+                family = family_of(stack, name.removeprefix(kinds.SENT)).value
                 messages[family] = messages.get(family, 0) + count
     return dict(sorted(messages.items()))
 

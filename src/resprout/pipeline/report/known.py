@@ -1,28 +1,26 @@
-"""What is written down about stacks that do not keep every promise: told as such on the page, and never left out."""
+"""What stacks that do not keep every promise say about it: told as such on the page, and never left out."""
 
-from typing import Final
+from typing import Any
 
-_BARRIER: Final = (
-    "the barrier of the baseline was left as it is: a publication that meets a lock on its way up was delivered at "
-    "home before the total, and is delivered after it everywhere beyond"
-)
-_BOOKS: Final = "follows from the barrier anomaly: replicas of the bank saw different things before a total"
-
-DOCUMENTED: Final[dict[str, dict[str, str]]] = {
-    "ginger": {"barrier": _BARRIER, "bank_balance": _BOOKS, "bank_outcome": _BOOKS, "bank_replay": _BOOKS},
-}
-"""By stack and rule. The documents of the stacks say more (`docs/stacks/`)."""
-
-LIMITS: Final[dict[str, dict[str, str]]] = {
-    "ginger": {"lost": "the baseline promises nothing for what only two neighbours had that died together"},
-}
-"""By stack and rule: what may be the reason, depending on who died. Counted as violations all the same."""
+from resprout.core.errors import UsageError
+from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import Stack
 
 
 def is_documented(stack: str, rule: str) -> bool:
-    return rule in DOCUMENTED.get(stack, {})
+    known = _stack(stack)
+    return known is not None and rule in known.known_anomalies
 
 
 def said_about(stack: str, rule: str) -> str:
-    """Empty when nothing is written about it."""
-    return DOCUMENTED.get(stack, {}).get(rule, "") or LIMITS.get(stack, {}).get(rule, "")
+    """Empty when nothing is said about it."""
+    known = _stack(stack)
+    return "" if known is None else known.known_anomalies.get(rule, "") or known.known_limits.get(rule, "")
+
+
+def _stack(name: str) -> Stack[Any] | None:
+    """None for one that is not installed where its traces are read."""
+    try:
+        return find_stack(name)
+    except UsageError:
+        return None

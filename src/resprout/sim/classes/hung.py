@@ -16,6 +16,7 @@ from resprout.scenario.seeds import random_for
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import FaultAtEvent
 from resprout.sim.trial import Rehearsal, Trial, formed_us, rehearse
+from resprout.stacks.survival import everything
 
 TIME_LIMIT_US: Final = 900_000_000
 OPTIONS: Final = {
@@ -51,7 +52,7 @@ def hung(seed: int) -> Trial:
 
 def _victims(rng: Random, scenario: Scenario) -> list[str]:
     """Whom the tree must bear to lose. A root without a majority beside it cannot be replaced; its only child can."""
-    model = FaultModel(scenario.brokers, int(scenario.options["faults_tolerated"]))
+    model = FaultModel(scenario.brokers, everything(int(scenario.options["faults_tolerated"])))
     if len(model.names) == 2:
         return [name for name in model.names if name != model.root]
     return model.draw_victims(rng)

@@ -11,6 +11,7 @@ from resprout.sim.blows import TIME_LIMIT_US
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import FaultAtEvent
 from resprout.sim.trial import Rehearsal, Trial, formed_us, rehearse
+from resprout.stacks.survival import everything
 
 
 class Stage:
@@ -25,7 +26,7 @@ class Stage:
         self.formed_us = formed_us(scenario)
         work = [msgspec.structs.replace(w, start_us=self.formed_us + w.start_us // 4) for w in scenario.workloads]
         self.scenario: Scenario = msgspec.structs.replace(scenario, workloads=tuple(work))
-        self.model = FaultModel(scenario.brokers, faults)
+        self.model = FaultModel(scenario.brokers, everything(faults))
         self._rng = rng
         self._at_events: list[FaultAtEvent] = []
 

@@ -25,6 +25,7 @@ from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.trial import Trial, formed_us
+from resprout.stacks.survival import everything
 
 BANDWIDTHS: Final = (1_000_000, 2_000_000, 5_000_000, 10_000_000, 30_000_000, 100_000_000, None)
 PAYLOADS: Final = (5_000, 20_000, 100_000, 150_000, 300_000, 1 << 20)
@@ -136,7 +137,7 @@ def _struck(rng: Random, scenario: Scenario, start_us: int) -> Scenario:
     faults = int(scenario.options["faults_tolerated"])
     at_us = start_us + rng.randint(0, rng.choice((1_000_000, 10_000_000)))
     name = rng.choice(scenario.brokers).name
-    model = FaultModel(scenario.brokers, faults)
+    model = FaultModel(scenario.brokers, everything(faults))
     if not faults or len(scenario.brokers) == 1 or rng.random() < 0.3:
         lasts_us = rng.randint(1, 1_200_000)
         struck = [FaultSpec(at_us, FaultKind.FREEZE, (name,)), FaultSpec(at_us + lasts_us, FaultKind.UNFREEZE, (name,))]

@@ -18,6 +18,7 @@ from resprout.sim.blows import TIME_LIMIT_US, with_blows
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import FaultAtEvent
 from resprout.sim.trial import Trial, formed_us, rehearse
+from resprout.stacks.survival import everything
 
 BROKERS_MIN: Final = 3
 """Fewer have no inner broker, and no majority without one of them."""
@@ -60,7 +61,7 @@ def _client_returns(rng: Random, scenario: Scenario, standing_us: int) -> list[F
 def _leaders_fall(rng: Random, scenario: Scenario, standing_us: int) -> Trial:
     work = tuple([msgspec.structs.replace(work, start_us=standing_us) for work in scenario.workloads])
     scenario = msgspec.structs.replace(scenario, workloads=work, time_limit_us=TIME_LIMIT_US)
-    model = FaultModel(scenario.brokers, int(scenario.options["faults_tolerated"]))
+    model = FaultModel(scenario.brokers, everything(int(scenario.options["faults_tolerated"])))
     victims = _draw_leaders(rng, model)
     rehearsal = rehearse(Trial(scenario))
     first = rehearsal.event_from(standing_us)

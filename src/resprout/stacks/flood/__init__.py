@@ -14,7 +14,8 @@ may have missed something. Connections that break and come back lose nothing.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.stacks.flood.broker import GUARANTEES, FloodBroker, Flooded
+from resprout.stacks.families import Family
+from resprout.stacks.flood.broker import GUARANTEES, RECEIPTS, FloodBroker, Flooded
 from resprout.stacks.flood.options import FloodOptions
 from resprout.stacks.shell.asking import ASKING_MESSAGES
 from resprout.stacks.shell.tree import TREE_MESSAGES
@@ -26,4 +27,12 @@ FLOOD = Stack(
     options=FloodOptions,
     messages=CLIENT_MESSAGES + TREE_MESSAGES + ASKING_MESSAGES + (Flooded,),
     make_broker=FloodBroker,
+    receipts=RECEIPTS,
+    families={
+        Family.PUBLICATIONS: (Flooded,),
+        Family.SUBSCRIPTIONS: ASKING_MESSAGES,
+        Family.MEMBERSHIP: TREE_MESSAGES,
+        Family.CLIENTS: CLIENT_MESSAGES,
+    },
+    known_limits={"lost": "flooding promises nothing for what a dead broker had, or should have passed on"},
 )

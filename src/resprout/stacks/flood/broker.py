@@ -50,26 +50,24 @@ class FloodBroker(Shell):
         self._kept = Retention(options.buffer)
         self._passing = Passing(outbox, self._kept)
         self._sessions = ClientSessions(Serving("flood", GUARANTEES, 0, receipts=RECEIPTS), self._kept, wishes)
-        self._asking = Asking(step, outbox, self._sessions, wishes) if options.filtered else None
+        self._asking = Asking(step, self._sessions, wishes, outbox.send, asks=options.filtered)
         clients = ClientDesk(
-            step, self._sessions, publish=self._publish, is_ready=lambda: tree.is_in, refuges=lambda: tree.refuges,
+            step,
+            self._sessions,
+            publish=self._publish,
+            is_ready=lambda: tree.is_in,
+            successors=lambda: tree.successors,
             left=self._kept.forget,
-        )  # fmt: skip
+        )
         events = SessionEvents(step, clients, tree, self._passing.writable)
-        neighbours = {Flooded: self._hear, **(self._asking.handlers if self._asking else {})}
         super().__init__(
             step,
             events=events.table,
-            desks=(clients.desk(), *tree.desks(neighbours)),
+            desks=(clients.desk(), *tree.desks({Flooded: self._hear, **self._asking.handlers})),
             cut_off=events.cut_off,
             timers={ReceiptsDue: clients.receipts_due},
             outcomes={LinkBegan: self._began, LinkEnded: self._ended},
-            at_end=(
-                clients.serve,
-                *([self._asking.ask] if self._asking else []),
-                clients.tell,
-                lambda: self._kept.push_back(step.out),
-            ),
+            at_end=(clients.serve, self._asking.ask, clients.tell, lambda: self._kept.push_back(step.out)),
         )
 
     def begin(self) -> None:
@@ -99,10 +97,8 @@ class FloodBroker(Shell):
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def _began(self, outcome: LinkBegan) -> None:
-        if self._asking is not None:
-            self._asking.begin_link(outcome.name)
+        self._asking.begin_link(outcome.name)
 
     def _ended(self, outcome: LinkEnded) -> None:
         self._passing.end(outcome.name)
-        if self._asking is not None:
-            self._asking.end_link(outcome.name)
+        self._asking.end_link(outcome.name)

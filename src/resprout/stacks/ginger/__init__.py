@@ -26,13 +26,42 @@ subscribers disagree about what came before the total. The judge reports it unde
 `bank_balance`); "close before deliver" of the default stack is the remedy, and would make this another protocol.
 """
 
+from typing import Final
+
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
+from resprout.stacks.families import Family
 from resprout.stacks.ginger.broker import GingerBroker
-from resprout.stacks.ginger.messages import GINGER_MESSAGES
+from resprout.stacks.ginger.messages import (
+    GINGER_MESSAGES,
+    Attached,
+    Gone,
+    LostMessage,
+    LostMessageRequest,
+    Metadata,
+    ParentBuffer,
+    ParentRequest,
+    ParentResponse,
+    Passed,
+    Placed,
+    Progress,
+    TotalAck,
+    TotalLock,
+    TotalProcessed,
+    TotalRequest,
+    TreeViewSeen,
+    TreeViewUpdate,
+)
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import Stack, WaitTimes
+from resprout.stacks.survival import Survival
+
+_BARRIER: Final = (
+    "the barrier of the baseline was left as it is: a publication that meets a lock on its way up was delivered at "
+    "home before the total, and is delivered after it everywhere beyond"
+)
+_BOOKS: Final = "follows from the barrier anomaly: replicas of the bank saw different things before a total"
 
 GINGER = Stack(
     name="ginger",
@@ -40,4 +69,21 @@ GINGER = Stack(
     options=GingerOptions,
     messages=CLIENT_MESSAGES + GINGER_MESSAGES + (Interested, InterestConfirmed, Uninterested),
     make_broker=GingerBroker,
-)
+    families={
+        Family.PUBLICATIONS: (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed),
+        Family.REPORTS: (Passed, Progress),
+        Family.SUBSCRIPTIONS: (Interested, InterestConfirmed, Uninterested),
+        Family.MEMBERSHIP: (TreeViewUpdate, TreeViewSeen, Gone),
+        Family.REPAIR: (
+            ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached,
+        ),
+        Family.CLIENTS: CLIENT_MESSAGES,
+    },
+    waits=lambda options: WaitTimes(death_us=options.timer_us, return_us=options.client_timer_us),
+    survives=lambda options: Survival(
+        faults=1, silent_hosts=True, freezes=True, joins=True, recovers_with_disk=True, recovers_without_disk=True,
+        again=True,
+    ),
+    known_anomalies={"barrier": _BARRIER, "bank_balance": _BOOKS, "bank_outcome": _BOOKS, "bank_replay": _BOOKS},
+    known_limits={"lost": "the baseline promises nothing for what only two neighbours had that died together"},
+)  # fmt: skip

@@ -10,14 +10,13 @@ from resprout.core.contract import CancelTimer, SetTimer, Timer
 from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, Publish, Refuge
+from resprout.edge.messages import Attend, Publish, Successor
 from resprout.filters.predicate import Predicate
 from resprout.overlay.places import Life
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.messages import TotalRequest
 from resprout.stacks.ginger.totals import Totals
 from resprout.stacks.ginger.window import Entry, id_of
-from resprout.wire.columns import check_columns
 
 
 class SettleDue(Timer, frozen=True):
@@ -42,12 +41,12 @@ class Clients:
         """Whether what this client may have missed is kept here, if anywhere."""
         return self._core.name in attend.tried or bool(self._standing_in(attend))
 
-    def serve(self, session: ClientSession, attend: Attend, refuges: tuple[Refuge, ...]) -> None:
+    def serve(self, session: ClientSession, attend: Attend, successors: tuple[Successor, ...]) -> None:
         core = self._core
         core.clock = max(core.clock, attend.clock)
         ghosts = self._standing_in(attend)
         resumed = not attend.subscriptions or bool(ghosts)
-        core.sessions.welcome(session, attend, refuges, resumed, core.out)
+        core.sessions.welcome(session, attend, successors, resumed, core.out)
         if attend.tried:
             self._answer_for(session, bool(ghosts) or home_of(attend) == self._me)
         if resumed and attend.subscriptions:
@@ -84,7 +83,6 @@ class Clients:
             core.out.append(CancelTimer(SettleDue(name)))
         core.unstable.pop(name, None)
         core.pressure.forget(name)
-        core.sessions.leave(name, core.out)
 
     # -- clients of the dead -------------------------------------------------------------------------------------------
 
@@ -120,11 +118,7 @@ class Clients:
     # -- publishing ----------------------------------------------------------------------------------------------------
 
     def publish(self, session: ClientSession, message: Publish) -> None:
-        bundle = message.bundle
-        session.check_next(bundle)
-        check_columns(bundle)
-        self._core.sessions.accepted(session, bundle, message.prompt)
-        if bundle.guarantee is Guarantee.EVENTUAL and not self._core.options.eventual_waits:
+        if message.bundle.guarantee is Guarantee.EVENTUAL and not self._core.options.eventual_waits:
             self._publish_now(session, message)
         else:
             session.waiting.append(message)

@@ -7,7 +7,7 @@ not complete it waits, because what it saw there may not have arrived here yet.
 from resprout.core.contract import CancelTimer, Send, SetTimer, Timer
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, GoTo, Refuge
+from resprout.edge.messages import Attend, GoTo, Successor
 from resprout.stacks.ginger.clients import Clients
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.tree import Tree
@@ -50,7 +50,7 @@ class Reception:
             if leader is not None:
                 self._send_to(name, leader)
             else:
-                self._clients.serve(self._core.sessions.all[name], message, self._view.refuges)
+                self._clients.serve(self._core.sessions.all[name], message, self._view.successors)
         self.count()
 
     def count(self) -> None:
@@ -85,5 +85,5 @@ class Reception:
         return None
 
     def _send_to(self, client: str, broker: str) -> None:
-        refuge = Refuge(broker, self._view.addresses.get(broker, ""))
-        self._core.out.append(Send(client, GoTo(refuge)))
+        successor = Successor(broker, self._view.addresses.get(broker, ""))
+        self._core.out.append(Send(client, GoTo(successor)))

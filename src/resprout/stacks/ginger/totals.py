@@ -107,6 +107,11 @@ class Totals:
 
     # -- down ----------------------------------------------------------------------------------------------------------
 
+    def hear_lock(self, link: Link, message: TotalLock) -> None:
+        if not link.is_parent:
+            raise PeerError("only a parent orders totals")
+        self.lock(Total(message.no, message.bundle, message.hops, message.prompt))
+
     def lock(self, total: Total) -> None:
         """The next one in the root's order."""
         core = self._core

@@ -6,7 +6,7 @@ child dies. A newcomer is let in only when every neighbour has seen the view tha
 """
 
 from resprout.core.contract import Locate
-from resprout.edge.messages import Refuge
+from resprout.edge.messages import Successor
 from resprout.stacks.ginger.core import Core
 from resprout.stacks.ginger.messages import Contact, TreeViewSeen, TreeViewUpdate
 
@@ -26,7 +26,7 @@ class View:
         """To be let in, with the version of the view that shows them."""
         self.line: tuple[Contact, ...] = ()
         self.succession: tuple[Contact, ...] = ()
-        self.refuges: tuple[Refuge, ...] = ()
+        self.successors: tuple[Successor, ...] = ()
         """Where this broker's clients turn when it dies: to whoever will lead its repair."""
         self._told = NOBODY
         self._seen: dict[str, int] = {}
@@ -82,7 +82,7 @@ class View:
         if (line, succession) != (self.line, self.succession):
             self.line, self.succession = line, succession
             contacts = dict.fromkeys((*line, *succession))
-            self.refuges = tuple(Refuge(c.name, c.address) for c in contacts if c.name != core.name)
+            self.successors = tuple(Successor(c.name, c.address) for c in contacts if c.name != core.name)
         address = self.addresses.get(core.name, "")
         version = self._told.version
         if TreeViewUpdate(version, children, self.clients, line, succession, address) != self._told:

@@ -10,16 +10,53 @@ star of plain FIFO links. A total is a barrier that closes behind every earlier 
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.order.messages import BROKER_MESSAGES
+from resprout.order.messages import BROKER_MESSAGES, Forward, Levels
 from resprout.order.total_levels import TotalLevels
-from resprout.order.total_messages import TOTAL_MESSAGES
+from resprout.order.total_messages import (
+    TOTAL_MESSAGES,
+    Closed,
+    GrantedLock,
+    LastTotals,
+    Lock,
+    LockReport,
+    Submit,
+    WelcomeLock,
+)
 from resprout.overlay.messages import OVERLAY_MESSAGES
 from resprout.spread.messages import SPREAD_MESSAGES
+from resprout.stacks.families import Family
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.core import GUARANTEES, NAME
-from resprout.stacks.resprout.messages import REPAIR_MESSAGES
+from resprout.stacks.resprout.messages import (
+    REPAIR_MESSAGES,
+    Asks,
+    Attach,
+    AttachRequest,
+    ClientBegan,
+    ClientLives,
+    Grant,
+    Item,
+    JoinElsewhere,
+    JoinRequest,
+    JoinWithdrawn,
+    Leaving,
+    Listeners,
+    ListenersChanged,
+    ListenersHeard,
+    MoveAway,
+    NameTaken,
+    NetworkName,
+    NotMember,
+    ParcelEnd,
+    SeenMarks,
+    ServedAsks,
+    Stub,
+    Surroundings,
+    Welcome,
+)
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import Stack, WaitTimes
+from resprout.stacks.survival import everything
 
 __all__ = ["RESPROUT", "ResproutBroker", "ResproutOptions"]
 
@@ -32,4 +69,21 @@ RESPROUT = Stack(
         *REPAIR_MESSAGES,
     ),
     make_broker=ResproutBroker,
+    families={
+        Family.PUBLICATIONS: (Forward, Submit, Lock, Closed),
+        Family.REPORTS: (Levels, TotalLevels),
+        Family.SUBSCRIPTIONS: SPREAD_MESSAGES,
+        Family.MEMBERSHIP: (
+            *OVERLAY_MESSAGES, JoinRequest, JoinElsewhere, JoinWithdrawn, Welcome, WelcomeLock, LastTotals, Leaving,
+            MoveAway, NameTaken, NetworkName,
+        ),
+        Family.REPAIR: (
+            AttachRequest, NotMember, Attach, Grant, Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, ParcelEnd,
+            LockReport, GrantedLock, Listeners, ClientLives,
+        ),
+        Family.CLIENTS: (*CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan),
+    },
+    waits=lambda options: WaitTimes(death_us=options.lease_us, return_us=options.ghost_us),
+    survives=lambda options: everything(options.faults_tolerated),
+    keeps_records=lambda options: options.durable,
 )  # fmt: skip

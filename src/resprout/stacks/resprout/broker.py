@@ -90,7 +90,7 @@ class ResproutBroker(Shell):
         core = self.core = Core(seat, options, rng)
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
         self.council = Council(core.standing, council_options, core.peers.post, core.outcomes, core.waves)
-        self.ghosts = Ghosts(core.lobby, core.log, core.wishes, core.interest.index)
+        self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
         self.clients = Clients(core, self.ghosts, self.book, self.durable)
@@ -162,16 +162,16 @@ class ResproutBroker(Shell):
     # -- who may say what ----------------------------------------------------------------------------------------------
 
     def _clients(self) -> Desk:
-        guests = self.core.guests
+        sessions = self.core.sessions.all
         return Desk(
-            guests.get,
+            sessions.get,
             {
                 Attend: self.clients.attend,
                 Publish: self.clients.publish,
                 ForgetBrokers: self.forgetting.asked,
                 **self.wishes.of_clients,
             },
-            check=lambda guest, message: guest.check_turn(message),
+            check=lambda session, message: session.check_turn(message),
             is_only=True,
         )
 
@@ -266,7 +266,7 @@ class ResproutBroker(Shell):
                 core.outbox.send(*move)
             self.clients.decide_all()
             self.clients.settle()
-            self.clients.tell_refuges()
+            self.clients.tell_successors()
             self.waits.tick()
         self._set_tick()
 
@@ -281,7 +281,7 @@ class ResproutBroker(Shell):
 
     def _settled(self, outcome: Settled) -> None:
         self.company.remember(self.joining.admitted)
-        self.clients.tell_refuges()
+        self.clients.tell_successors()
         if self.durable is not None and self.clients.serving:
             self.durable.offer()
         self.clients.decide_all()

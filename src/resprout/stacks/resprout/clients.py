@@ -18,7 +18,7 @@ from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, GoTo, Publish, Refuge, Refuges
+from resprout.edge.messages import Attend, GoTo, Publish, Refuges, Successor
 from resprout.order.entry import Entry
 from resprout.order.total_messages import TotalId, id_of
 from resprout.overlay.places import Life
@@ -55,7 +55,7 @@ class Clients:
         """Clients that came with totals which are not delivered here yet."""
         self._settling: dict[str, int] = {}
         """Clients that came from a dead broker, and when what they published there counts as delivered."""
-        self._refuges: tuple[Refuge, ...] = ()
+        self._successors: tuple[Successor, ...] = ()
         self._turn = 0
         self._patience: dict[str, tuple[int, TotalId]] = {}
         """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
@@ -77,17 +77,17 @@ class Clients:
         if name in core.links or core.peers.get(name) is not None:
             core.out.append(Close(name, f"{name!r} is the name of a broker"))
         else:
-            core.lobby.arrive(name, incarnation, room)
+            core.sessions.arrive(name, incarnation, room)
 
-    def attend(self, guest: ClientSession, message: Attend) -> None:
+    def attend(self, session: ClientSession, message: Attend) -> None:
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
         self._core.clock.raise_to(message.clock)
-        if self._book.roll.latest(guest.name) > guest.incarnation:
-            self._end(guest.name)
+        if self._book.roll.latest(session.name) > session.incarnation:
+            self._end(session.name)
             return
-        self._waiting[guest.name] = message
-        self._since[guest.name] = self._core.now_us
-        self._decide(guest)
+        self._waiting[session.name] = message
+        self._since[session.name] = self._core.now_us
+        self._decide(session)
 
     def leave(self, name: str) -> None:
         core = self._core
@@ -96,21 +96,21 @@ class Clients:
         self._settling.pop(name, None)
         self._ahead.pop(name, None)
         self._patience.pop(name, None)
-        guest = core.guests[name]
-        for publish in guest.waiting:
+        session = core.sessions.all[name]
+        for publish in session.waiting:
             core.log.local_bytes -= publish.cost
-        guest.waiting.clear()
+        session.waiting.clear()
         core.pressure.forget(name)
         core.log.unshown.put_wall()  # it may go on elsewhere, and say there again what waits here
-        core.lobby.leave(name, core.out)
+        core.sessions.leave(name, core.out)
         core.advertising.leave(name)
         self._book.listeners.check((name,))
 
     def superseded(self, name: str) -> None:
         """A later life of this client has begun somewhere: an earlier one is told, and not waited for."""
         core = self._core
-        guest = core.guests.get(name)
-        if guest is not None and guest.incarnation < self._book.roll.latest(name):
+        session = core.sessions.all.get(name)
+        if session is not None and session.incarnation < self._book.roll.latest(name):
             self._end(name)
         if self._ghosts.awaits(name):
             self._ghosts.unawait(name)
@@ -136,9 +136,9 @@ class Clients:
         """Something has changed: look again at those that wait."""
         self._awaited.clear()
         for name in list(self._waiting):
-            guest = self._core.guests.get(name)
-            if guest is not None:
-                self._decide(guest)
+            session = self._core.sessions.all.get(name)
+            if session is not None:
+                self._decide(session)
 
     def settle(self) -> None:
         """What a client published before it came here, and of which nothing is left here, may still be kept for others
@@ -147,8 +147,8 @@ class Clients:
         for name, due_us in list(self._settling.items()):
             if core.now_us >= due_us:
                 del self._settling[name]
-                guest = core.guests[name]
-                core.lobby.adopt(guest, (), self._reached(guest))
+                session = core.sessions.all[name]
+                core.sessions.adopt(session, (), self._reached(session))
 
     def inherit(self, dead: tuple[str, ...], heir: str) -> None:
         for name in dead:
@@ -157,54 +157,59 @@ class Clients:
         while len(self._heirs) > HEIRS_MAX:
             del self._heirs[next(iter(self._heirs))]
 
-    def tell_refuges(self) -> None:
+    def tell_successors(self) -> None:
         """When they have changed."""
         core = self._core
-        refuges = core.refuges()
-        if refuges != self._refuges:
-            self._refuges = refuges
-            message = Refuges(refuges)
-            core.out.extend([Send(guest.name, message) for guest in core.guests.values() if guest.attending])
+        successors = core.successors()
+        if successors != self._successors:
+            self._successors = successors
+            message = Refuges(successors)
+            core.out.extend(
+                [Send(session.name, message) for session in core.sessions.all.values() if session.attending]
+            )
 
-    def _decide(self, guest: ClientSession) -> None:
+    def _decide(self, session: ClientSession) -> None:
         core = self._core
-        attend = self._waiting[guest.name]
+        attend = self._waiting[session.name]
         is_new = not attend.tried and not attend.subscriptions
         if not (self.serving or (core.attached and is_new)):  # a repair may wait for what an operator says
             return
         tried = attend.tried
         if not tried:
-            self._welcome(guest, attend, not attend.subscriptions)
+            self._welcome(session, attend, not attend.subscriptions)
         elif self._ghosts.knows(home_of(attend)):
             upto = self._ghosts.brought_upto(home_of(attend))
             if self._is_shown(upto):
-                self._welcome(guest, attend, True)
+                self._welcome(session, attend, True)
             else:
                 self._awaited.append(upto)
         elif home_of(attend) == Life(
             core.seat.name, core.seat.incarnation
         ):  # its session was here, and is over: nobody kept more
-            self._welcome(guest, attend, not attend.subscriptions)
+            self._welcome(session, attend, not attend.subscriptions)
         else:
             # Who served it comes first; of those it asked, the last one kept for the others.
-            found = [self._refuge_for(guest.name, lost) for lost in reversed(tried[1:])]
-            known = [name for name in (self._refuge_of(guest.name, home_of(attend)), *found) if name is not None]
+            found = [self._successor_for(session.name, lost) for lost in reversed(tried[1:])]
+            known = [name for name in (self._successor_of(session.name, home_of(attend)), *found) if name is not None]
             untried = (name for name in known if name == core.seat.name or name not in tried[1:])
-            refuge = next(untried, known[0] if known else None)
-            if refuge == core.seat.name:
+            successor = next(untried, known[0] if known else None)
+            if successor == core.seat.name:
                 return
             # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
-            is_vain = refuge is None or refuge not in (self._keeper_of(home_of(attend)), *map(self._heir_of, tried))
-            if (attend.anyhow and is_vain) or (refuge is None and not attend.subscriptions):
-                self._welcome(guest, attend, not attend.subscriptions)
+            is_vain = successor is None or successor not in (
+                self._keeper_of(home_of(attend)),
+                *map(self._heir_of, tried),
+            )
+            if (attend.anyhow and is_vain) or (successor is None and not attend.subscriptions):
+                self._welcome(session, attend, not attend.subscriptions)
             else:
-                self._send_to(guest, refuge or core.seat.name)
+                self._send_to(session, successor or core.seat.name)
 
     def _is_shown(self, upto: int) -> bool:
         first = self._core.log.first_unshown
         return first is None or first > upto
 
-    def _refuge_of(self, client: str, home: Life) -> str | None:
+    def _successor_of(self, client: str, home: Life) -> str | None:
         """Who looks after the clients of this life; as below. A later one of the name owes them nothing."""
         core = self._core
         keeper = self._keeper_of(home)
@@ -212,7 +217,9 @@ class Clients:
             return keeper
         link = core.links.get(home.name)
         now = link.incarnation if link is not None else core.standing.incarnation_of(home.name)
-        return self._refuge_for(client, home.name) if now <= home.incarnation or home.name == core.seat.name else None
+        return (
+            self._successor_for(client, home.name) if now <= home.incarnation or home.name == core.seat.name else None
+        )
 
     def _keeper_of(self, home: Life) -> str | None:
         """Who says that it looks after the clients of this life."""
@@ -221,7 +228,7 @@ class Clients:
         keepers = [place.name for place in places if home in place.looks_after and place.name != mine]
         return next((name for name in keepers if not self._core.standing.is_dead(name)), None)
 
-    def _refuge_for(self, client: str, lost: str) -> str | None:
+    def _successor_for(self, client: str, lost: str) -> str | None:
         """Who looks after the clients of a broker that one of them has lost; this broker itself while that is not
         decided yet, None when nobody does."""
         core = self._core
@@ -256,42 +263,42 @@ class Clients:
             heir = following
         return heir
 
-    def _send_to(self, guest: ClientSession, name: str) -> None:
+    def _send_to(self, session: ClientSession, name: str) -> None:
         place = self._core.standing.places.get(name)
-        del self._waiting[guest.name], self._since[guest.name]
-        refuge = Refuge(name, place.address if place is not None else "")
-        self._core.out.append(Send(guest.name, GoTo(refuge)))
+        del self._waiting[session.name], self._since[session.name]
+        successor = Successor(name, place.address if place is not None else "")
+        self._core.out.append(Send(session.name, GoTo(successor)))
 
-    def _welcome(self, guest: ClientSession, attend: Attend, resumed: bool) -> None:
+    def _welcome(self, session: ClientSession, attend: Attend, resumed: bool) -> None:
         core = self._core
-        del self._waiting[guest.name], self._since[guest.name]
+        del self._waiting[session.name], self._since[session.name]
         if attend.subscriptions and resumed:
-            self._book.listeners.returned(guest.name)
-        core.lobby.welcome(guest, attend, core.refuges(), resumed, core.out)
-        ahead = {id: None for id, record in core.totals.locks.undelivered.items() if guest.has(record.bundle)}
+            self._book.listeners.returned(session.name)
+        core.sessions.welcome(session, attend, core.successors(), resumed, core.out)
+        ahead = {id: None for id, record in core.totals.locks.undelivered.items() if session.has(record.bundle)}
         if ahead:
-            self._ahead[guest.name] = ahead
+            self._ahead[session.name] = ahead
         if attend.tried and self._ghosts.answers_for(home_of(attend)):
-            core.lobby.adopt(guest, self._answered_for(guest), self._reached(guest))
+            core.sessions.adopt(session, self._answered_for(session), self._reached(session))
         elif attend.tried:
-            core.lobby.adopt(guest, self._answered_for(guest))
-            self._settling[guest.name] = core.now_us + core.options.ghost_us
+            core.sessions.adopt(session, self._answered_for(session))
+            self._settling[session.name] = core.now_us + core.options.ghost_us
         if attend.tried and resumed:
-            self._ghosts.claim(guest, attend, self._ghosts.of(home_of(attend)), core.out)
+            self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)
             core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
-            core.lobby.let_read(guest, attend, [entry for entry in core.log.unshown if not entry.is_backup])
-        self._ghosts.unawait(guest.name)
-        self._book.listeners.check((guest.name,))
-        self._book.roll.learn([Life(guest.name, guest.incarnation)])
+            core.sessions.let_read(session, attend, [entry for entry in core.log.unshown if not entry.is_backup])
+        self._ghosts.unawait(session.name)
+        self._book.listeners.check((session.name,))
+        self._book.roll.learn([Life(session.name, session.incarnation)])
 
-    def _reached(self, guest: ClientSession) -> dict[str, int]:
+    def _reached(self, session: ClientSession) -> dict[str, int]:
         """How far the streams of a client have come here."""
-        marks = {stream: self._core.seen.mark((guest.name, stream, guest.incarnation)) for stream in STREAMS}
+        marks = {stream: self._core.seen.mark((session.name, stream, session.incarnation)) for stream in STREAMS}
         return {stream: last for stream, last in marks.items() if last}
 
-    def _answered_for(self, guest: ClientSession) -> list[Entry]:
+    def _answered_for(self, session: ClientSession) -> list[Entry]:
         """Publications of the client that this broker answers for, because the broker that took them is dead."""
-        core, me = self._core, (guest.name, guest.incarnation)
+        core, me = self._core, (session.name, session.incarnation)
         entries = [*core.log.entries.values(), *core.book.entries()]
         entries += [entry for link in core.links.values() for entry in link.sent.entries.values()]
         mine = {id(entry): entry for entry in entries if (entry.publisher, entry.incarnation) == me}
@@ -299,87 +306,87 @@ class Clients:
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
-    def publish(self, guest: ClientSession, message: Publish) -> None:
+    def publish(self, session: ClientSession, message: Publish) -> None:
         core = self._core
         bundle = message.bundle
-        guest.check_next(bundle)
+        session.check_next(bundle)
         check_columns(bundle)
-        core.advertising.implied(guest, bundle.topic)
+        core.advertising.implied(session, bundle.topic)
         if bundle.guarantee is Guarantee.EVENTUAL:
-            self._take_eventual(guest, message)
+            self._take_eventual(session, message)
         else:
-            guest.waiting.append(message)
+            session.waiting.append(message)
             core.log.local_bytes += message.cost
-            self.drain(guest)
+            self.drain(session)
         core.show()
-        core.pressure.check(guest.name, core.log.local_bytes, core.out)
+        core.pressure.check(session.name, core.log.local_bytes, core.out)
 
-    def _take_eventual(self, guest: ClientSession, message: Publish) -> None:
+    def _take_eventual(self, session: ClientSession, message: Publish) -> None:
         if self._core.seen.has(message.bundle):
-            self._core.lobby.known(guest, message.bundle, everywhere=guest.name not in self._settling)
+            self._core.sessions.known(session, message.bundle, everywhere=session.name not in self._settling)
         else:
-            self._accept(guest, self._stamped(message.bundle), message.prompt)
+            self._accept(session, self._stamped(message.bundle), message.prompt)
 
     def drain_all(self) -> None:
         """Beginning with another one each time: there may be room for one only."""
-        guests = [guest for guest in self._core.guests.values() if guest.waiting]
-        if guests:
+        sessions = [session for session in self._core.sessions.all.values() if session.waiting]
+        if sessions:
             self._turn += 1
-            first = self._turn % len(guests)
-            for guest in (*guests[first:], *guests[:first]):
-                self.drain(guest)
+            first = self._turn % len(sessions)
+            for session in (*sessions[first:], *sessions[:first]):
+                self.drain(session)
         self._core.show()  # a broker that is alone has at once as many copies as there can be
 
-    def drain(self, guest: ClientSession) -> None:
+    def drain(self, session: ClientSession) -> None:
         """Take what need not wait any longer."""
         core = self._core
         totals = core.totals
-        if totals.held or totals.unsubmitted or guest.name in self._draining:
+        if totals.held or totals.unsubmitted or session.name in self._draining:
             return
-        self._draining.add(guest.name)
-        queue = guest.waiting
+        self._draining.add(session.name)
+        queue = session.waiting
         while queue:
             message = queue[0]
             bundle = message.bundle
             if core.seen.has(bundle):
-                core.lobby.known(guest, bundle, everywhere=guest.name not in self._settling)
+                core.sessions.known(session, bundle, everywhere=session.name not in self._settling)
             elif totals.is_under_way(bundle):
                 pass  # said again: it is delivered at its place
             elif totals.is_overtaken(bundle):
                 break  # said again: it is on its way, or will be known when what overtook it here is delivered
-            elif bundle.guarantee is Guarantee.TOTAL or self._must_follow(guest, bundle):
-                if not totals.has_room_for(guest.name) or self._is_patient(guest, bundle):
+            elif bundle.guarantee is Guarantee.TOTAL or self._must_follow(session, bundle):
+                if not totals.has_room_for(session.name) or self._is_patient(session, bundle):
                     break
                 totals.submit(self._stamped(bundle))
             else:
-                self._accept(guest, self._stamped(bundle), message.prompt)
+                self._accept(session, self._stamped(bundle), message.prompt)
             queue.popleft()
             core.log.local_bytes -= message.cost
-        self._draining.discard(guest.name)
+        self._draining.discard(session.name)
 
-    def _must_follow(self, guest: ClientSession, bundle: Bundle) -> bool:
+    def _must_follow(self, session: ClientSession, bundle: Bundle) -> bool:
         """Whether it has to come behind a total that is not delivered here."""
         totals = self._core.totals
-        if totals.own(guest.name) is not None or totals.is_gated(bundle):
+        if totals.own(session.name) is not None or totals.is_gated(bundle):
             return True
-        ahead = self._ahead.get(guest.name)
+        ahead = self._ahead.get(session.name)
         if ahead is None:
             return False
         if any(id in totals.locks.undelivered for id in ahead):
             return True
-        del self._ahead[guest.name]
+        del self._ahead[session.name]
         return False
 
-    def _is_patient(self, guest: ClientSession, bundle: Bundle) -> bool:
+    def _is_patient(self, session: ClientSession, bundle: Bundle) -> bool:
         """Whether something heavy waits for what was under way when its turn came; for nothing that came later."""
         if bundle.cost < HEAVY_BYTES or bundle.guarantee is Guarantee.TOTAL:
             return False
         totals = self._core.totals
-        number, awaited = self._patience.get(guest.name, (0, None))
+        number, awaited = self._patience.get(session.name, (0, None))
         if number != bundle.first:
-            own = totals.backlog.of(guest.name)
+            own = totals.backlog.of(session.name)
             awaited = id_of(own[-1]) if own else totals.locks.in_line()[-1].id
-            self._patience[guest.name] = (bundle.first, awaited)
+            self._patience[session.name] = (bundle.first, awaited)
         assert awaited is not None
         return totals.backlog.has(awaited)
 
@@ -387,13 +394,13 @@ class Clients:
         self._core.clock.raise_to(bundle.stamp)
         return bundle.stamped(self._core.clock.tick())
 
-    def _accept(self, guest: ClientSession, bundle: Bundle, prompt: bool) -> None:
+    def _accept(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
         if self._durable is not None:
             self._durable.write(bundle)
-        entry = self._core.forwarding.accept(bundle, None, guest, 0, prompt)
+        entry = self._core.forwarding.accept(bundle, None, session, 0, prompt)
         assert entry is not None, "it was not known"
-        if self._core.lobby.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
+        if self._core.sessions.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
             self._core.log.unshown.put_wall()
         if self._durable is not None:
             self._durable.wrote(entry)
-        self._core.lobby.published(guest, entry)
+        self._core.sessions.published(session, entry)

@@ -11,7 +11,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Extra, Refuge, Serving
+from resprout.edge.messages import Extra, Serving, Successor
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.left import Left
@@ -44,7 +44,7 @@ from resprout.stacks.stack import BrokerSeat
 
 GUARANTEES = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
 NAME = "resprout"
-REFUGES_MAX = 16
+SUCCESSORS_MAX = 16
 
 
 class Core(Step):
@@ -77,11 +77,10 @@ class Core(Step):
         self.neighbours = Neighbours(self)
         serving = Serving(NAME, GUARANTEES, self.faults, extras=tuple(Extra))
         self.wishes = ClientInterest(self.interest, self.says, lambda: self.routes.forget())
-        self.lobby = ClientSessions(serving, self.log, self.wishes, self.finished)
+        self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
         self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
-        self.lobby.copies_of = Copies(self).count
-        self.guests = self.lobby.all
-        self.routes = Routes(self.interest.index, self.links, self.guests)
+        self.sessions.copies_of = Copies(self).count
+        self.routes = Routes(self.interest.index, self.links, self.sessions.all)
         self.totals = Totals(
             self.standing, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has
         )
@@ -99,9 +98,9 @@ class Core(Step):
         """Of a step: tell what is to be told."""
         if self.says:
             self.speaking.say_all()
-        self.lobby.flush(self.out)
+        self.sessions.flush(self.out)
         self.pressure.release(self.out)
-        if self.lobby.patient:
+        if self.sessions.patient:
             self.reports.taken_soon = True
         if not self.links and len(self.book):
             self.total_way.report()  # nobody is told, and no timer comes: forget what is delivered
@@ -110,7 +109,7 @@ class Core(Step):
     def report(self, timer: Timer) -> None:
         """The time has come for what nobody waited for."""
         if isinstance(timer, ReportTaken):
-            self.lobby.flush_all(self.out)
+            self.sessions.flush_all(self.out)
         self.reports.fired(timer)
         self.total_way.report(only_done=not isinstance(timer, ReportTotals))
 
@@ -136,7 +135,7 @@ class Core(Step):
 
     # -- what several parts do -----------------------------------------------------------------------------------------
 
-    def refuges(self) -> tuple[Refuge, ...]:
+    def successors(self) -> tuple[Successor, ...]:
         """Where clients turn when this broker dies: to whoever will lead the repair first."""
         standing = self.standing
         names: dict[str, None] = {}
@@ -149,7 +148,7 @@ class Core(Step):
         known = [
             (name, standing.places[name]) for name in names if name in standing.places and not standing.is_dead(name)
         ]
-        return tuple([Refuge(name, place.address) for name, place in known[:REFUGES_MAX]])
+        return tuple([Successor(name, place.address) for name, place in known[:SUCCESSORS_MAX]])
 
     def _rose(self, entry: Entry) -> None:
         if entry.tseq >= 0:
@@ -159,14 +158,14 @@ class Core(Step):
     def finished(self, entry: Entry) -> None:
         """Nobody on this side is owed the entry any more."""
         if entry.source is None:
-            self.lobby.delivered(entry)
+            self.sessions.delivered(entry)
         else:
             self.reports.delivered(entry, entry.source)
         self.total_way.finished(entry)
 
     def show(self) -> None:
         while (entry := self.log.next_to_show()) is not None:
-            self.lobby.show(entry, self.out)
+            self.sessions.show(entry, self.out)
 
     def _held_of(self, source: str) -> int:
         """What counts against it; all local publishers share one account (`order.log`)."""
@@ -175,5 +174,5 @@ class Core(Step):
 
     def confirmed(self, wishes: list[Wish]) -> None:
         """Wishes of local clients; and interest has changed."""
-        self.lobby.confirm(wishes, self.out)
+        self.sessions.confirm(wishes, self.out)
         self.routes.forget()

@@ -216,7 +216,7 @@ class Flushes:
             core.neighbours.open(link)
         core.handover.lead(merged)
         if not spread:
-            self._push(taking, links, core.guests[ghost])
+            self._push(taking, links, core.sessions.all[ghost])
         taking.settle()
         standing = core.standing
         standing.mark_gone(flush.dead)
@@ -270,8 +270,10 @@ class Flushes:
                 told.setdefault(name, set()).update(parcel.listeners[name])
         if flush.dead.keys() - told.keys():
             return None
-        guests = self._core.guests
-        return {name for names in told.values() for name in names if name not in guests or not guests[name].attending}
+        sessions = self._core.sessions.all
+        return {
+            name for names in told.values() for name in names if name not in sessions or not sessions[name].attending
+        }
 
     def _rewire(self, flush: Flush, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
         core = self._core

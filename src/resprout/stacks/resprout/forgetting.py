@@ -23,13 +23,13 @@ class Forgetting:
         self._core = core
         self._council = council
 
-    def asked(self, guest: ClientSession, message: ForgetBrokers) -> None:
+    def asked(self, session: ClientSession, message: ForgetBrokers) -> None:
         core = self._core
         reason = self._refusal(message.names, message.force)
-        core.out.append(Send(guest.name, BrokersForgotten(message.names, reason)))
+        core.out.append(Send(session.name, BrokersForgotten(message.names, reason)))
         if not reason:
             force = ", by force" if message.force else ""
-            core.note("forget", f"{listed(message.names)}, as {guest.name} says{force}")
+            core.note("forget", f"{listed(message.names)}, as {session.name} says{force}")
             self._council.forget(message.names, core.now_us)
 
     def _refusal(self, names: tuple[str, ...], force: bool) -> str:

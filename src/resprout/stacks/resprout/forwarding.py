@@ -52,7 +52,7 @@ class Forwarding:
         if backup:
             entry = self.keep(bundle, source, hops)
             core.log.unshown.pop()
-            core.lobby.show(entry, core.out)
+            core.sessions.show(entry, core.out)
             return entry
         entry = self.append(bundle, source, client, hops, prompt)
         if source is not None:
@@ -100,8 +100,8 @@ class Forwarding:
         wanting, readers, picks = core.routes.find(bundle)
         if picks is not None:
             check_columns(bundle)  # it will be taken apart here, when its source may no longer be there to blame
-        if readers and core.lobby.returned:
-            readers = tuple([guest for guest in readers if not guest.has(bundle)])
+        if readers and core.sessions.returned:
+            readers = tuple([session for session in readers if not session.has(bundle)])
         return wanting, readers, picks
 
     # -- on ------------------------------------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ class Joining:
         core = self._core
         claim = Claim(key, incarnation, message.address)
         name = claim.name
-        if name in core.guests:
+        if name in core.sessions.all:
             raise PeerError(f"{name!r} is the name of a client")
         standing = core.standing
         over = max(standing.graves.get(name, -1), standing.gone.get(name, -1))

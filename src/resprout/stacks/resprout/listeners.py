@@ -40,7 +40,7 @@ class ListenerBook:
         if name not in self._mine and self._core.links:
             self._unheard[name] = set(self._core.links)
         if name in self._unheard:
-            self._core.guests[name].announced = False
+            self._core.sessions.all[name].announced = False
         self._change([name], ())
 
     def returned(self, name: str) -> None:
@@ -53,8 +53,8 @@ class ListenerBook:
         self._change([n for n, does in stands.items() if does], [n for n, does in stands.items() if not does])
 
     def _stands_for(self, name: str) -> bool:
-        guest = self._core.guests.get(name)
-        return (guest is not None and guest.attending and bool(guest.subscriptions)) or self._ghosts.awaits(name)
+        session = self._core.sessions.all.get(name)
+        return (session is not None and session.attending and bool(session.subscriptions)) or self._ghosts.awaits(name)
 
     def _change(self, came: Iterable[str], went: Iterable[str]) -> None:
         came = [name for name in came if name not in self._mine]
@@ -89,9 +89,9 @@ class ListenerBook:
             self._heard = False
             for name in [name for name, waiting in self._unheard.items() if not waiting]:
                 del self._unheard[name]
-                guest = self._core.guests.get(name)
-                if guest is not None:
-                    self._core.lobby.announced(guest, self._core.out)
+                session = self._core.sessions.all.get(name)
+                if session is not None:
+                    self._core.sessions.announced(session, self._core.out)
 
     def handed_over(self, dead: str | None = None) -> Iterator[ProtocolMessage]:
         """For a parcel: who listens here, and who did at a dead neighbour."""

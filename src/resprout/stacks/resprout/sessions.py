@@ -39,7 +39,7 @@ class Sessions:
         if event.role == "client":
             self._clients.arrive(name, event.incarnation, event.room)
             return
-        if name in core.guests or core.peers.came_up(name, event.incarnation, event.room) is None:
+        if name in core.sessions.all or core.peers.came_up(name, event.incarnation, event.room) is None:
             core.out.append(Close(name, f"{core.seat.name} takes no broker of the name {name!r}, or no more at all"))
             return
         real_name = newcomer_name(name)
@@ -61,7 +61,7 @@ class Sessions:
     def down(self, event: LinkDown) -> None:
         core = self._core
         name = event.peer
-        if name in core.guests:
+        if name in core.sessions.all:
             self._clients.leave(name)
             return
         life = core.peers.incarnation(name)
@@ -86,7 +86,7 @@ class Sessions:
     def cut_off(self, name: str, reason: str) -> None:
         """A peer breaks the rules."""
         core = self._core
-        if name in core.guests:
+        if name in core.sessions.all:
             core.out.append(Close(name, reason))
             self._clients.leave(name)
             return
@@ -141,8 +141,8 @@ class Sessions:
 
     def writable(self, event: Writable) -> None:
         core = self._core
-        if (guest := core.guests.get(event.peer)) is not None:
-            core.lobby.writable(guest, event.room, core.out)
+        if (session := core.sessions.all.get(event.peer)) is not None:
+            core.sessions.writable(session, event.room, core.out)
             return
         core.outbox.writable(event.peer, event.room)
         link = core.links.get(event.peer)

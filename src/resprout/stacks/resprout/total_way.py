@@ -36,7 +36,7 @@ class TotalWay:
         core.log.unshown.put_wall()  # everything stays on the side of the barrier where it is
         core.book.add(entry, core.links)
         if entry.client is not None:
-            core.lobby.published(entry.client, entry)
+            core.sessions.published(entry.client, entry)
         core.reports.all_soon()
         core.show()
         self.drain()
@@ -45,7 +45,7 @@ class TotalWay:
         core = self._core
         core.seen.raise_to(bundle.origin, bundle.last)
         _, readers, picks = core.forwarding.find_readers(bundle)
-        client = core.lobby.publisher_of(bundle)
+        client = core.sessions.publisher_of(bundle)
         entry = core.log.append(bundle, None, client, core.faults, len(core.links), 0, readers)
         entry.picks = picks
         return entry
@@ -58,7 +58,7 @@ class TotalWay:
         entry = core.log.append(bundle, None, None, core.faults, len(core.links), 0, ())
         entry.is_backup = True
         core.log.unshown.pop()
-        core.lobby.show(entry, core.out)
+        core.sessions.show(entry, core.out)
         if plain is not None and not plain.delivered:
             entry.undone += 1
             self._plain[id(plain)] = (plain, entry)

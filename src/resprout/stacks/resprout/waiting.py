@@ -44,37 +44,37 @@ class Waits:
         core = self._core
         before, self._waits = self._waits, {}
         overdue: list[tuple[ClientSession, Bundle, _Wait]] = []
-        for guest in core.guests.values() if core.totals.pending else ():
-            head = self._head(guest) if guest.attending else None
+        for session in core.sessions.all.values() if core.totals.pending else ():
+            head = self._head(session) if session.attending else None
             if head is not None:
                 id = (head.incarnation, head.stream, head.first)
-                wait = before.get(guest.name)
+                wait = before.get(session.name)
                 if wait is None or wait.id != id:
                     wait = _Wait(id, core.now_us)
-                self._waits[guest.name] = wait
+                self._waits[session.name] = wait
                 if core.now_us - wait.since_us > core.options.lease_us:
-                    overdue.append((guest, head, wait))
+                    overdue.append((session, head, wait))
         noted, self._noted = self._noted, {}
         if overdue:
             reasons = _Reasons(core, self._council.status(core.now_us))
-            for guest, head, wait in overdue:
-                self._tell(guest, head, wait, reasons.of(head), noted)
+            for session, head, wait in overdue:
+                self._tell(session, head, wait, reasons.of(head), noted)
 
-    def _head(self, guest: ClientSession) -> Bundle | None:
+    def _head(self, session: ClientSession) -> Bundle | None:
         """A client's publications wait for one another, so only the first needs a reason."""
-        own = self._core.totals.own(guest.name)
-        if own is not None and own.incarnation == guest.incarnation:
+        own = self._core.totals.own(session.name)
+        if own is not None and own.incarnation == session.incarnation:
             return own
-        return guest.waiting[0].bundle if guest.waiting else None
+        return session.waiting[0].bundle if session.waiting else None
 
-    def _tell(self, guest: ClientSession, head: Bundle, wait: _Wait, reason: str, noted: dict[str, None]) -> None:
+    def _tell(self, session: ClientSession, head: Bundle, wait: _Wait, reason: str, noted: dict[str, None]) -> None:
         if self._core.totals.is_under_way(head):
             if reason not in noted and reason not in self._noted:
-                self._core.note("total_waits", f"{guest.name} {head.stream}:{head.first} {reason}")
+                self._core.note("total_waits", f"{session.name} {head.stream}:{head.first} {reason}")
             self._noted[reason] = None
         if reason != wait.reason:
             wait.reason = reason
-            self._core.out.append(Send(guest.name, PublicationWaits(head.stream, head.first, reason)))
+            self._core.out.append(Send(session.name, PublicationWaits(head.stream, head.first, reason)))
 
 
 class _Reasons:

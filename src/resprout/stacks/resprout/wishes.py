@@ -59,10 +59,10 @@ class Wishes:
     def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
         core = self._core
         self._book.listeners.came(client.name)
-        core.lobby.subscribe(client, message, core.out)
+        core.sessions.subscribe(client, message, core.out)
 
     def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
-        self._core.lobby.unsubscribe(client, message, self._core.out)
+        self._core.sessions.unsubscribe(client, message, self._core.out)
 
     def _taken(self, client: ClientSession, message: Taken) -> None:
-        self._core.lobby.taken(client, message, self._core.out)
+        self._core.sessions.taken(client, message, self._core.out)

@@ -14,7 +14,7 @@ from resprout.core.guarantee import check_offered
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Attend, Publish, Refuge, Refuges, Subscribe, Taken, Unsubscribe
+from resprout.edge.messages import Attend, Publish, Refuges, Subscribe, Successor, Taken, Unsubscribe
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.step import Step
 from resprout.wire.columns import check_columns
@@ -35,24 +35,23 @@ class ClientDesk:
         *,
         publish: Callable[[ClientSession, Publish], None],
         is_ready: Callable[[], bool] = lambda: True,
-        refuges: Callable[[], tuple[Refuge, ...]] = tuple,
+        successors: Callable[[], tuple[Successor, ...]] = tuple,
         attend: Callable[[ClientSession, Attend], None] | None = None,
         left: Callable[[str], None] = lambda name: None,
         receipts_us: int = RECEIPTS_US,
     ) -> None:
-        """`publish` is told of bundles that a client may publish, to this network, now; `left`, before a client is
-        forgotten."""
+        """`publish` is told of bundles that a client may publish, to this network, now; `left`, who is gone."""
         self._step = step
         self._sessions = sessions
         self._publish = publish
         self._is_ready = is_ready
-        self._refuges = refuges
+        self._successors = successors
         self._attend = attend or self._wait
         self._left = left
         self._receipts_us = receipts_us
         self._waiting: dict[str, Attend] = {}
         """Clients that are not served yet."""
-        self._told: tuple[Refuge, ...] = ()
+        self._told: tuple[Successor, ...] = ()
         self._is_timer_set = False
 
     def desk(self, more: Mapping[type, Handler] | None = None) -> Desk:
@@ -85,8 +84,8 @@ class ClientDesk:
 
     def leave(self, name: str) -> None:
         self._waiting.pop(name, None)
-        self._left(name)
         self._sessions.leave(name, self._step.out)
+        self._left(name)
 
     def cut_off(self, name: str, reason: str) -> None:
         self._step.out.append(Close(name, reason))
@@ -113,13 +112,13 @@ class ClientDesk:
 
     def serve(self) -> None:
         """Those that wait, when the broker is ready; and whoever is served hears where to turn when it is gone."""
-        sessions, out, refuges = self._sessions, self._step.out, self._refuges()
-        if refuges != self._told:
-            self._told = refuges
-            out.extend(Send(one.name, Refuges(refuges)) for one in sessions.all.values() if one.attending)
+        sessions, out, successors = self._sessions, self._step.out, self._successors()
+        if successors != self._told:
+            self._told = successors
+            out.extend(Send(one.name, Refuges(successors)) for one in sessions.all.values() if one.attending)
         if self._waiting and self._is_ready():
             for name, message in self._waiting.items():
-                sessions.welcome(sessions.all[name], message, refuges, not message.subscriptions, out)
+                sessions.welcome(sessions.all[name], message, successors, not message.subscriptions, out)
             self._waiting.clear()
 
     def tell(self) -> None:

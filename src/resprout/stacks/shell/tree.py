@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from resprout.core.contract import Close, LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
 from resprout.core.errors import PeerError
-from resprout.edge.messages import Refuge
+from resprout.edge.messages import Successor
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
@@ -57,11 +57,11 @@ class PlainTree:
         self.parent = self._candidates[0] if self._candidates else None
         self.is_in = self.parent is None
         """In the tree."""
-        self.links: dict[str, Refuge] = {}
+        self.links: dict[str, Successor] = {}
         """The neighbours, and where they listen."""
 
     @property
-    def refuges(self) -> tuple[Refuge, ...]:
+    def successors(self) -> tuple[Successor, ...]:
         """Where clients turn when this broker is gone."""
         return tuple(self.links.values())
 
@@ -140,5 +140,5 @@ class PlainTree:
             self._asking.clear()
 
     def _link(self, name: str, address: str) -> None:
-        self.links[name] = Refuge(name, address)
+        self.links[name] = Successor(name, address)
         self._step.outcomes.append(LinkBegan(name))

@@ -16,12 +16,12 @@ def bundle(
     return Bundle(name, life, first, count, 0, "t", (), guarantee, b"", pack_payloads([b""] * count))
 
 
-def guest() -> ClientSession:
+def session() -> ClientSession:
     return ClientSession("c", 2, 1000)
 
 
 def test_a_client_counts_without_gaps_in_each_stream() -> None:
-    client = guest()
+    client = session()
     client.check_next(bundle(1, 3))
     client.check_next(bundle(1, 1, Guarantee.EVENTUAL))
     client.check_next(bundle(4))
@@ -34,7 +34,7 @@ def test_a_client_counts_without_gaps_in_each_stream() -> None:
 
 
 def test_a_session_may_begin_in_the_middle_of_a_stream() -> None:
-    client = guest()
+    client = session()
     client.check_next(bundle(40))
     with pytest.raises(PeerError, match="gap after 40"):
         client.check_next(bundle(42))
@@ -43,11 +43,11 @@ def test_a_session_may_begin_in_the_middle_of_a_stream() -> None:
 @pytest.mark.parametrize(("name", "life"), [("d", 2), ("c", 1), ("c", 3)])
 def test_a_client_speaks_only_for_itself(name: str, life: int) -> None:
     with pytest.raises(PeerError, match=f"c.2 published as {name}.{life}"):
-        guest().check_next(bundle(1, name=name, life=life))
+        session().check_next(bundle(1, name=name, life=life))
 
 
 def test_of_several_receipts_in_one_step_only_the_furthest_are_told() -> None:
-    client = guest()
+    client = session()
     for seq in (1, 2, 3):
         client.turn("ordered", Receipt.ACCEPTED, seq)
     client.turn("ordered", Receipt.SAFE, 2)
@@ -66,7 +66,7 @@ def test_of_several_receipts_in_one_step_only_the_furthest_are_told() -> None:
 
 def test_weaker_receipts_are_told_before_stronger_ones() -> None:
     """In this order a client that counts up never seems to hear something taken back."""
-    client = guest()
+    client = session()
     client.settle("ordered", 1)
     client.turn("ordered", Receipt.SAFE, 2)
     client.turn("ordered", Receipt.ACCEPTED, 3)
@@ -90,7 +90,7 @@ def delivered(client: ClientSession, *entries: Entry) -> list[Turned]:
 
 
 def test_delivered_does_not_wait_for_what_was_published_before() -> None:
-    client = guest()
+    client = session()
     first, second, third, fourth = published(client, 4)
     assert delivered(client, third, fourth) == [Turned("ordered", Receipt.DELIVERED, 4, first=3)]
     assert delivered(client, first) == [Turned("ordered", Receipt.DELIVERED, 1)]
@@ -99,7 +99,7 @@ def test_delivered_does_not_wait_for_what_was_published_before() -> None:
 
 
 def test_publications_that_are_delivered_apart_are_told_apart() -> None:
-    client = guest()
+    client = session()
     entries = published(client, 6)
     assert delivered(client, entries[5], entries[0], entries[2], entries[3]) == [
         Turned("ordered", Receipt.DELIVERED, 1),
@@ -109,7 +109,7 @@ def test_publications_that_are_delivered_apart_are_told_apart() -> None:
 
 
 def test_a_publication_that_a_subscriber_has_yet_to_take_is_not_delivered() -> None:
-    client = guest()
+    client = session()
     (entry,) = published(client, 1)
     client.turn_delivered(entry)
     assert client.take_turned() == []
@@ -117,7 +117,7 @@ def test_a_publication_that_a_subscriber_has_yet_to_take_is_not_delivered() -> N
 
 @pytest.mark.parametrize("deliveries", [-1, 1, 4])
 def test_taking_what_was_never_given_or_back_again_is_a_peers_fault(deliveries: int) -> None:
-    client = guest()
+    client = session()
     for no in range(3):
         client.given.append(Entry(no, bundle(1), None, None, 0))
         client.gave += 1
@@ -131,7 +131,7 @@ def test_taking_what_was_never_given_or_back_again_is_a_peers_fault(deliveries: 
 
 
 def test_a_client_asks_once_to_be_served_and_says_nothing_else_before_it_is() -> None:
-    client = guest()
+    client = session()
     with pytest.raises(PeerError, match="c said Taken before it was served"):
         client.check_turn(Taken(0))
     client.check_turn(Attend(0))
@@ -144,7 +144,7 @@ def test_a_client_asks_once_to_be_served_and_says_nothing_else_before_it_is() ->
 
 
 def test_a_client_that_comes_from_elsewhere_may_leave_out_what_is_settled_there() -> None:
-    client = guest()
+    client = session()
     client.moved = True
     client.check_next(bundle(4))
     client.check_next(bundle(9))
@@ -153,7 +153,7 @@ def test_a_client_that_comes_from_elsewhere_may_leave_out_what_is_settled_there(
 
 
 def test_a_bundle_was_given_elsewhere_if_any_message_of_it_or_of_a_later_one_was() -> None:
-    client = guest()
+    client = session()
     client.received = {("p", "ordered", 4): 7}
     assert client.has(bundle(5, 10, name="p", life=4)), "a filter may have kept the rest back"
     assert client.has(bundle(7, name="p", life=4)) and not client.has(bundle(1, name="p", life=3))
@@ -171,7 +171,7 @@ def shown(first: int, count: int = 1, *, undone: int = 0, is_shown: bool = True)
 
 
 def test_adopted_publications_have_their_receipts_as_far_as_they_have_come() -> None:
-    client = guest()
+    client = session()
     entries = [shown(4, 2, undone=1), shown(6, is_shown=False, undone=1)]
     client.adopt(entries)
     assert all(entry.client is client for entry in entries)
@@ -180,7 +180,7 @@ def test_adopted_publications_have_their_receipts_as_far_as_they_have_come() -> 
 
 
 def test_what_is_published_again_is_answered_from_its_entry() -> None:
-    client = guest()
+    client = session()
     client.adopt([shown(1, undone=1), shown(2, is_shown=False)])
     client.take_turned()
     client.known(bundle(1))
@@ -190,13 +190,13 @@ def test_what_is_published_again_is_answered_from_its_entry() -> None:
 
 
 def test_what_is_published_again_and_has_no_entry_any_more_is_delivered() -> None:
-    client = guest()
+    client = session()
     client.known(bundle(1, 3))
     assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 3)]
 
 
 def test_such_a_receipt_says_nothing_of_the_publications_around_it() -> None:
-    client = guest()
+    client = session()
     before, after = shown(1, undone=1), shown(5, undone=1)
     client.adopt([before, after])
     client.take_turned()

@@ -7,7 +7,7 @@ from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.edge.broker import advertising
-from resprout.edge.broker import sessions as lobby_module
+from resprout.edge.broker import sessions as sessions_module
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -20,15 +20,15 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
-from tests.edge.house import REFUGES, ROOM, SERVING, House
+from tests.edge.house import ROOM, SERVING, SUCCESSORS, House
 
 
 def test_a_client_that_arrives_is_told_nothing_until_it_is_served() -> None:
     house = House()
-    guest = house.lobby.arrive("a", 1, ROOM)
-    assert house.told("a") == [] and not guest.attending
-    house.lobby.welcome(guest, Attend(0), REFUGES, True, house.out)
-    assert house.told("a") == [Serving("resprout", (Guarantee.CAUSAL,), 0, REFUGES, True)] and guest.attending
+    session = house.sessions.arrive("a", 1, ROOM)
+    assert house.told("a") == [] and not session.attending
+    house.sessions.welcome(session, Attend(0), SUCCESSORS, True, house.out)
+    assert house.told("a") == [Serving("resprout", (Guarantee.CAUSAL,), 0, SUCCESSORS, True)] and session.attending
 
 
 # -- subscriptions -------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def test_subscriptions_to_the_same_share_one_wish_until_the_last_ends() -> None:
     house.subscribe("a", 1)
     house.subscribe("a", 2)
     assert house.says == [("n", Interested(1, "t", None))]
-    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
     house.subscribe("a", 3)
     assert house.told("a") == [SERVING, Subscribed(1), Subscribed(2), Subscribed(3)]
     house.unsubscribe("a", 1)
@@ -61,7 +61,7 @@ def test_a_subscription_ended_before_it_was_confirmed_is_never_confirmed() -> No
     house.subscribe("a", 1)
     house.subscribe("a", 2)
     house.unsubscribe("a", 1)
-    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
     assert house.told("a") == [SERVING, Subscribed(2), Unsubscribed(1)]
 
 
@@ -72,11 +72,11 @@ def test_a_subscription_that_cannot_be_is_refused_with_the_reason_and_leaves_not
     refused = house.told("a")[1:]
     assert [type(message) for message in refused] == [SubscribeRefused] * 2
     assert "'#' may only be the last level" in refused[0].reason
-    assert house.says == [] and house.guests["a"].subscriptions == {}
+    assert house.says == [] and house.clients["a"].subscriptions == {}
 
 
 def test_there_is_a_limit_to_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lobby_module, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(sessions_module, "SUBSCRIPTIONS_MAX", 2)
     house = House("a")
     for id in (1, 2, 3):
         house.subscribe("a", id, f"t{id}")
@@ -113,7 +113,7 @@ def test_a_subscription_ends_after_everything_before_its_end_was_given() -> None
     house.unsubscribe("a", 1)
     house.append("b")
     assert house.told("a") == [], "something before the end is not shown yet"
-    house.lobby.show(house.log.unshown.take_first(), house.out)
+    house.sessions.show(house.log.unshown.take_first(), house.out)
     assert house.told("a") == [1, Unsubscribed(1)], "what came later does not matter"
 
 
@@ -125,9 +125,9 @@ def test_a_subscription_does_not_end_before_the_backlog_is_given() -> None:
     house.give("a")
     house.unsubscribe("a", 1)
     assert house.told("a") == []
-    house.lobby.writable(house.guests["a"], 1, house.out)
+    house.sessions.writable(house.clients["a"], 1, house.out)
     assert house.told("a") == [1]
-    house.lobby.writable(house.guests["a"], 1, house.out)
+    house.sessions.writable(house.clients["a"], 1, house.out)
     assert house.told("a") == [2, Unsubscribed(1)]
 
 
@@ -148,12 +148,12 @@ def test_a_client_without_room_keeps_its_place_and_holds_nobody_else_up() -> Non
     house = House("a", "b", room=100)
     for _ in range(4):
         house.give("a", "b")
-        house.lobby.writable(house.guests["b"], 100, house.out)
+        house.sessions.writable(house.clients["b"], 100, house.out)
     assert house.told("b") == [SERVING, 1, 2, 3, 4]
     assert house.told("a") == [SERVING, 1, 2], "room is looked at before a delivery, not within it"
     for deliveries in range(1, 5):
         house.take("b", deliveries)
-    house.lobby.writable(house.guests["a"], 1 << 20, house.out)
+    house.sessions.writable(house.clients["a"], 1 << 20, house.out)
     assert house.told("a") == [3, 4]
     assert not house.empty
     house.take("a", 4)
@@ -163,10 +163,10 @@ def test_a_client_without_room_keeps_its_place_and_holds_nobody_else_up() -> Non
 def test_nothing_overtakes_the_backlog_though_there_is_room_for_it() -> None:
     house = House("a", room=0)
     house.give("a")
-    house.guests["a"].room = 1000
+    house.clients["a"].room = 1000
     house.give("a")
     assert house.told("a") == [SERVING]
-    house.lobby.writable(house.guests["a"], 1000, house.out)
+    house.sessions.writable(house.clients["a"], 1000, house.out)
     assert house.told("a") == [1, 2]
 
 
@@ -177,7 +177,7 @@ def test_a_content_filter_picks_for_one_reader_what_another_gets_whole_also_from
         entry.picks = {"some": (0, 2)}
         house.show()
         for name in ("some", "all"):
-            house.lobby.writable(house.guests[name], 1 << 20, house.out)
+            house.sessions.writable(house.clients[name], 1 << 20, house.out)
         given = {
             effect.peer: effect.message
             for effect in house.out
@@ -250,7 +250,7 @@ def test_a_client_that_vanishes_wants_and_advertises_nothing_any_more() -> None:
     house = House("a", neighbours=("n",))
     house.subscribe("a", 1)
     house.subscribe("a", 2, "u")
-    house.advertising.advertise(house.guests["a"], Advertise("t"))
+    house.advertising.advertise(house.clients["a"], Advertise("t"))
     house.says.clear()
     house.unsubscribe("a", 1)
     house.leave("a")
@@ -263,10 +263,10 @@ def test_a_client_may_vanish_while_dropping_one_wish_would_confirm_another_of_it
     house.subscribe("a", 1, "a/#")
     house.subscribe("b", 1, "+/b")
     house.subscribe("a", 2, "a/b")
-    house.lobby.confirm(house.interest.confirmed_by("n", InterestConfirmed(2), house.says), house.out)
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(2), house.says), house.out)
     house.leave("a")
     assert house.says[-1] == ("n", Uninterested(1))
-    assert house.interest._wishes == {} and list(house.interest._wanted) == list(house.guests["b"].users)
+    assert house.interest._wishes == {} and list(house.interest._wanted) == list(house.clients["b"].users)
 
 
 # -- advertisements ------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_a_client_may_vanish_while_dropping_one_wish_would_confirm_another_of_it
 def test_advertisements_are_passed_to_the_neighbours_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advertising, "TOPICS_MAX", 2)
     house = House("a", neighbours=("n",))
-    client = house.guests["a"]
+    client = house.clients["a"]
     house.advertising.advertise(client, Advertise("t"))
     house.advertising.unadvertise(client, Unadvertise("t"))
     assert house.says == [("n", Advertised("t")), ("n", Unadvertised("t"))]
@@ -292,10 +292,10 @@ def test_receipts_that_nobody_waits_for_are_told_together_later() -> None:
     for _ in range(3):
         house.give(by="p")
     assert house.told("p") == []
-    assert house.lobby.patient
-    house.lobby.flush_all(house.out)
+    assert house.sessions.patient
+    house.sessions.flush_all(house.out)
     assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 3)]
-    assert not house.lobby.patient
+    assert not house.sessions.patient
 
 
 def test_a_receipt_that_is_waited_for_takes_the_patient_ones_along() -> None:
@@ -306,4 +306,4 @@ def test_a_receipt_that_is_waited_for_takes_the_patient_ones_along() -> None:
     house.prompt = True
     house.give(by="p")
     assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
-    assert not house.lobby.patient
+    assert not house.sessions.patient

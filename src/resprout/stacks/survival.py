@@ -1,0 +1,46 @@
+"""Which faults of its brokers a stack survives with all its promises kept: what a swarm may do to it, and no more."""
+
+import msgspec
+
+
+class Survival(msgspec.Struct, frozen=True):
+    """At most `faults` of the brokers on any path of `span` are down at once, counted until their repair is complete.
+    Whatever is False is never done to a broker. The least, which is the default, is nothing but what needs no repair:
+    short pauses, and connections that break and come back."""
+
+    faults: int = 0
+    span: int | None = None
+    """In brokers; None: of the whole network."""
+    majority: bool = False
+    """A majority of the 2f + 1 brokers nearest to the root must be left of those that do not crash for all to see."""
+    silent_hosts: bool = False
+    """Whether a broker may go without a word from its host."""
+    freezes: bool = False
+    """Whether one may stop for longer than it takes to be declared dead, and go on."""
+    cuts: bool = False
+    """Whether up to f brokers may be cut off from all others, and come back."""
+    partitions: bool = False
+    """Whether the network may be in two for a while, each part larger than f."""
+    joins: bool = False
+    leaves: bool = False
+    recovers_with_disk: bool = False
+    """Whether a crashed broker may start again with what it had persisted."""
+    recovers_without_disk: bool = False
+    """Whether it may with nothing."""
+    again: bool = False
+    """Whether more may fall when the repair of those before is complete."""
+
+    @property
+    def recovers(self) -> bool:
+        return self.recovers_with_disk or self.recovers_without_disk
+
+
+NOTHING = Survival()
+
+
+def everything(faults: int) -> Survival:
+    """Of a tree that repairs itself around any f of its brokers on a path of 2f + 1."""
+    return Survival(
+        faults, 2 * faults + 1, majority=True, silent_hosts=True, freezes=True, cuts=True, partitions=True, joins=True,
+        leaves=True, recovers_with_disk=True, recovers_without_disk=True, again=True,
+    )  # fmt: skip
