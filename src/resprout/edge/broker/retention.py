@@ -19,6 +19,8 @@ class Retention:
         self._pressure = BackPressure(most, lambda source: self._kept.get(source, 0))
         self._kept: dict[str, int] = {}
         """By source: messages of it that somebody needs."""
+        self._over: dict[str, None] = {}
+        """Sources of which too much was kept since the last step."""
         self._places = 0
 
     def place(self, item: KeptItem) -> None:
@@ -30,7 +32,9 @@ class Retention:
         """One more needs it."""
         item.needed += 1
         if item.needed == 1 and item.source is not None:
-            self._kept[item.source] = self._kept.get(item.source, 0) + item.bundle.count
+            kept = self._kept[item.source] = self._kept.get(item.source, 0) + item.bundle.count
+            if kept > self._most:
+                self._over[item.source] = None
 
     def let_go(self, item: KeptItem) -> None:
         """One of them needs it no more."""
@@ -42,13 +46,15 @@ class Retention:
 
     def forget(self, source: str) -> None:
         """Its session is over. What it brought is still kept, and counts against its next one."""
+        self._over.pop(source, None)
         self._pressure.forget(source)
 
     def push_back(self, out: list[Effect]) -> None:
         """At the end of a step: hold back who brought too much, release who did not."""
-        for source, amount in self._kept.items():
-            if amount > self._most:
-                self._pressure.check(source, amount, out)
+        if self._over:
+            for source in self._over:
+                self._pressure.check(source, self._kept.get(source, 0), out)
+            self._over.clear()
         self._pressure.release(out)
 
     # -- what sessions of clients ask (`RetentionPort`) ----------------------------------------------------------------
