@@ -25,13 +25,16 @@ check: $(READY)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.docs
 
 # What the network is compared with lives in an environment of its own; QUICK=1 is a first look, NAMES="net sim" a choice.
 bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
+# Scenarios by chance, judged: of the default stack, and of the baseline with what it survives.
 soak: $(READY)
-	$(BIN)/python -m tests.swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
+	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
+	$(BIN)/resprout swarm --stack ginger --seeds $${GINGER_SEEDS:-500} --first $${FIRST:-1} --workers $(WORKERS)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
 soak-replicas: $(READY)

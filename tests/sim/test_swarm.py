@@ -1,9 +1,6 @@
 """Scenarios by chance, run and judged; and the swarm itself: does it notice, and can a failure be seen again?"""
 
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,7 +14,6 @@ from resprout.sim.swarm import complaint_about, swarm_trial, try_seed, try_seeds
 from resprout.sim.trial import Trial
 from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
-from tests.swarm import main
 
 SEEDS = 300
 BLOCK = 10
@@ -92,19 +88,16 @@ def test_a_run_that_gets_stuck_is_a_complaint() -> None:
     assert "STUCK" in complaint_about(scenario, run_scenario(scenario))
 
 
-def test_an_exception_in_a_run_is_a_complaint_with_the_way_to_see_it_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exception_in_a_run_is_a_complaint_with_the_way_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def explode(*_: object) -> None:
         raise AssertionError("a bug of our own")
 
     monkeypatch.setattr(Trial, "run", explode)
-    assert main(["--seeds", "1", "--first", "7"]) == 1
-    text = capsys.readouterr().out
-    assert "drawn from seed 7" in text
-    assert "a bug of our own" in text
-    assert "python -m tests.swarm --first 7 --seeds 1" in text
-    assert "seeds 7 to 7: 1 failed (7)" in text
+    report = try_seed(7).report
+    assert "drawn from seed 7" in report
+    assert "a bug of our own" in report
+    assert "resprout swarm --first 7 --seeds 1 --class faults" in report
+    assert "resprout swarm --stack ginger --first 7 --seeds 1" in try_seed(7, stack="ginger").report
 
 
 def test_an_exception_in_a_rehearsal_is_a_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,14 +120,3 @@ def test_what_is_drawn_is_told_with_its_faults(monkeypatch: pytest.MonkeyPatch) 
     assert f"after event {strike.event}, " in told
     assert f"crash {strike.fault.nodes[0]}" in told
     assert f"{len(trial.scenario.brokers)} brokers" in told
-
-
-def test_the_command_runs_seeds_in_processes_and_writes_the_scenario(tmp_path: Path) -> None:
-    file = tmp_path / "seed.toml"
-    options = ["--first", "3", "--seeds", "2", "--class", "faults", "--workers", "2", "--write", str(file)]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.swarm", *options], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "seeds 3 to 4: 0 failed" in done.stdout
-    assert parse_scenario(file.read_text()) == swarm_trial(3).timed

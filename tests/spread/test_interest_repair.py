@@ -1,18 +1,14 @@
-"""Interest when brokers die: what was confirmed stays true, what was asked is answered, bases say what is owed."""
-
-import random
+"""Interest when brokers die, at one broker: what was confirmed stays true, what was asked is answered, bases say what
+is owed. Whole trees of brokers that die are in `tests/stacks/test_interest_repair.py`."""
 
 from resprout.core.bundle import Bundle, Origin, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark, Reached
-from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.filters.predicate import parse_predicate
 from resprout.spread.interest import Interest
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.spread.says import Says
-from tests.spread.mortal_net import MortalNet
-from tests.spread.net import TOPICS
 from tests.spread.test_interest import asked, broker, claims, confirm, drop, want
-from tests.spread.test_interest_net import PREDICATES, toggle
 
 A, AB, A_ALL, ALL = (parse_predicate(text) for text in ("a", "a/b", "a/#", "#"))
 P: Origin = ("p", "ordered", 1)
@@ -184,55 +180,3 @@ def test_what_a_new_neighbour_had_confirmed_to_the_dead_is_not_asked_again() -> 
     assert claims(ready) == [] and says == []
     assert centre.standing("member")[0] == [(1, A, True), (2, parse_predicate("b"), False)]
     assert owes(centre, "member", bundle(3), bundle(4)) == [False, True]
-
-
-# -- under every interleaving ------------------------------------------------------------------------------------------
-
-SHAPES: tuple[dict[str, str | None], ...] = (
-    {"b0": None, "b1": "b0", "b2": "b1"},
-    {"b0": None, "b1": "b0", "b2": "b1", "b3": "b1"},
-    {"b0": None, "b1": "b0", "b2": "b1", "b3": "b1", "b4": "b0", "b5": "b3"},
-    {"b0": None, "b1": "b0", "b2": "b1", "b3": "b2", "b4": "b3"},
-)
-CLIENTS = 6
-
-
-def live(rng: random.Random, predicates: list[Predicate]) -> MortalNet:
-    """A random history of a net in which brokers die one after the other; checked all the time."""
-    parents = rng.choice(SHAPES)
-    brokers = list(parents)
-    net = MortalNet(parents, {f"c{n}": brokers[n % len(brokers)] for n in range(CLIENTS)})
-    for _ in range(90):
-        roll = rng.random()
-        if roll < 0.4:
-            toggle(net, rng.choice(sorted(net.homes)), rng.choice(predicates))
-        elif roll < 0.44 and net.calm and len(net.brokers) > 1:
-            net.die(rng.choice(sorted(set(net.brokers) - {"b0"})))
-        elif roll < 0.52 and net.dying:
-            net.repair(next(iter(net.dying)))
-        elif roll < 0.55:
-            net.end_ghosts()
-        elif roll < 0.6:
-            change = rng.choice((net.advertise, net.withdraw))
-            change(rng.choice(sorted(net.homes)), rng.choice(TOPICS))
-        else:
-            for _ in range(rng.choice((1, 1, 4, 15))):
-                net.step(rng.randrange(100))
-                net.check_no_gap()
-        net.check_no_gap()
-    return net
-
-
-def test_deaths_at_any_moment_open_no_gap_and_at_rest_exactly_what_is_wanted_is_asked() -> None:
-    died = 0
-    for seed in range(250):
-        rng = random.Random(f"mortal {seed}")
-        net = live(rng, rng.sample(PREDICATES, rng.choice((3, 5, 8))))
-        for name in list(net.dying):
-            net.repair(name)
-        net.end_ghosts()
-        net.settle(rng.randrange(3))
-        net.check_no_gap()
-        net.check_at_rest()
-        died += 1 + max(int(name[1:]) for name in net.brokers) > len(net.brokers)
-    assert died > 50, "in many of them somebody died"

@@ -24,6 +24,7 @@ VERBS: Final = {
     "mend": "resprout.cli.mend:mend",
     "sim": "resprout.cli.sim:sim",
     "run": "resprout.cli.run:run",
+    "swarm": "resprout.cli.swarm:swarm",
     "audit": "resprout.cli.audit:audit",
     "archive": "resprout.cli.archive:archive",
     "sweep": "resprout.cli.sweep:sweep",

@@ -1,4 +1,4 @@
-"""Before the root is declared dead: a vote of its succession (second half of rule R2 of the design).
+"""Before the root is declared dead: a vote of its succession (second half of rule R2 of docs/protocol.md).
 
 The first living broker next to the dead root asks every seat whether it hears the root. Only with the consent of a
 majority does it declare the root dead and begin the repair, in which it registers itself as the next root (`registry`).

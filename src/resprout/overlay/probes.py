@@ -1,4 +1,4 @@
-"""A crash or a partition? (Rule R5 of the design.)
+"""A crash or a partition? (Rule R5 of docs/protocol.md.)
 
 At most f brokers in one piece can have crashed at once. So before silent brokers are declared dead, everybody around
 them is asked for a sign of life; whoever does not answer joins the piece and is asked around in turn. A piece larger

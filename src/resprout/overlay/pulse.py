@@ -1,7 +1,7 @@
 """Signs of life of others, and the own lease.
 
-Time only ever decides when to suspect (rule R4 of the design): a broker counts as dead when its host says that the
-process is gone, or when it was silent for longer than a lease *and* our own lease was renewed after that. A broker
+Time only ever decides when to suspect (rule R4 of docs/protocol.md): a broker counts as dead when its host says that
+the process is gone, or when it was silent for longer than a lease *and* our own lease was renewed after that. A broker
 that is itself cut off, or that slept, has no renewed lease and therefore no right to call others dead.
 
 A lease is renewed by the parent's answer to a ping and counts from the moment that ping was sent. The root's lease is

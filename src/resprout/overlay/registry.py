@@ -1,4 +1,4 @@
-"""What must be known elsewhere before a repair may end (rule R3 of the design).
+"""What must be known elsewhere before a repair may end (rule R3 of docs/protocol.md).
 
 A coordinator registers the dead with its parent, from f = 2 on with everybody within f hops. A root, or a candidate
 for the root, registers them together with the next succession list, at majorities of the lists (`lists`). Any two

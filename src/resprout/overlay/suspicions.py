@@ -1,4 +1,4 @@
-"""From "I do not hear it" to "it is dead": reports, authorities, judgements (rules R1, R2 and R6 of the design).
+"""From "I do not hear it" to "it is dead": reports, authorities, judgements (rules R1, R2 and R6 of docs/protocol.md).
 
 The authority over a broker is its parent, or the next ancestor that is left; over the root, the nearest broker that is
 left, after a vote. Only the authority judges. Everybody else reports to it, and goes one further up when it does not

@@ -151,7 +151,7 @@ class Cast:
         elif incarnation > 1:
             others = list(self._brokers)
         elif broker.parent is None and broker.name in founders:
-            others = []
+            others = list(broker.contacts)
         else:
             others = founders
         first = [broker.parent] if broker.parent is not None else []

@@ -1,5 +1,6 @@
 """A swarm: scenarios drawn from seeds, run and judged. A seed and its class are all it takes to see a failure again."""
 
+import signal
 import traceback
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from resprout.core.errors import UsageError
 from resprout.scenario.describe import describe
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultSpec, Scenario
-from resprout.sim.classes import CLASSES, FAULTS, class_of
+from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
 from resprout.sim.homeless import homeless
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import RunResult
@@ -45,26 +46,39 @@ class Outcome(msgspec.Struct, frozen=True):
         """What was drawn, what is wrong, and how to see it again."""
         stack = "" if self.stack == DEFAULT_STACK else f"--stack {self.stack} "
         again = (
-            f"python -m tests.swarm {stack}--first {self.seed} --seeds 1 --class {self.drawn} "
-            f"--write seed-{self.seed}.toml"
+            f"resprout swarm {stack}--first {self.seed} --seeds 1 --class {self.drawn} --write seed-{self.seed}.toml"
         )
         return f"{self.description}\n{self.complaint}\nto see it again: {again}"
 
 
+def check_drawn(wanted: str, stack: str) -> None:
+    """UsageError unless there is such a stack, and such a class for it. Other stacks than the default one are tried
+    with faults only, as far as they say that they survive them: the other classes are about what only that one does."""
+    find_stack(stack)
+    known = (ANY, *CLASSES) if stack == DEFAULT_STACK else (ANY, FAULTS)
+    if wanted not in known:
+        raise UsageError(f"there is no class {wanted!r} for the stack {stack!r}; there is {', '.join(known)}")
+
+
+def class_for(seed: int, wanted: str, stack: str) -> str:
+    """The class that a seed is tried in."""
+    if stack == DEFAULT_STACK:
+        return class_of(seed, wanted)
+    return FAULTS if wanted == ANY else wanted
+
+
 def swarm_trial(seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK) -> Trial:
-    """What is tried with a seed of a class, mishaps included. Other stacks than the default one are tried with faults
-    only, as far as they say that they survive them: the other classes are about what only that one does."""
+    """What is tried with a seed of a class, mishaps included."""
+    check_drawn(drawn, stack)
     if stack == DEFAULT_STACK:
         return CLASSES[drawn](seed)
-    if drawn != FAULTS:
-        raise UsageError(f"the class {drawn!r} is drawn for the stack {DEFAULT_STACK!r} only; {stack!r} has {FAULTS!r}")
     offered = find_stack(stack).offered(find_stack(stack).parse_options({}))
     return with_mishaps(draw_scenario(seed, stack=stack, guarantees=offered, options={}))
 
 
 def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> Outcome:
     """Draw, run, judge. Whatever goes wrong in the run is a complaint, not an exception."""
-    drawn = class_of(seed, wanted) if stack == DEFAULT_STACK else wanted
+    drawn = class_for(seed, wanted, stack)
     description = f"seed {seed} of {drawn}, whose rehearsal failed"
     try:
         trial = swarm_trial(seed, drawn, stack)
@@ -84,7 +98,7 @@ def try_seeds(
     if workers <= 1:
         yield from map(attempt, seeds)
     else:
-        with Pool(workers) as pool:
+        with Pool(workers, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:  # Ctrl-C is for the one who asked
             yield from pool.imap(attempt, seeds)
 
 

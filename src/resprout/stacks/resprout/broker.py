@@ -62,7 +62,7 @@ from resprout.stacks.resprout.messages import (
 )
 from resprout.stacks.resprout.offers import Offers
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, TreeChanged
+from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TreeChanged
 from resprout.stacks.resprout.parcel_desk import ParcelDesk
 from resprout.stacks.resprout.sessions import Sessions
 from resprout.stacks.resprout.tree_news import TreeNews
@@ -92,7 +92,7 @@ class ResproutBroker(Shell):
         self.council = Council(core.standing, council_options, core.peers.post, core.outcomes, core.waves)
         self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
         self.durable = Durable(core) if options.durable else None
-        self.book = ClientBook(core, self.ghosts, lambda name: self.clients.superseded(name))
+        self.book = ClientBook(core, self.ghosts)
         self.clients = Clients(core, self.ghosts, self.book, self.durable)
         self.company = Company(core)
         self.members = Members(core, self.book)
@@ -120,7 +120,7 @@ class ResproutBroker(Shell):
                 Silent: self.sessions.silent,
                 Heard: self.sessions.heard,
                 Stirred: self.sessions.stirred,
-                Request: lambda event: self._request(event),
+                Request: self._request,
                 Recovered: self._recovered,
             },
             desks=(self._clients(), self._neighbours(), self._newcomers(), self._brokers()),
@@ -136,9 +136,10 @@ class ResproutBroker(Shell):
                 Declared: lambda outcome: self.flushes.declared(outcome.names),
                 Registered: lambda outcome: self.flushes.check(),
                 Expelled: lambda outcome: core.retire(outcome.reason),
-                Repaired: lambda outcome: self._repaired(outcome),
+                Repaired: self._repaired,
                 Settled: self._settled,
                 Cleared: lambda outcome: self.joining.admit(),
+                Superseded: self.clients.superseded,
                 TreeChanged: self.tree_news.changed,
             },
             at_end=(

@@ -1,7 +1,7 @@
 """What brokers tell each other about clients: who listens where, and the latest life of each name. Both are said as it
 changes, and all of it at the beginning of a new link."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.ghosts import Ghosts
@@ -13,9 +13,9 @@ from resprout.stacks.resprout.roll import Roll
 
 
 class ClientBook:
-    def __init__(self, core: Core, ghosts: Ghosts, over: Callable[[str], None]) -> None:
+    def __init__(self, core: Core, ghosts: Ghosts) -> None:
         self.listeners = ListenerBook(core, ghosts)
-        self.roll = Roll(core, over)
+        self.roll = Roll(core)
 
     def pack(self, dead: str | None = None) -> Iterator[ProtocolMessage]:
         """For a parcel; for an `Attach` also what was known of the dead neighbour."""

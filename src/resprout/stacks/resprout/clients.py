@@ -25,6 +25,7 @@ from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
+from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
 
 HEIRS_MAX = 4_096
@@ -106,15 +107,16 @@ class Clients:
         core.advertising.leave(name)
         self._book.listeners.check((name,))
 
-    def superseded(self, name: str) -> None:
-        """A later life of this client has begun somewhere: an earlier one is told, and not waited for."""
+    def superseded(self, outcome: Superseded) -> None:
+        """Earlier lives of these clients are told, and not waited for."""
         core = self._core
-        session = core.sessions.all.get(name)
-        if session is not None and session.incarnation < self._book.roll.latest(name):
-            self._end(name)
-        if self._ghosts.awaits(name):
-            self._ghosts.unawait(name)
-            self._book.listeners.check((name,))
+        for name in outcome.names:
+            session = core.sessions.all.get(name)
+            if session is not None and session.incarnation < self._book.roll.latest(name):
+                self._end(name)
+            if self._ghosts.awaits(name):
+                self._ghosts.unawait(name)
+                self._book.listeners.check((name,))
 
     def _end(self, name: str) -> None:
         """As if the later one had come to this broker."""

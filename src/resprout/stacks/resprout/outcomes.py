@@ -21,3 +21,9 @@ class Cleared(Outcome, frozen=True):
 
 class TreeChanged(Outcome, frozen=True):
     """A neighbour has told something about the tree."""
+
+
+class Superseded(Outcome, frozen=True):
+    """Later lives of these clients have begun somewhere: any earlier one is over."""
+
+    names: tuple[str, ...]

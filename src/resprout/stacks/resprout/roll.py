@@ -8,12 +8,13 @@ Nothing else depends on it: what an earlier life published is delivered like any
 until the end of its session.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import ClientBegan
+from resprout.stacks.resprout.outcomes import Superseded
 
 NAMES_KEPT: Final = 100_000
 """Names that are remembered for certain, the latest ones; up to twice as many are."""
@@ -22,10 +23,8 @@ NAMES_KEPT: Final = 100_000
 class Roll:
     """Two generations: what is met again moves to the young one, and when that is full the old one is forgotten."""
 
-    def __init__(self, core: Core, over: Callable[[str], None]) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
-        self._over = over
-        """Called with a name of which a later life has begun: any earlier one is over."""
         self._young: dict[str, int] = {}
         self._old: dict[str, int] = {}
 
@@ -47,13 +46,16 @@ class Roll:
     def learn(self, lives: Iterable[Life], source: str | None = None) -> None:
         """From a neighbour, or of a client that is served here. What is new is passed on to all others."""
         core = self._core
+        begun: list[str] = []
         for life in lives:
             if life.incarnation <= self.latest(life.name):
                 continue
             self._note(life)
             news = ClientBegan(life.name, life.incarnation)
             core.says.extend([(name, news) for name in core.links if name != source])
-            self._over(life.name)
+            begun.append(life.name)
+        if begun:
+            core.outcomes.append(Superseded(tuple(begun)))
 
     def _note(self, life: Life) -> None:
         self._young[life.name] = life.incarnation

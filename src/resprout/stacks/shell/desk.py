@@ -5,11 +5,10 @@ peer. Desks are asked in turn; the first one takes the message whose table has i
 desk takes is a mistake of the peer (`PeerError`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from resprout.core.contract import ProtocolMessage
-from resprout.core.errors import PeerError
 
 Handler = Callable[[Any, Any], object]
 """(what the desk found, the message)."""
@@ -45,30 +44,3 @@ class Desk:
         """Told of each message that is taken here, before it is handled."""
         self.strange = strange
         """What becomes of messages of this table when the peer is not found; None: the next desk is asked."""
-
-
-class Desks:
-    def __init__(self, desks: Sequence[Desk]) -> None:
-        self._desks = tuple(desks)
-
-    def hear(self, name: str, message: ProtocolMessage) -> None:
-        """Raises PeerError, also when this is not for this peer to say."""
-        kind = type(message)
-        for desk in self._desks:
-            handler = desk.handlers.get(kind)
-            if handler is None:
-                if desk.is_only and desk.find(name) is not None:
-                    break
-                continue
-            found = desk.find(name)
-            if found is not None:
-                if desk.check is not None:
-                    desk.check(found, message)
-                if desk.heard is not None:
-                    desk.heard(name)
-                handler(found, message)
-                return
-            if desk.strange is not None:
-                desk.strange(name, message)
-                return
-        raise PeerError(f"{kind.__name__} is not for {name} to say")

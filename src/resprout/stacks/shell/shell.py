@@ -12,7 +12,7 @@ from typing import Any
 
 from resprout.core.contract import Effect, Event, Outcome, Received, TimerFired
 from resprout.core.errors import PeerError
-from resprout.stacks.shell.desk import Desk, Desks
+from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.step import Step
 
 Table = Mapping[type, Callable[[Any], None]]
@@ -31,12 +31,12 @@ class Shell:
         at_end: Sequence[Callable[[], None]],
     ) -> None:
         self._step = step
-        self._desks = Desks(desks)
+        self._desks = tuple(desks)
         self._cut_off = cut_off
         self._on_timer = dict(timers)
         self._on_outcome = dict(outcomes)
         self._at_end = tuple(at_end)
-        self._on_event: Table = {Received: self._received, TimerFired: self._timer_fired, **events}
+        self._on_event: Table = {TimerFired: self._timer_fired, **events}
 
     def begin(self) -> None:
         """The first thing that a broker does."""
@@ -52,16 +52,35 @@ class Shell:
         out = step.begin(now_us)
         if step.retired:
             return out
-        handler = self._on_event.get(type(event))
-        if handler is not None:
+        if type(event) is Received:  # the most frequent, without a detour
+            self.hear(event.peer, event.message)
+        elif (handler := self._on_event.get(type(event))) is not None:
             handler(event)
         self._end()
         return out
 
     def hear(self, name: str, message: Any) -> None:
-        """What a peer says: to whoever is to hear it."""
+        """What a peer says, at the first desk that takes it."""
+        kind = type(message)
         try:
-            self._desks.hear(name, message)
+            for desk in self._desks:
+                handler = desk.handlers.get(kind)
+                if handler is None:
+                    if desk.is_only and desk.find(name) is not None:
+                        break
+                    continue
+                found = desk.find(name)
+                if found is not None:
+                    if desk.check is not None:
+                        desk.check(found, message)
+                    if desk.heard is not None:
+                        desk.heard(name)
+                    handler(found, message)
+                    return
+                if desk.strange is not None:
+                    desk.strange(name, message)
+                    return
+            raise PeerError(f"{kind.__name__} is not for {name} to say")
         except PeerError as error:
             self._cut_off(name, str(error))
 
@@ -83,9 +102,6 @@ class Shell:
             finish()
             if step.outcomes:
                 self.act()
-
-    def _received(self, event: Received) -> None:
-        self.hear(event.peer, event.message)
 
     def _timer_fired(self, event: TimerFired) -> None:
         handler = self._on_timer.get(type(event.timer))

@@ -1,0 +1,65 @@
+"""Links lead to files and headings that exist, files that are named exist, and lines can be read.
+
+Decisions are history, so files that they name may be gone; their links may not.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+DOCUMENTS: Final = ("*.md", "docs/*.md", "docs/*/*.md")
+SOURCES: Final = ("src/resprout", ".")
+"""Where the path of a file may begin; a name without a path may be anywhere."""
+LINE_MAX: Final = 130
+"""Tables and what stands in blocks of code aside: they cannot be broken."""
+_LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_FILE: Final = re.compile(r"`([\w/.-]+\.py)`")
+_HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_CODE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def complaints(root: Path) -> Iterator[str]:
+    modules = {file.name for folder in ("src", "tests", "benchmarks") for file in (root / folder).rglob("*.py")}
+    for pattern in DOCUMENTS:
+        for file in sorted(root.glob(pattern)):
+            text = file.read_text()
+            name = file.relative_to(root)
+            yield from (f"{name}: {complaint}" for complaint in _long_lines(text))
+            prose = _CODE.sub("", text)
+            yield from (f"{name}: {complaint}" for complaint in _broken_links(file, prose))
+            if name.parent.name != "decisions" and name.name != "CHANGELOG.md":
+                yield from (f"{name}: {complaint}" for complaint in _missing_files(root, prose, modules))
+
+
+def _long_lines(text: str) -> Iterator[str]:
+    is_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        is_code ^= line.startswith("```")
+        if len(line) > LINE_MAX and not is_code and not line.startswith("|"):
+            yield f"line {number} has {len(line)} characters, {LINE_MAX} are the most"
+
+
+def _broken_links(file: Path, prose: str) -> Iterator[str]:
+    for link in _LINK.findall(prose):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (file.parent / path).resolve() if path else file
+        if not target.exists():
+            yield f"the link {link} leads nowhere"
+        elif anchor and anchor not in _anchors(target):
+            yield f"the link {link} leads to no heading"
+
+
+def _anchors(file: Path) -> set[str]:
+    """Of the headings, as web pages name them: small letters and hyphens, what is neither left out."""
+    headings = _HEADING.findall(_CODE.sub("", file.read_text()))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _missing_files(root: Path, prose: str, modules: set[str]) -> Iterator[str]:
+    for name in dict.fromkeys(_FILE.findall(prose)):
+        there = name in modules if "/" not in name else any((root / source / name).exists() for source in SOURCES)
+        if not there:
+            yield f"names {name}, which does not exist"

@@ -1,0 +1,179 @@
+"""The checks of the documents, on a house of three files in which one thing after the other is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs import decisions, messages, prose, rooms
+
+ARCHITECTURE = """# Architecture
+
+### What is in which room
+
+- **core**: `clock` (time), the checks in `rule*`,
+  `names`. A `Machine` reads `run.json`. *Not*: more.
+- **core/deep**: `well`.
+- **alone**: one module.
+
+## Adding things
+"""
+WIRE = """# On the wire
+
+| tag | frame | said |
+|---|---|---|
+| 1 | `Hello` | first |
+
+## Messages
+
+- 16 to 47, `core/names.py`: 16 `Ask`, 17
+  `Tell`.
+
+## Bundles
+
+Of 18 `Columns` nobody speaks here.
+"""
+PROTOCOL = """# The protocol
+
+## Messages
+
+| file | tags | what is said |
+|---|---|---|
+| `core/names.py` | 16 | `Ask` (a question) |
+| | 17-20 | `Tell` |
+
+## Next
+"""
+INDEX = """# Decisions
+
+| record | decision | today |
+|---|---|---|
+| [0001](0001-first.md) | The first | |
+| [0002](0002-second.md) | The second | replaced by 0001 |
+"""
+FILES = {
+    "docs/architecture.md": ARCHITECTURE,
+    "docs/wire.md": WIRE,
+    "docs/protocol.md": PROTOCOL,
+    "docs/decisions/README.md": INDEX,
+    "docs/decisions/0001-first.md": "# 0001: The first\n",
+    "docs/decisions/0002-second.md": "# 0002: The second\n\nAs in [0001](0001-first.md), `gone.py`.\n",
+    "docs/client.md": "# Client\n\nSee [here](wire.md#on-the-wire), `core/clock.py` and `well.py`.\n",
+    "src/resprout/alone.py": "",
+    "src/resprout/core/clock.py": "",
+    "src/resprout/core/rule_one.py": "",
+    "src/resprout/core/rule_two.py": "",
+    "src/resprout/core/__init__.py": "",
+    "src/resprout/core/names.py": (
+        "class Ask(ProtocolMessage, frozen=True, tag=16):\n    pass\n\n\n"
+        "class Tell(\n    ProtocolMessage, tag=17\n):\n    pass\n\n\n"
+        "class _Kept(msgspec.Struct, tag=2):\n    pass\n"
+    ),
+    "src/resprout/core/deep/well.py": "class Hello(msgspec.Struct, Generic[M], tag=1, array_like=True):\n    pass\n",
+}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def change(house: Path, name: str, old: str, new: str) -> None:
+    text = (house / name).read_text()
+    assert old in text
+    (house / name).write_text(text.replace(old, new))
+
+
+def found(house: Path) -> list[str]:
+    return [line for check in (rooms, messages, decisions, prose) for line in check.complaints(house)]
+
+
+def test_documents_that_are_right_are_not_complained_about(house: Path) -> None:
+    assert found(house) == []
+
+
+def test_a_file_that_no_entry_names_is_found(house: Path) -> None:
+    (house / "src/resprout/core/new.py").touch()
+    assert found(house) == ["docs/architecture.md: core does not name new"]
+
+
+def test_a_name_without_a_file_is_found(house: Path) -> None:
+    (house / "src/resprout/core/clock.py").rename(house / "src/resprout/core/deep/clock.py")
+    assert sorted(found(house)) == [
+        "docs/architecture.md: core names clock, which is not there",
+        "docs/architecture.md: core/deep does not name clock",
+        "docs/client.md: names core/clock.py, which does not exist",
+    ]
+
+
+def test_rooms_without_an_entry_and_entries_without_a_room_are_found(house: Path) -> None:
+    change(house, "docs/architecture.md", "**core/deep**", "**core/well**")
+    assert sorted(found(house)) == [
+        "docs/architecture.md: the room core/deep has no entry",
+        "docs/architecture.md: there is no room core/well",
+    ]
+
+
+def test_a_message_that_is_not_listed_is_found_in_both_documents(house: Path) -> None:
+    with (house / "src/resprout/core/names.py").open("a") as file:
+        file.write("\n\nclass Shout(ProtocolMessage, tag=21):\n    pass\n")
+    assert found(house) == ["docs/wire.md: does not list 21 Shout", "docs/protocol.md: does not list 21 Shout"]
+
+
+def test_a_tag_that_is_another_messages_is_found(house: Path) -> None:
+    change(house, "docs/wire.md", "17\n  `Tell`", "18\n  `Tell`")
+    assert found(house) == [
+        "docs/wire.md: does not list 17 Tell",
+        "docs/wire.md: lists 18 Tell, which does not exist",
+    ]
+
+
+def test_a_message_that_is_gone_is_found_in_the_protocol(house: Path) -> None:
+    change(house, "docs/protocol.md", "`Tell`", "`Tell` `Whisper`")
+    assert found(house) == ["docs/protocol.md: lists Whisper, which core/names.py does not have at 17-20"]
+
+
+def test_a_message_in_the_wrong_row_of_the_protocol_is_found(house: Path) -> None:
+    change(house, "docs/protocol.md", "`Ask` (a question)", "`Ask` `Tell`")
+    assert found(house) == ["docs/protocol.md: lists Tell, which core/names.py does not have at 16"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("The first", "Another title", "needs the line | [0001](0001-first.md) | The first | |"),
+        ("| [0001](0001-first.md) | The first | |\n", "", "needs the line | [0001](0001-first.md) | The first | |"),
+        ("| [0002]", "| [0003](0003-x.md) | The third | |\n| [0002]", "there is no such record"),
+    ],
+)
+def test_an_index_of_decisions_that_differs_from_the_records_is_found(
+    house: Path, old: str, new: str, complaint: str
+) -> None:
+    change(house, "docs/decisions/README.md", old, new)
+    assert any(complaint in line for line in decisions.complaints(house))
+
+
+def test_two_records_of_one_number_and_a_record_without_a_title_are_found(house: Path) -> None:
+    (house / "docs/decisions/0002-other.md").write_text("# Something else\n")
+    assert list(decisions.complaints(house)) == [
+        "docs/decisions/0002-other.md: the first line is not '# 0002: ' and a title",
+        "docs/decisions: two records have the number 0002",
+    ]
+
+
+def test_links_that_lead_nowhere_are_found(house: Path) -> None:
+    change(house, "docs/client.md", "wire.md#on-the-wire", "wire.md#elsewhere) and [there](gone.md")
+    assert found(house) == [
+        "docs/client.md: the link wire.md#elsewhere leads to no heading",
+        "docs/client.md: the link gone.md leads nowhere",
+    ]
+
+
+def test_long_lines_are_found_but_for_tables_and_code(house: Path) -> None:
+    long = "x" * 131
+    with (house / "docs/client.md").open("a") as file:
+        file.write(f"\n| {long} |\n\n```\n{long}\n```\n\n{long}\n")
+    assert found(house) == ["docs/client.md: line 11 has 131 characters, 130 are the most"]
