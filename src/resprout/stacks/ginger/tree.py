@@ -28,7 +28,6 @@ from resprout.stacks.ginger.messages import (
     ParentRequest,
     ParentResponse,
     Placed,
-    wanted,
 )  # fmt: skip
 from resprout.stacks.ginger.orphan import AnswerDue, Quest, Seeker
 from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, LinksChanged
@@ -193,7 +192,7 @@ class Tree:
         for name in admitted:
             del self._view.newcomers[name]
             if self.peers.is_up(name):
-                asks = wanted(core.wishes.asks_for(name))
+                asks = core.wishes.asks_for(name)
                 core.outbox.send(name, ParentResponse(True))
                 core.outbox.send(name, self.leader.attached(core.name, (), (), asks))
                 self._handover.begin_link(name, False, (), asks, ())
