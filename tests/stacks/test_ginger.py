@@ -218,6 +218,15 @@ def test_each_total_of_a_bundle_has_a_place_of_its_own() -> None:
     assert len({row.tseq for row in played.result.rows if row.kind == "deliver"}) == 60
 
 
+def test_an_orphan_says_with_its_request_what_is_wanted_below_it() -> None:
+    row = tree({"b0": None, "b1": "b0", "b2": "b1", "b3": "b2"})
+    readers = (*clients({"c0": "b0"}, "x"), *clients({"c2": "b2"}, "a"), *clients({"c3": "b3"}, "a", "b/#"))
+    played = play(scenario(row, readers, work(["c0"], "a"), faults=(crash(WORK_BEGINS_US + 5_000, "b1"),)))
+    played.check_clean()
+    (request,) = [request for request in played.messages(ParentRequest) if request.dead]
+    assert sorted(wish.filter for wish in request.wants) == ["a", "b/#"]
+
+
 # -- the wire and hostile peers ----------------------------------------------------------------------------------------
 
 
