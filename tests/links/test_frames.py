@@ -21,7 +21,7 @@ from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.session import MESSAGES_PER_FRAME, Session
 from resprout.net.bodies import EncodedBodies
 from resprout.order.messages import BROKER_MESSAGES, Forward
-from resprout.order.total_messages import (
+from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
     GrantedLock,
     LastTotals,

@@ -11,9 +11,9 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
 from resprout.links.frames import Data
 from resprout.order import last_totals
-from resprout.order.last_totals import LastTotals
-from resprout.order.locks import LockRecord, LockTable
-from resprout.order.total_messages import (
+from resprout.order.totals.last import LastTotals
+from resprout.order.totals.locks import LockRecord, LockTable
+from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
     Closed,
     GrantedLock,
@@ -23,7 +23,7 @@ from resprout.order.total_messages import (
     WelcomeLock,
     tseq_of,
 )  # fmt: skip
-from resprout.order.total_messages import (
+from resprout.order.totals.messages import (
     LastTotals as LastTotalsMessage,
 )
 from resprout.wire.codec import Codec

@@ -6,7 +6,7 @@ from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.messages import Levels
 from resprout.order.retained import Retained
-from resprout.order.total_levels import TotalBook
+from resprout.order.totals.levels import TotalBook
 from tests.order.examples import bundle
 
 

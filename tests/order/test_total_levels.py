@@ -8,8 +8,8 @@ from resprout.core.guarantee import Guarantee
 from resprout.order import total_levels
 from resprout.order.entry import Entry
 from resprout.order.log import Log
-from resprout.order.total_levels import TotalBook, TotalLevel, TotalLevels
-from resprout.order.total_messages import TotalId, id_of
+from resprout.order.totals.levels import TotalBook, TotalLevel, TotalLevels
+from resprout.order.totals.messages import TotalId, id_of
 from tests.order.examples import bundle
 
 

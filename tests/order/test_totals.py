@@ -11,11 +11,20 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
 from resprout.order import backlog
 from resprout.order.clock import STAMP_MAX, Clock
-from resprout.order.total_handover import Handover
-from resprout.order.total_joining import accept_welcome
-from resprout.order.total_merge import MemberLocks, Piece
-from resprout.order.total_messages import Closed, GrantedLock, Lock, LockReport, Submit, WelcomeLock, check_locks, id_of
-from resprout.order.totals import Totals
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.merge import MemberLocks, Piece
+from resprout.order.totals.messages import (
+    Closed,
+    GrantedLock,
+    Lock,
+    LockReport,
+    Submit,
+    WelcomeLock,
+    check_locks,
+    id_of,
+)
+from resprout.order.totals.newcomers import accept_welcome
+from resprout.order.totals.totals import Totals
 from tests.order.totals_net import Stand, publication
 
 

@@ -16,11 +16,11 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
 from resprout.order.clock import Clock
-from resprout.order.total_handover import Handover
-from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
-from resprout.order.total_merge import MemberLocks, Piece
-from resprout.order.total_messages import GrantedLock, LockReport, TotalId, WelcomeLock, id_of
-from resprout.order.totals import Totals
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.merge import MemberLocks, Piece
+from resprout.order.totals.messages import GrantedLock, LockReport, TotalId, WelcomeLock, id_of
+from resprout.order.totals.newcomers import accept_welcome, joined, newcomer_locks
+from resprout.order.totals.totals import Totals
 
 Reached = dict[str, tuple[int, int]]
 

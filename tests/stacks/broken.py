@@ -19,12 +19,12 @@ from resprout.filters.index import MatchIndex
 from resprout.order import log
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.locks import LockRecord
 from resprout.order.log import Log
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import Reports
 from resprout.order.seen import Seen
-from resprout.order.totals import Totals
+from resprout.order.totals.locks import LockRecord
+from resprout.order.totals.totals import Totals
 from resprout.order.unshown import Unshown
 from resprout.spread import asked
 from resprout.spread.interest import Interest
@@ -32,7 +32,7 @@ from resprout.spread.needs import Wish
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, core, flush
 from resprout.stacks.resprout.forwarding import Forwarding, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
-from resprout.stacks.resprout.pool import Pool
+from resprout.stacks.resprout.repair.pool import Pool
 from resprout.stacks.routes import Picks, Routes
 from resprout.stacks.stack import BrokerSeat, Stack
 

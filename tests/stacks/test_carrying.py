@@ -11,8 +11,8 @@ from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.marks import Mark
 from resprout.edge.messages import Attend, Publish
 from resprout.edge.requests import PublishRequest, ReceiptTurned, SubscribeRequest
-from resprout.order.backlog import UNORDERED_TOTALS
-from resprout.order.total_messages import Closed, Lock, Submit
+from resprout.order.totals.backlog import UNORDERED_TOTALS
+from resprout.order.totals.messages import Closed, Lock, Submit
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.clients import HEAVY_BYTES
 from resprout.stacks.resprout.durable import to_record

@@ -14,7 +14,7 @@ from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Subscrib
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportSpread, ReportTaken
-from resprout.order.total_messages import Lock, Submit
+from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
 from resprout.overlay.places import Life, Succession
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Uninterested

@@ -13,7 +13,7 @@ from resprout.scenario.model import BrokerSpec, Scenario
 from resprout.sim.homeless import homeless
 from resprout.sim.run import run_scenario
 from resprout.stacks.resprout.broker import ResproutBroker
-from resprout.stacks.resprout.joining import JoinAgain
+from resprout.stacks.resprout.joining.newcomer import JoinAgain
 from resprout.stacks.resprout.messages import JoinElsewhere, JoinRequest, JoinWithdrawn, Welcome
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.stack import BrokerSeat

@@ -13,7 +13,7 @@ from resprout.core.marks import Mark
 from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data
 from resprout.order.seen import ORIGINS_KEPT
-from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, WelcomeLock
+from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Life, Place, Succession
 from resprout.stacks.resprout import RESPROUT, ResproutOptions, parcels
 from resprout.stacks.resprout.core import Core
@@ -29,8 +29,8 @@ from resprout.stacks.resprout.messages import (
     Surroundings,
     Welcome,
 )
-from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
-from resprout.stacks.resprout.parcels import Parcel
+from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
+from resprout.stacks.resprout.repair.parcels import Parcel
 from resprout.stacks.stack import BrokerSeat
 from resprout.wire.codec import Codec
 

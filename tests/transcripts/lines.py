@@ -10,7 +10,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
-from resprout.order.total_levels import TotalLevel
+from resprout.order.totals.levels import TotalLevel
 from resprout.overlay.places import Life, Place, Seat, Succession
 from resprout.stacks.resprout.messages import LOCK_PARTS, PARCELS, PARTS, Ask, ParcelEnd, Served
 from resprout.trace import kinds

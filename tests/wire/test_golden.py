@@ -7,6 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from resprout.order.total_levels import TotalLevel, TotalLevels
+from resprout.order.total_messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
+
 from resprout.core.guarantee import Guarantee, Receipt
 from resprout.core.marks import Mark
 from resprout.edge.messages import (
@@ -36,8 +39,6 @@ from resprout.edge.messages import (
 )
 from resprout.links.frames import Goodbye
 from resprout.order.messages import Ahead, Forward, Levels
-from resprout.order.total_levels import TotalLevel, TotalLevels
-from resprout.order.total_messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
 from resprout.overlay.messages import (
     Alive,
     Decided,

@@ -139,6 +139,11 @@ class Link:
         """The last place in the log that the neighbour is known to have, or of what came from it and was not safe: what
         comes from it now may depend on anything up to here."""
 
+    @property
+    def crossed(self) -> int:
+        """Bundles that have crossed, in both directions."""
+        return self.sent.count + self.arrived.count
+
     def take_report(self, report: Levels) -> News:
         """Raises PeerError when it speaks of what was never sent or takes something back."""
         heard, news = self.heard, News()

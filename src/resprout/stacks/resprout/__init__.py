@@ -11,8 +11,8 @@ star of plain FIFO links. A total is a barrier that closes behind every earlier 
 
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.order.messages import BROKER_MESSAGES, Forward, Levels
-from resprout.order.total_levels import TotalLevels
-from resprout.order.total_messages import (
+from resprout.order.totals.levels import TotalLevels
+from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
     Closed,
     GrantedLock,

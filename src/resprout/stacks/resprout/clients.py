@@ -3,7 +3,7 @@
 What would have to wait for a total is *carried*: submitted like one, and delivered at its place in that order. That is
 what comes behind something of its client that is itself under way, or behind a total that its client has delivered
 elsewhere and this broker has not; and what names a key that an active total holds. So a client's queue stops only for
-a bound (`order.backlog`), for what it says again and has overtaken itself, and once for what is heavy: every broker is
+a bound (`backlog`), for what it says again and has overtaken itself, and once for what is heavy: every broker is
 given what is carried, so a heavy bundle first waits for what is under way when it comes, and is perhaps free then.
 
 `eventual` has no order with anything: it is accepted when it comes.
@@ -20,7 +20,7 @@ from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Refuges, Successor
 from resprout.order.entry import Entry
-from resprout.order.total_messages import TotalId, id_of
+from resprout.order.totals.messages import TotalId, id_of
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core

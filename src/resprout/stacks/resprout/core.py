@@ -1,7 +1,7 @@
 """What every part of a broker shares: the state of the floors below, and the parts that everybody needs.
 
 The way of a bundle is in `forwarding`, that of a total in `total_way`, what else neighbours are told in `speaking`. The
-other parts (`joining`, `attach`, `flush`) change who the `neighbours` are; these only look at them.
+other parts (`joining/`, `repair/`) change who the `neighbours` are; these only look at them.
 """
 
 import random
@@ -20,9 +20,9 @@ from resprout.order.log import Log
 from resprout.order.reports import Reports, ReportTaken, ReportTotals
 from resprout.order.retained import Retained
 from resprout.order.seen import Seen
-from resprout.order.total_handover import Handover
-from resprout.order.total_levels import TotalBook
-from resprout.order.totals import Totals
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.levels import TotalBook
+from resprout.order.totals.totals import Totals
 from resprout.overlay.standing import Standing
 from resprout.overlay.waves import Waves
 from resprout.spread.adverts import Adverts

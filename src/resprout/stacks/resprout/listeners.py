@@ -16,8 +16,8 @@ from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import PART_ITEMS, ListenersChanged, ListenersHeard
-from resprout.stacks.resprout.pack import pack_listeners
-from resprout.stacks.resprout.parcels import Parcel
+from resprout.stacks.resprout.repair.pack import pack_listeners
+from resprout.stacks.resprout.repair.parcels import Parcel
 
 
 class ListenerBook:

@@ -11,7 +11,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import Marks
-from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, WelcomeLock
+from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Life, Place, Succession
 
 PART_ITEMS = 500

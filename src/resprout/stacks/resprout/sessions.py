@@ -12,21 +12,30 @@ from resprout.overlay.council import Council
 from resprout.overlay.messages import Ping
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.flush import Flushes
-from resprout.stacks.resprout.joining import Joining
-from resprout.stacks.resprout.parcel_desk import ParcelDesk
+from resprout.stacks.resprout.joining.admission import Admission
+from resprout.stacks.resprout.joining.newcomer import Newcomer
+from resprout.stacks.resprout.repair.coordinator import Coordinator
+from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
 from resprout.stacks.shell.peers import Peer
 
 
 class Sessions:
     def __init__(
-        self, core: Core, council: Council, clients: Clients, joining: Joining, flushes: Flushes, parcels: ParcelDesk
+        self,
+        core: Core,
+        council: Council,
+        clients: Clients,
+        newcomer: Newcomer,
+        admission: Admission,
+        coordinator: Coordinator,
+        parcels: ParcelDesk,
     ) -> None:
         self._core = core
         self._council = council
         self._clients = clients
-        self._joining = joining
-        self._flushes = flushes
+        self._newcomer = newcomer
+        self._admission = admission
+        self._coordinator = coordinator
         self._parcels = parcels
         self._estranged: dict[str, int] = {}
         """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
@@ -46,14 +55,14 @@ class Sessions:
         if real_name is None:
             self._met(name, event.incarnation)
         else:
-            self._joining.arrived(name, real_name, event.incarnation)
+            self._admission.arrived(name, real_name, event.incarnation)
 
     def _met(self, name: str, incarnation: int) -> None:
         """A session with this life begins."""
         core = self._core
         self._parcels.drop(name)
         self._council.connected(name, core.now_us, incarnation)
-        self._flushes.met(name)
+        self._coordinator.met(name)
 
     def find_newcomer(self, key: str) -> Peer | None:
         return self._core.peers.find(key) if newcomer_name(key) is not None else None
@@ -67,7 +76,8 @@ class Sessions:
         life = core.peers.incarnation(name)
         core.peers.went_down(name)
         self._parcels.drop(name)
-        self._joining.lost(name)
+        self._admission.lost(name)
+        self._newcomer.lost(name)
         link = core.links.get(name)
         if link is None or not link.open or link.incarnation != life:
             return  # it was no neighbour, or a later life of one
@@ -75,7 +85,7 @@ class Sessions:
         if event.cause is not EndCause.RESTARTED and name == core.standing.parent:
             core.retire(f"{name} ended the session: {event.reason}")
         elif event.cause is EndCause.CLOSED and self._is_stranger(link):
-            self._flushes.unlink(link)
+            self._coordinator.unlink(link)
         elif event.cause is EndCause.CLOSED:
             link.quiet = True
             self._estranged[name] = core.now_us
@@ -115,11 +125,11 @@ class Sessions:
             link.quiet = True
         if newcomer_name(event.peer) is not None:
             return  # a newcomer, who will come again or not
-        if self._flushes.awaits(event.peer):
+        if self._coordinator.awaits(event.peer):
             core.peers.open(event.peer)  # its host will tell whether it is gone
         self._council.silent(event.peer, event.refused, core.now_us)
-        self._flushes.tick()
-        self._joining.silent(event.peer)
+        self._coordinator.tick()
+        self._newcomer.silent(event.peer)
 
     def heard(self, event: Heard) -> None:
         core = self._core

@@ -1,6 +1,6 @@
 """The way of a total through a broker: delivered when it is closed all around, then acknowledged by name.
 
-Which total comes when is decided in `order.totals`. Here it enters the log, as it does everywhere.
+Which total comes when is decided in `order.totals.totals`. Here it enters the log, as it does everywhere.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.total_levels import TotalLevels
+from resprout.order.totals.levels import TotalLevels
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.core import Core

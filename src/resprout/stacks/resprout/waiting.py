@@ -11,8 +11,8 @@ from resprout.core.bundle import Bundle
 from resprout.core.contract import Send
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import PublicationWaits
-from resprout.order.total_messages import TotalId, id_of
-from resprout.order.totals import Waiting
+from resprout.order.totals.messages import TotalId, id_of
+from resprout.order.totals.totals import Waiting
 from resprout.overlay.council import Council
 from resprout.overlay.status import CouncilStatus
 from resprout.stacks.resprout.core import Core

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from resprout.core.bundle import Bundle
 from resprout.core.marks import Mark
-from resprout.order.backlog import Backlog
-from resprout.order.last_totals import LastTotals
-from resprout.order.total_messages import TotalId, id_of
+from resprout.order.totals.backlog import Backlog
+from resprout.order.totals.last import LastTotals
+from resprout.order.totals.messages import TotalId, id_of
 
 
 class Submissions:

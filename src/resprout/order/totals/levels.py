@@ -22,7 +22,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.log import Log
-from resprout.order.total_messages import TotalId, id_of
+from resprout.order.totals.messages import TotalId, id_of
 
 REPORTED_MAX = 128
 """Totals in one message."""

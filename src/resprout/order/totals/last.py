@@ -4,7 +4,7 @@ from typing import Final
 
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark, Marks
-from resprout.order.total_messages import TotalId
+from resprout.order.totals.messages import TotalId
 
 PUBLISHERS_KEPT: Final = 10_000
 """Publishers that are remembered for certain, the latest ones; up to twice as many are. A total that comes again after

@@ -17,7 +17,7 @@ whichever comes first (`deliver` is told of both), but all brokers close it: tho
 
 What a dead broker said before it died is a fact, and a broker goes on closing and delivering on it. A dead link that
 was silent is never counted as closed: all links count, those in repair included, until a repair replaces them
-(`order.total_handover`).
+(`order.totals.handover`).
 
 Latency from origin o to broker s: d(o, root) + max over all brokers p of (d(root, p) + d(p, s)).
 
@@ -32,11 +32,10 @@ from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
-from resprout.order.backlog import UNORDERED_TOTALS, Backlog
 from resprout.order.clock import Clock, check_stamp
-from resprout.order.locks import LockRecord, LockTable
-from resprout.order.submissions import Submissions
-from resprout.order.total_messages import (
+from resprout.order.totals.backlog import UNORDERED_TOTALS, Backlog
+from resprout.order.totals.locks import LockRecord, LockTable
+from resprout.order.totals.messages import (
     Closed,
     Lock,
     Place,
@@ -47,6 +46,7 @@ from resprout.order.total_messages import (
     id_of,
     tseq_of,
 )
+from resprout.order.totals.submissions import Submissions
 
 
 class Seat(Protocol):

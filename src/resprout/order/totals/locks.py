@@ -5,7 +5,7 @@ that order. Nobody waits for anybody else to close: brokers say of each that it 
 link, so the next one is never closed before the one before it.
 
 A pair (topic, key) is closed to plain publications while any active total names it. A total without keys is a barrier
-for nothing else, and neither is a publication that is only carried as a total (`order.totals`): it has asked for less.
+for nothing else, and neither is a publication that is only carried as a total (`totals`): it has asked for less.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from collections import deque
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair, pairs_of
-from resprout.order.total_messages import Place, TotalId, id_of
+from resprout.order.totals.messages import Place, TotalId, id_of
 
 
 class LockRecord:

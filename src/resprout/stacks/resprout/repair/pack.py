@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from resprout.core.marks import Mark
 from resprout.filters.predicate import Predicate
-from resprout.order.total_messages import LastTotals
+from resprout.order.totals.messages import LastTotals
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (

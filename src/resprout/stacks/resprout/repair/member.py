@@ -7,33 +7,21 @@ coordinator that begins with the pool in one order for all; what was logged mean
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.link import Link
-from resprout.order.total_messages import Closed, GrantedLock
+from resprout.order.totals.messages import Closed, GrantedLock
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.inventory import Inventory
-from resprout.stacks.resprout.joining import learn
 from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ParcelEnd
 from resprout.stacks.resprout.outcomes import Repaired
-from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
-from resprout.stacks.resprout.parcels import Parcel
-from resprout.stacks.resprout.pool import Taking, in_order
+from resprout.stacks.resprout.repair.inventory import Inventory
+from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
+from resprout.stacks.resprout.repair.parcels import Parcel, learn
+from resprout.stacks.resprout.repair.pool import Taking, in_order
+from resprout.stacks.resprout.repair.states import AttachedRepair, RepairState
 
 
-class Repair:
-    """Of one dead link."""
-
-    __slots__ = ("coordinator", "dead", "inventory", "token")
-
-    def __init__(self, coordinator: str, token: int, dead: tuple[Life, ...], inventory: Inventory) -> None:
-        self.coordinator = coordinator
-        self.token = token
-        self.dead = dead
-        self.inventory = inventory
-
-
-class Members:
+class Member:
     """All repairs in which this broker is a member."""
 
     def __init__(
@@ -43,7 +31,7 @@ class Members:
     ) -> None:
         self._core = core
         self._book = book
-        self._repairs: dict[str, Repair] = {}
+        self._repairs: dict[str, AttachedRepair] = {}
         """By the dead neighbour."""
 
     # -- attach --------------------------------------------------------------------------------------------------------
@@ -83,7 +71,9 @@ class Members:
         core = self._core
         core.speaking.say_all()
         inventory = Inventory(core, link)
-        self._repairs[link.name] = Repair(coordinator, token, dead, inventory)
+        if link.name in self._repairs:
+            self._repairs[link.name].move_to(RepairState.TAKEN_OVER)
+        self._repairs[link.name] = AttachedRepair(coordinator, token, dead, inventory)
         core.standing.attached[link.name] = coordinator
         core.speaking.unsaid[link.name] = []
         asks, served = core.interest.standing(link.name)
@@ -113,16 +103,19 @@ class Members:
         if core.seat.name not in head.members:
             raise PeerError("a Grant for others")
         repair = self._repairs.pop(dead)
+        repair.move_to(RepairState.FINISHING)
         core.standing.attached.pop(dead, None)
         self._replace(repair, core.links[dead], peer, incarnation, parcel)
         names = tuple([life.name for life in head.dead])
         core.note("repair_end", " ".join(names))
         core.outcomes.append(Repaired(names, peer))
+        repair.move_to(RepairState.DONE)
 
-    def _replace(self, repair: Repair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
+    def _replace(self, repair: AttachedRepair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
         core = self._core
         head: Grant = parcel.head
         standing = core.standing
+        # The terms of the dead link, before it goes.
         owed = core.interest.owing(old.name)
         unsaid = core.speaking.unsaid.get(old.name, [])
         for life in head.dead:
@@ -133,6 +126,8 @@ class Members:
         core.clock.raise_to(head.clock)
         if standing.parent == old.name or standing.parent in {life.name for life in head.dead}:
             standing.parent = coordinator
+        # The link to the coordinator takes its place. Its cursor stands where this side attached, so that what was
+        # logged since follows the pool.
         core.interest.replace_neighbour(old.name, coordinator)
         core.neighbours.remove(old)
         self._book.listeners.lost(old.name)
@@ -142,6 +137,7 @@ class Members:
         link.cursor = repair.inventory.snapshot
         core.handover.take_locks(parcel.granted_locks, parcel.last_totals, (old.name,), (coordinator,))
         core.book.replace((old.name,), (coordinator,))
+        # The pool, in the order that all take it in (I4): what came from here as sent, all else as arrived (I5).
         taking = Taking(core, repair.inventory, owed, spread=head.spread)
         me = head.members.index(core.seat.name) + 1
         for thing in in_order(parcel.items, parcel.granted_locks):
@@ -152,6 +148,7 @@ class Members:
             entry, entered = taking.take(thing, link, 1, keeps_source=is_mine)
             if not entered:
                 core.log.enter_link(link, entry, sent=is_mine)
+        assert link.crossed == len(parcel.items), "I5: both ends begin with the pool"
         base = core.retained.marks()
         core.confirmed(core.interest.reconcile(coordinator, parcel.asks, core.says))
         core.interest.rebase(coordinator, base)
@@ -162,6 +159,7 @@ class Members:
             if entry.tseq >= 0 and entry.no >= repair.inventory.snapshot:
                 assert entry.bundle is not None
                 link.after.append((entry.no, Closed(entry.publisher, entry.incarnation, entry.first, entry.stamp - 1)))
+        # What had to wait for the Grant, then everything as on any link.
         for message in unsaid:
             core.outbox.send(coordinator, message)
         core.peers.open(coordinator)

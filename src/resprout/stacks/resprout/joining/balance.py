@@ -12,8 +12,8 @@ has stayed, because it reached nobody, is asked again after the others.
 from typing import Final
 
 from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.joining.offers import Offers
 from resprout.stacks.resprout.messages import MoveAway, Offer
-from resprout.stacks.resprout.offers import Offers
 
 PAUSE_LEASES: Final = 2
 """Between two moves: the tree and the clients come to rest before the next."""

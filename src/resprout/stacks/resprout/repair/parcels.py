@@ -3,12 +3,13 @@
 from typing import Any
 
 from resprout.core.bundle import Origin
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Locate, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import NOTHING, Mark, Reached
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, WelcomeLock, check_locks
+from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock, check_locks
 from resprout.overlay.places import Life, Place
+from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     Asks,
     ClientLives,
@@ -110,3 +111,11 @@ def _predicate(filter: str, where: str | None) -> Predicate:
         return parse_predicate(filter, where)
     except UsageError as error:
         raise PeerError(str(error)) from None
+
+
+def learn(core: Core, parcel: Parcel) -> None:
+    """What a parcel says of the tree."""
+    for grave in parcel.graves:
+        core.standing.bury(grave.name, grave.incarnation)
+    core.standing.learn(*parcel.places)
+    core.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])

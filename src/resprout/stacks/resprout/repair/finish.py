@@ -1,10 +1,6 @@
-"""The coordinator's part in a repair: the broker above the dead asks everybody around them for what was on its way,
-pools it, takes it, and becomes the centre of the star. One round trip, then links are plain again.
-
-Beside it the dead are registered (`overlay.council`), so that no other repair of the same piece can end as well.
+"""How a coordinator ends its repair: in one step, without an event in between, it pools what everybody brought, takes
+it, and becomes the centre of the star. The numbers are those of docs/protocol.md, "Finish".
 """
-
-from collections.abc import Iterable
 
 import msgspec
 
@@ -12,203 +8,68 @@ from resprout.core.contract import ProtocolMessage, SetTimer
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.order.link import Link
-from resprout.order.total_merge import MemberLocks, MergedLocks, Piece
-from resprout.order.total_messages import GrantedLock
-from resprout.overlay.council import Council
-from resprout.overlay.messages import Fenced
-from resprout.overlay.places import Life, Place
+from resprout.order.totals.merge import MemberLocks, MergedLocks, Piece
+from resprout.order.totals.messages import GrantedLock
+from resprout.overlay.places import Place
 from resprout.spread.messages import Interested, Uninterested
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.inventory import Inventory
-from resprout.stacks.resprout.joining import learn
-from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, Item, NotMember, ParcelEnd, Stub
+from resprout.stacks.resprout.messages import Grant, Item, ParcelEnd, Stub
 from resprout.stacks.resprout.outcomes import Repaired
-from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
-from resprout.stacks.resprout.parcels import Parcel
-from resprout.stacks.resprout.pool import OWN_SIDE, Pool, Taking, in_order
+from resprout.stacks.resprout.repair.inventory import Inventory
+from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
+from resprout.stacks.resprout.repair.parcels import Parcel
+from resprout.stacks.resprout.repair.pool import OWN_SIDE, Pool, Taking, in_order
+from resprout.stacks.resprout.repair.states import LedRepair, RepairState
 
 
-class Flush:
-    """One repair that this broker leads."""
-
-    def __init__(self, token: int) -> None:
-        self.token = token
-        self.dead: dict[str, Life] = {}
-        self.asked: dict[str, int] = {}
-        """Members, and when they were asked."""
-        self.got: dict[str, tuple[int, Parcel]] = {}
-        """Members that have attached: their incarnation, and what they brought."""
-        self.others: dict[str, None] = {}
-        """Asked, and no members after all."""
-
-
-class Flushes:
-    def __init__(
-        self,
-        core: Core,
-        council: Council,
-        ghosts: Ghosts,
-        book: ClientBook,
-    ) -> None:
+class Finish:
+    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook) -> None:
         self._core = core
-        self._council = council
         self._ghosts = ghosts
         self._book = book
-        self._tokens = 0
-        self.current: Flush | None = None
 
-    # -- collecting ----------------------------------------------------------------------------------------------------
-
-    def declared(self, names: Iterable[str]) -> None:
-        """This broker is the authority over them: they are dead."""
+    def run(self, repair: LedRepair, members: list[str]) -> None:
+        """`members`: all living brokers around the dead, each of which has attached."""
         core = self._core
-        names = list(names)
-        for name in names:
-            core.neighbours.bury(core.standing.life(name))
-        if self.current is None:
-            self._tokens += 1
-            self.current = Flush(core.now_us * 1_000 + self._tokens % 1_000)
-            core.leading = True
-        for name in names:
-            self.current.dead[name] = core.standing.life(name)
-        self.check()
-
-    def bury_children(self) -> None:
-        """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
-        core = self._core
-        graves = core.standing.graves
-        for name, link in list(core.links.items()):
-            if link.open and name != core.standing.parent and link.incarnation <= graves.get(name, -1):
-                self.declared((name,))
-
-    def check(self) -> None:
-        """Ask who has not been asked, and finish when everybody is in."""
-        core, flush = self._core, self.current
-        if flush is None or core.retired:
-            return
-        for name in list(flush.dead):
-            for other in core.standing.component(name):
-                if other not in flush.dead:
-                    flush.dead[other] = core.standing.life(other)
-                    core.neighbours.bury(flush.dead[other])
-        members = [name for name in core.standing.members(flush.dead) if name not in flush.others]
-        for name in members:
-            if name not in flush.asked:
-                flush.asked[name] = core.now_us
-                self._ask(flush, name)
-        if not self._council.register(frozenset(flush.dead), core.now_us):
-            return
-        if self.current is flush and all(self._is_in(flush, name) for name in members):
-            self.current = None
-            core.leading = False
-            self._council.drop_registration()
-            self._finish(flush, members)
-
-    def _ask(self, flush: Flush, name: str) -> None:
-        self._core.peers.post(name, AttachRequest(flush.token, tuple(flush.dead.values())))
-
-    def met(self, name: str) -> None:
-        """A session begins. What was said in the one before may be lost with it, so whoever has not answered is asked
-        again."""
-        if self.current is not None and self.awaits(name) and self._stands(name):
-            self._ask(self.current, name)
-
-    def _stands(self, name: str) -> bool:
-        """It is the life that has the place: a later one knows nothing of it, and the one asked is over."""
-        return self._core.peers.incarnation(name) == self._core.standing.incarnation_of(name)
-
-    def _is_in(self, flush: Flush, name: str) -> bool:
-        return name in flush.got and flush.got[name][0] == self._core.peers.incarnation(name)
-
-    def tick(self) -> None:
-        """Members that do not answer may be dead, too."""
-        flush, core = self.current, self._core
-        if flush is None:
-            return
-        for name, asked_us in list(flush.asked.items()):
-            missing = name not in flush.got and name not in flush.others and not core.standing.is_dead(name)
-            if missing and self._council.overdue(name, asked_us, core.now_us):
-                self.declared([name])
-                if self.current is not flush:
-                    return
-        self.check()
-
-    def awaits(self, name: str) -> bool:
-        """It was asked and has not answered."""
-        flush = self.current
-        return flush is not None and name in flush.asked and name not in flush.got and name not in flush.others
-
-    def attached(self, peer: str, incarnation: int, parcel: Parcel) -> None:
-        core, flush = self._core, self.current
-        head: Attach = parcel.head
-        if core.standing.is_dead_speaker(peer):
-            core.peers.post(peer, Fenced(core.standing.graves[peer]))
-            return
-        learn(core, parcel)
-        self._book.roll.learn(parcel.client_lives)
-        if flush is None or head.token != flush.token:
-            return
-        for life in head.dead:
-            if life.name not in flush.dead:
-                core.neighbours.bury(life)
-                flush.dead[life.name] = life
-        flush.got[peer] = (incarnation, parcel)
-        self.check()
-
-    def not_member(self, peer: str, message: NotMember) -> None:
-        flush = self.current
-        if flush is None or message.token != flush.token:
-            return
-        if self._council.refuses(peer) and not self._core.standing.is_dead(peer):
-            self.declared([peer])  # a later life says so, which knows nothing: the one that stood there is dead, too
-        elif self._stands(peer):
-            flush.others[peer] = None
-            self.check()
-
-    def unlink(self, link: Link) -> None:
-        """A link on which nobody ever spoke goes without a repair: nobody is behind it, and nobody is dead."""
-        self._tokens += 1
-        flush = Flush(self._core.now_us * 1_000 + self._tokens % 1_000)
-        flush.dead[link.name] = Life(link.name, link.incarnation)
-        self._core.neighbours.shut(link)
-        self._core.peers.close(link.name, "it went elsewhere")
-        self._core.waves.unwait(link.name)
-        self._finish(flush, [])
-
-    # -- finishing -----------------------------------------------------------------------------------------------------
-
-    def _finish(self, flush: Flush, members: list[str]) -> None:
-        core = self._core
+        repair.move_to(RepairState.FINISHING)
+        assert all(name in repair.got for name in members), "a repair ends when everybody is in"
+        # 1. What is said on the old links' terms is said before they go.
         core.speaking.say_all()
-        parcels = {name: flush.got[name][1] for name in members}
-        old = [link for name, link in core.links.items() if name in flush.dead]
+        parcels = {name: repair.got[name][1] for name in members}
+        old = [link for name, link in core.links.items() if name in repair.dead]
         inventory = Inventory(core, *old)
         pool = Pool()
         for number, name in enumerate(members, 1):
             pool.add_member(number, parcels[name].items)
         pool.add_own(inventory)
-        merged = self._merge_locks(flush, parcels)
+        items = pool.ordered()
+        merged = self._merge_locks(repair, parcels)
         owing = [core.interest.owing(link.name) for link in old]
-        ghost = self._raise_ghost(flush, old, parcels)
-        links = self._rewire(flush, old, parcels)
+        # 2. A ghost that wants what was wanted behind the dead: their clients take their shares from it (I3).
+        ghost = self._raise_ghost(repair, old, parcels)
+        # 3. The clock and the epoch of all; links to the members in place of those to the dead.
+        links = self._rewire(repair, old, parcels)
         spread = len(members) >= core.faults
+        # 4. Interest of the members becomes theirs; what they had confirmed to the dead counts as confirmed (I8).
         grants, later = self._merge_interest(links, parcels)
-
         core.handover.take_locks(merged.locks, merged.last, [link.name for link in old], list(links))
         core.book.replace([link.name for link in old], list(links))
+        # 5. The pool, in one order for all, before anything that is logged from now on (I1, I4).
         taking = Taking(core, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
-        items = pool.ordered()
         core.forwarding.fresh = tuple(links.values())
         self._take(items, merged, taking, members, links, ghost)
         core.forwarding.fresh = ()
+        assert all(link.crossed == len(items) for link in links.values()), "I5: both ends begin with the pool"
+        # 6. Nothing older can be taken for new later (I1).
         for parcel in parcels.values():
             for origin, reached in parcel.seen.items():
                 core.seen.raise_to(origin, reached)
+        # 7. The Grant is the first message of each new link; then links are open, and totals go on.
         base = core.retained.marks()
         for name in links:
             core.interest.rebase(name, base)
-            self._grant(flush, members, name, items, merged, grants[name], spread)
+            self._grant(repair, members, name, items, merged, grants[name], spread)
             for message in later[name]:
                 core.outbox.send(name, message)
             core.peers.open(name)
@@ -218,19 +79,25 @@ class Flushes:
         if not spread:
             self._push(taking, links, core.sessions.all[ghost])
         taking.settle()
+        self._tell(repair, links)
+        repair.move_to(RepairState.DONE)
+
+    def _tell(self, repair: LedRepair, links: dict[str, Link]) -> None:
+        """The tree, and the other parts of this broker, that it is over."""
+        core = self._core
         standing = core.standing
-        standing.mark_gone(flush.dead)
+        standing.mark_gone(repair.dead)
         core.waves.start(standing.publish_place(), standing.reach, lambda: None)
         core.waves.share(list(links))
         core.handover.resume()
-        names = tuple(flush.dead)
+        names = tuple(repair.dead)
         core.note("repair_end", " ".join(names))
         core.outcomes.append(Repaired(names, core.seat.name))
 
-    def _merge_locks(self, flush: Flush, parcels: dict[str, Parcel]) -> MergedLocks:
+    def _merge_locks(self, repair: LedRepair, parcels: dict[str, Parcel]) -> MergedLocks:
         core = self._core
         pieces: list[Piece] = []
-        left = dict.fromkeys(flush.dead)
+        left = dict.fromkeys(repair.dead)
         while left:
             name = next(iter(left))
             piece = [other for other in core.standing.component(name) if other in left] or [name]
@@ -243,17 +110,17 @@ class Flushes:
         }
         return core.handover.merge(reports, pieces)
 
-    def _raise_ghost(self, flush: Flush, old: list[Link], parcels: dict[str, Parcel]) -> str:
+    def _raise_ghost(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> str:
         """Whoever was behind the dead as a client will be looked after here."""
         core = self._core
         predicates = dict.fromkeys(p for link in old for p in core.interest.index.predicates_of(link.name))
-        lives = set(flush.dead.values())
-        for name, life in flush.dead.items():
+        lives = set(repair.dead.values())
+        for name, life in repair.dead.items():
             place = core.standing.places.get(name)
             if place is not None and place.life == life:  # and whoever it stood in for
                 lives.update(place.looks_after)
-        ghost = f"~ghost {flush.token} of {min(flush.dead)}"
-        awaited = self._listeners(flush, old, parcels)
+        ghost = f"~ghost {repair.token} of {min(repair.dead)}"
+        awaited = self._listeners(repair, old, parcels)
         self._ghosts.add(ghost, frozenset(lives), predicates, core.out, awaited)
         self._book.listeners.check(awaited if awaited is not None else (ghost,))
         core.standing.looks_after = self._ghosts.lives()
@@ -261,21 +128,21 @@ class Flushes:
         core.routes.forget()
         return ghost
 
-    def _listeners(self, flush: Flush, old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
+    def _listeners(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
         """The clients of the dead, as far as they are owed anything and are not here already. None when nobody is left
         who was next to one of the dead."""
         told = {link.name: self._book.listeners.lost(link.name) for link in old}
         for parcel in parcels.values():
-            for name in flush.dead.keys() & parcel.listeners.keys():
+            for name in repair.dead.keys() & parcel.listeners.keys():
                 told.setdefault(name, set()).update(parcel.listeners[name])
-        if flush.dead.keys() - told.keys():
+        if repair.dead.keys() - told.keys():
             return None
         sessions = self._core.sessions.all
         return {
             name for names in told.values() for name in names if name not in sessions or not sessions[name].attending
         }
 
-    def _rewire(self, flush: Flush, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
+    def _rewire(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
         core = self._core
         standing = core.standing
         for parcel in parcels.values():
@@ -286,10 +153,10 @@ class Flushes:
         for link in old:
             core.confirmed(core.interest.remove_neighbour(link.name, core.says))
             core.neighbours.remove(link)
-        if standing.parent in flush.dead:
+        if standing.parent in repair.dead:
             standing.parent = None
             core.totals.become_root(standing.epoch + 1)
-        links = {name: core.neighbours.add(name, flush.got[name][0]) for name in parcels}
+        links = {name: core.neighbours.add(name, repair.got[name][0]) for name in parcels}
         for name, parcel in parcels.items():
             self._book.listeners.meet(name, parcel)
         here = standing.publish_place()
@@ -297,7 +164,7 @@ class Flushes:
             place = standing.places.get(name)
             if place is None or place.incarnation != link.incarnation:
                 place = Place(name, link.incarnation, 0, here.name, (), "")
-            rewired = place.rewired(flush.dead, here.life)
+            rewired = place.rewired(repair.dead, here.life)
             standing.learn(msgspec.structs.replace(rewired, parent=here.name))
         return links
 
@@ -356,7 +223,7 @@ class Flushes:
 
     def _grant(
         self,
-        flush: Flush,
+        repair: LedRepair,
         members: list[str],
         name: str,
         items: list[Item | Stub],
@@ -370,7 +237,7 @@ class Flushes:
         send(
             name,
             Grant(
-                flush.token, tuple(flush.dead.values()), tuple(members), core.clock.now, standing.epoch,
+                repair.token, tuple(repair.dead.values()), tuple(members), core.clock.now, standing.epoch,
                 standing.succession, spread,
             ),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.overlay.council import Council
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import LOCK_PARTS, PARCELS, PARTS, ParcelEnd
-from resprout.stacks.resprout.parcels import Parcel, Parcels
+from resprout.stacks.resprout.repair.parcels import Parcel, Parcels
 from resprout.stacks.shell.peers import Peer
 
 

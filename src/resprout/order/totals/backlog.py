@@ -13,7 +13,7 @@ from typing import Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
-from resprout.order.total_messages import TotalId
+from resprout.order.totals.messages import TotalId
 
 FULL_TOTALS: Final = 4_096
 FULL_BYTES: Final = 64 << 20

@@ -22,10 +22,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from resprout.core.bundle import Bundle
 from resprout.core.marks import Mark, Marks
-from resprout.order.locks import LockRecord
-from resprout.order.total_merge import MemberLocks, MergedLocks, Piece, merge
-from resprout.order.total_messages import Closed, GrantedLock, LockReport, TotalId, check_locks, id_of
-from resprout.order.totals import Totals
+from resprout.order.totals.locks import LockRecord
+from resprout.order.totals.merge import MemberLocks, MergedLocks, Piece, merge
+from resprout.order.totals.messages import Closed, GrantedLock, LockReport, TotalId, check_locks, id_of
+from resprout.order.totals.totals import Totals
 
 
 class Handover:

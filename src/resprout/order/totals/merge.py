@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from resprout.core.bundle import Bundle
 from resprout.core.marks import Marks
-from resprout.order.last_totals import LastTotals
-from resprout.order.locks import LockRecord
-from resprout.order.total_messages import GrantedLock, LockReport, Place, TotalId, id_of
+from resprout.order.totals.last import LastTotals
+from resprout.order.totals.locks import LockRecord
+from resprout.order.totals.messages import GrantedLock, LockReport, Place, TotalId, id_of
 
 
 class Piece(NamedTuple):

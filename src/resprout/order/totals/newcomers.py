@@ -8,8 +8,8 @@ totals the newcomer activates and closes like anybody else.
 from collections.abc import Iterable, Sequence
 
 from resprout.core.marks import Mark
-from resprout.order.total_messages import WelcomeLock, check_locks
-from resprout.order.totals import Totals
+from resprout.order.totals.messages import WelcomeLock, check_locks
+from resprout.order.totals.totals import Totals
 
 
 def newcomer_locks(totals: Totals) -> tuple[WelcomeLock, ...]:

@@ -13,11 +13,11 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
-from resprout.order.total_messages import GrantedLock, id_of
+from resprout.order.totals.messages import GrantedLock, id_of
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.forwarding import nothing_more_to_do
-from resprout.stacks.resprout.inventory import Inventory, item_of
 from resprout.stacks.resprout.messages import Item, Stub
+from resprout.stacks.resprout.repair.inventory import Inventory, item_of
 
 OWN_SIDE: Final = 0
 DEAD_SIDE: Final = -1
