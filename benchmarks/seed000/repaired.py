@@ -16,7 +16,7 @@ SETTLED_US: Final = 6_000_000
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """Latencies by guarantee, divided by the links (`eventual`) or by the formula of a total (the others)."""
+    """Latencies by guarantee, divided by their yardstick: that of `eventual`, or the formula of a total."""
 
     before: dict[str, list[float]]
     after: dict[str, list[float]]
@@ -39,15 +39,46 @@ def shares(played: Played) -> Shares:
 
 
 class Yardstick:
-    """Of one tree."""
+    """Of one tree. Nothing is shown before it is safe, so the yardstick of `eventual` is the later of two: it is here,
+    and it can be known here that f + 1 brokers have it. With f = 1 they are the same, wherever publisher and subscriber
+    are at different brokers."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._places = distances_in(scenario)
         self._barrier = Barrier(scenario)
+        self._faults = int(scenario.options.get("faults_tolerated", 1))
+        self._parents = {broker.name: broker.parent for broker in scenario.brokers}
+        self._homes = {client.name: client.broker for client in scenario.clients}
+        self._plain: dict[tuple[str, str], int] = {}
 
     def share(self, one: Delivered) -> float:
-        is_plain = one.guarantee == "eventual"
-        return one.latency_us / (link_sum_us(self._places, one) if is_plain else self._barrier.us(one))
+        return one.latency_us / (self._plain_us(one) if one.guarantee == "eventual" else self._barrier.us(one))
+
+    def _plain_us(self, one: Delivered) -> int:
+        pair = (one.publisher, one.subscriber)
+        if pair not in self._plain:
+            self._plain[pair] = max(link_sum_us(self._places, one), self._safe_us(*pair))
+        return self._plain[pair]
+
+    def _safe_us(self, publisher: str, subscriber: str) -> int:
+        """Whoever is on the way has it before; of others one hears over the links between."""
+        between = self._places.between
+        origin, here = self._homes[publisher], self._homes[subscriber]
+        way = self._way(origin, here)
+        others = sorted(between(origin, x) + between(x, here) for x in self._parents if x not in way)
+        missing = min(self._faults + 1 - len(way), len(others))
+        ends_us = between(publisher, origin) + between(here, subscriber)
+        return ends_us + (others[missing - 1] if missing > 0 else 0)
+
+    def _way(self, one: str, other: str) -> set[str]:
+        ups = [self._up(one), self._up(other)]
+        return set(ups[0]) ^ set(ups[1]) | {next(x for x in ups[0] if x in ups[1])}
+
+    def _up(self, name: str) -> list[str]:
+        way = [name]
+        while (above := self._parents[way[-1]]) is not None:
+            way.append(above)
+        return way
 
 
 def grown_back(played: Played) -> Scenario:

@@ -131,7 +131,7 @@ def test_a_swarm_strikes_a_stack_that_survives_nothing_with_nothing() -> None:
 
 
 def test_only_the_default_stack_has_other_classes_than_faults() -> None:
-    with pytest.raises(UsageError, match="the class 'totals' is drawn for the stack 'resprout' only"):
+    with pytest.raises(UsageError, match="there is no class 'totals' for the stack 'modest'; there is any, faults"):
         swarm_trial(1, "totals", "modest")
 
 

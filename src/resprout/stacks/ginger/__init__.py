@@ -82,7 +82,6 @@ GINGER = Stack(
     waits=lambda options: WaitTimes(death_us=options.timer_us, return_us=options.client_timer_us),
     survives=lambda options: Survival(
         faults=1, silent_hosts=True, freezes=True, joins=True, recovers_with_disk=True, recovers_without_disk=True,
-        again=True,
     ),
     known_anomalies={"barrier": _BARRIER, "bank_balance": _BOOKS, "bank_outcome": _BOOKS, "bank_replay": _BOOKS},
     known_limits={"lost": "the baseline promises nothing for what only two neighbours had that died together"},
