@@ -9,10 +9,10 @@ import resprout
 from resprout.client.client import Client
 from resprout.client.local import Local
 from resprout.core.contract import Answer
-from resprout.core.guarantee import Receipt as Kind
+from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.requests import ReceiptTurned, ReceiptWaits, Refused
 from resprout.links.links import Links
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.stacks.resprout import ResproutBroker
 from resprout.testing import Broker
 from tests.net.stage import run, until
@@ -20,7 +20,7 @@ from tests.net.stage import run, until
 WHY = "waits for b3, which is not heard"
 
 
-def standing_of(network: Local) -> Standing:
+def standing_of(network: Local) -> MembershipView:
     """What the root knows of the tree."""
     links = network._running[0].host.machine
     assert isinstance(links, Links) and isinstance(links.machine, ResproutBroker)
@@ -119,9 +119,9 @@ def test_a_receipt_says_what_it_waits_for_until_it_turns(caplog: pytest.LogCaptu
             assert repr(two) == f"<receipt ordered:2 published, {WHY}>"
             told(client, ReceiptWaits("ordered", 2, "waits for the root"))
             assert two.waiting_for == "waits for the root"
-            told(client, ReceiptTurned("ordered", Kind.ACCEPTED, 1, 1))
+            told(client, ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 1, 1))
             assert two.waiting_for == "waits for the root"
-            told(client, ReceiptTurned("ordered", Kind.ACCEPTED, 2, 2))
+            told(client, ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 2, 2))
             assert [receipt.waiting_for for receipt in (one, two, three)] == ["", "", ""]
             assert repr(two) == "<receipt ordered:2 accepted>"
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -142,20 +142,20 @@ def test_receipts_turn_in_order_and_delivered_only_when_all_readers_have_it(stac
         desk.say(reader, Subscribe(1, "t", None))
     desk.publish("p", times=3)
     turned = [(m.receipt, m.seq) for m in desk.heard("p") if isinstance(m, Turned)]
-    assert [seq for receipt, seq in turned if receipt is Receipt.SAFE] == [1, 2, 3]
-    assert not [seq for receipt, seq in turned if receipt is Receipt.DELIVERED]
+    assert [seq for receipt, seq in turned if receipt is ReceiptLevel.SAFE] == [1, 2, 3]
+    assert not [seq for receipt, seq in turned if receipt is ReceiptLevel.DELIVERED]
     desk.say("s", Taken(3))
     desk.say("z", Taken(1))
-    assert desk.heard("p") == [Turned(_stream(desk), Receipt.DELIVERED, 1)]
+    assert desk.heard("p") == [Turned(_stream(desk), ReceiptLevel.DELIVERED, 1)]
     desk.say("z", Taken(3))
-    assert desk.heard("p") == [Turned(_stream(desk), Receipt.DELIVERED, 3)]
+    assert desk.heard("p") == [Turned(_stream(desk), ReceiptLevel.DELIVERED, 3)]
 
 
 def test_what_nobody_reads_is_delivered_at_once(stack: str) -> None:
     desk = Desk(stack)
     desk.serve("p")
     desk.publish("p", times=2)
-    assert desk.heard("p")[-1] == Turned(_stream(desk), Receipt.DELIVERED, 2)
+    assert desk.heard("p")[-1] == Turned(_stream(desk), ReceiptLevel.DELIVERED, 2)
 
 
 def test_a_reader_that_leaves_is_not_waited_for(stack: str) -> None:
@@ -166,7 +166,7 @@ def test_a_reader_that_leaves_is_not_waited_for(stack: str) -> None:
     desk.heard("p")
     desk.say("s", Taken(9))
     assert "s" in desk.closed
-    assert desk.heard("p") == [Turned(_stream(desk), Receipt.DELIVERED, 1)]
+    assert desk.heard("p") == [Turned(_stream(desk), ReceiptLevel.DELIVERED, 1)]
 
 
 def test_a_receipt_that_nobody_waits_for_comes_later_with_the_others(stack: str) -> None:
@@ -174,10 +174,12 @@ def test_a_receipt_that_nobody_waits_for_comes_later_with_the_others(stack: str)
     desk.serve("p")
     for _ in range(3):
         desk.say("p", Publish(desk.bundle("p"), prompt=False))
-    early = [message for message in desk.heard("p") if isinstance(message, Turned) and message.receipt > Receipt.SAFE]
+    early = [
+        message for message in desk.heard("p") if isinstance(message, Turned) and message.receipt > ReceiptLevel.SAFE
+    ]
     assert early == []
     desk.wait(1_000_000)
-    assert Turned(_stream(desk), Receipt.DELIVERED, 3) in desk.heard("p")
+    assert Turned(_stream(desk), ReceiptLevel.DELIVERED, 3) in desk.heard("p")
 
 
 def _stream(desk: Desk) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark, from_marks
 from resprout.edge.broker import owed as owed_module
 from resprout.edge.broker.ghosts import home_of
@@ -157,12 +157,12 @@ def test_what_a_ghost_is_shown_is_sent_to_nobody_and_kept_until_it_expires() -> 
     house = haunted()
     entries = [house.give(GHOST, by="p") for _ in range(3)]
     assert [effect for effect in house.out if isinstance(effect, Send)] == []
-    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 3)], "somebody may still be owed it"
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.SAFE, 3)], "somebody may still be owed it"
     assert all(entry.bundle is not None for entry in entries)
     house.append(GHOST, by="p")
     house.ghosts.expire(GHOST, house.out)
     house.show()
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 4)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 4)]
     assert house.empty
 
 
@@ -219,7 +219,7 @@ def test_everybody_who_returns_has_a_share_and_the_log_waits_for_all_of_them_and
     house.ghosts.expire(GHOST, house.out)
     assert house.told("p") == [] and not house.empty
     house.take("c", 1)
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)] and house.empty
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 1)] and house.empty
 
 
 def test_a_returned_client_that_vanishes_is_owed_nothing_any_more() -> None:
@@ -229,7 +229,7 @@ def test_a_returned_client_that_vanishes_is_owed_nothing_any_more() -> None:
     come_back(house, attend(held()), room=1)
     house.leave("a")
     house.ghosts.expire(GHOST, house.out)
-    assert house.told("p")[-1] == Turned("ordered", Receipt.DELIVERED, 2) and house.empty
+    assert house.told("p")[-1] == Turned("ordered", ReceiptLevel.DELIVERED, 2) and house.empty
 
 
 def test_only_what_was_lost_with_its_own_brokers_is_given() -> None:
@@ -346,28 +346,28 @@ def test_a_publisher_that_returns_has_the_receipts_of_what_is_still_on_its_way()
     session = house.serve("p", attend())
     house.told("p")
     house.sessions.adopt(session, entries)
-    assert house.told("p") == [Turned("ordered", Receipt.ACCEPTED, 2), Turned("ordered", Receipt.SAFE, 1)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.ACCEPTED, 2), Turned("ordered", ReceiptLevel.SAFE, 1)]
     house.sessions.known(session, entries[0].bundle or house.bundle())
-    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 1)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.SAFE, 1)]
     house.show()
-    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 2)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.SAFE, 2)]
     house.take("a", 2)
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)] and house.empty
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 2)] and house.empty
 
 
 @pytest.mark.parametrize(
     ("reached", "at_once", "later"),
     [
-        ({}, [], Turned("ordered", Receipt.DELIVERED, 4, first=4)),
-        ({"ordered": 4}, [Turned("ordered", Receipt.DELIVERED, 3)], Turned("ordered", Receipt.DELIVERED, 4)),
+        ({}, [], Turned("ordered", ReceiptLevel.DELIVERED, 4, first=4)),
+        ({"ordered": 4}, [Turned("ordered", ReceiptLevel.DELIVERED, 3)], Turned("ordered", ReceiptLevel.DELIVERED, 4)),
         (
             {"ordered": 9, "eventual": 2},
             [
-                Turned("ordered", Receipt.DELIVERED, 3),
-                Turned("ordered", Receipt.DELIVERED, 9, first=5),
-                Turned("eventual", Receipt.DELIVERED, 2),
+                Turned("ordered", ReceiptLevel.DELIVERED, 3),
+                Turned("ordered", ReceiptLevel.DELIVERED, 9, first=5),
+                Turned("eventual", ReceiptLevel.DELIVERED, 2),
             ],
-            Turned("ordered", Receipt.DELIVERED, 9),
+            Turned("ordered", ReceiptLevel.DELIVERED, 9),
         ),
     ],
 )
@@ -382,8 +382,8 @@ def test_what_lies_around_its_entries_was_delivered(
     house.told("p")
     house.sessions.adopt(session, [entry], reached)
     told = house.told("p")
-    assert [turned for turned in told if turned.receipt is Receipt.DELIVERED] == at_once
-    assert Turned("ordered", Receipt.SAFE, 4) in told
+    assert [turned for turned in told if turned.receipt is ReceiptLevel.DELIVERED] == at_once
+    assert Turned("ordered", ReceiptLevel.SAFE, 4) in told
     house.take("a", 1)
     assert house.told("p") == [later]
 
@@ -392,7 +392,7 @@ def test_an_old_publication_is_answered_at_once() -> None:
     house = House("p")
     house.told("p")
     house.sessions.known(house.clients["p"], house.bundle("p", payloads=(b"", b"")))
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 2)]
 
 
 @pytest.mark.parametrize(("guarantee", "tseq"), [(Guarantee.TOTAL, 12), (Guarantee.CAUSAL, -1)])

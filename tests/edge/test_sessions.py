@@ -5,7 +5,7 @@ import pytest
 from resprout.core.bundle import unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker import advertising
 from resprout.edge.broker import sessions as sessions_module
 from resprout.edge.messages import (
@@ -201,20 +201,20 @@ def test_receipts_of_one_step_are_told_together_and_delivered_waits_for_the_read
     house = House("p", "a", "b")
     house.told("p")
     house.give("a", "b", by="p")
-    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 1)], "which includes accepted"
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.SAFE, 1)], "which includes accepted"
     house.take("a", 1)
     assert house.told("p") == []
     house.take("b", 1)
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 1)]
     assert house.empty
 
 
 def test_what_nobody_reads_is_delivered_as_soon_as_it_is_safe() -> None:
     house = House("p")
     house.append(by="p")
-    assert house.told("p")[1:] == [Turned("ordered", Receipt.ACCEPTED, 1)]
+    assert house.told("p")[1:] == [Turned("ordered", ReceiptLevel.ACCEPTED, 1)]
     house.show()
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 1)]
 
 
 # -- vanishing -----------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_a_client_that_vanishes_is_owed_nothing(when: str) -> None:
     house.leave("a")
     house.show()
     assert entry.undone == 0
-    assert house.told("p")[-1] == Turned("ordered", Receipt.DELIVERED, 1)
+    assert house.told("p")[-1] == Turned("ordered", ReceiptLevel.DELIVERED, 1)
     assert house.empty
 
 
@@ -294,7 +294,7 @@ def test_receipts_that_nobody_waits_for_are_told_together_later() -> None:
     assert house.told("p") == []
     assert house.sessions.patient
     house.sessions.flush_all(house.out)
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 3)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 3)]
     assert not house.sessions.patient
 
 
@@ -305,5 +305,5 @@ def test_a_receipt_that_is_waited_for_takes_the_patient_ones_along() -> None:
     house.give(by="p")
     house.prompt = True
     house.give(by="p")
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 2)]
     assert not house.sessions.patient

@@ -15,7 +15,7 @@ from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.places import Life, Place, Succession, is_among
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.waves import Waves
 
@@ -79,7 +79,7 @@ class Broker:
         self.name = name
         self.incarnation = incarnation
         self.is_over = False
-        self.standing = Standing(name, incarnation, "", faults)
+        self.standing = MembershipView(name, incarnation, "", faults)
         self.outcomes: deque[Outcome] = deque()
         self.waves = Waves(self.standing, self._post, self.outcomes)
         self.council = Council(self.standing, options, self._post, self.outcomes, self.waves)

@@ -15,7 +15,7 @@ from resprout.overlay.messages import OVERLAY_MESSAGES, Enrol, Fenced, Gone, Orp
 from resprout.overlay.outcomes import Declared, Expelled
 from resprout.overlay.places import Life, Place, Registration, Seat, Succession
 from resprout.overlay.pulse import UNHEARD_POSTS_MAX
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.waves import Waves
 from resprout.wire.codec import Codec
@@ -70,7 +70,7 @@ class Alone:
     """One broker (c of the chain a - b - c - d - e) with nobody behind its neighbours' names."""
 
     def __init__(self, faults: int = 1) -> None:
-        self.standing = Standing("c", 2, "", faults)
+        self.standing = MembershipView("c", 2, "", faults)
         self.standing.parent = "b"
         self.standing.neighbours.update(b=True, d=True)
         self.standing.sessions.update(b=1, d=1)

@@ -10,7 +10,7 @@ from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Life, Place, Seat, Succession
 from resprout.overlay.pulse import Pulse
 from resprout.overlay.registry import Registry
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.waves import Waves
 
@@ -30,9 +30,9 @@ class Seats:
         self.decided: list[tuple[Succession, frozenset[Life]]] = []
         """With everybody who had agreed to it."""
 
-    def _standing(self, name: str) -> Standing:
+    def _standing(self, name: str) -> MembershipView:
         root = self.names[0]
-        here = Standing(name, 1, "", 2)
+        here = MembershipView(name, 1, "", 2)
         here.parent = root
         here.neighbours[root] = False
         here.sessions.update(dict.fromkeys(self.names, 1))

@@ -2,7 +2,7 @@
 
 from resprout.overlay.places import Place
 from resprout.overlay.pulse import STIRRING_LEASES, Pulse
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.status import CouncilOptions
 
 SECOND = 1_000_000
@@ -10,7 +10,7 @@ LEASE_US = 3 * SECOND
 
 
 def root_with_child() -> Pulse:
-    standing = Standing("b", 1, "", 1)
+    standing = MembershipView("b", 1, "", 1)
     standing.found()
     standing.neighbours["n"] = True
     standing.learn(Place("n", 1, 1, "b", ("b",), "", (1,)))

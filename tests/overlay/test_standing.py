@@ -6,16 +6,16 @@ import pytest
 
 from resprout.overlay import lineage, standing
 from resprout.overlay.places import NUMBER_MAX, Life, Place, Registration, Seat, Succession
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 
 
 def place(name: str, parent: str | None, *neighbours: str, incarnation: int = 1, version: int = 1) -> Place:
     return Place(name, incarnation, version, parent, neighbours, "", (1,) * len(neighbours))
 
 
-def chain(faults: int = 2) -> Standing:
+def chain(faults: int = 2) -> MembershipView:
     """a - b - c - d - e - f with a at the top, as c sees it."""
-    here = Standing("c", 1, "", faults)
+    here = MembershipView("c", 1, "", faults)
     here.parent = "b"
     here.neighbours.update(b=True, d=True)
     here.sessions.update(b=1, d=1)
@@ -27,7 +27,7 @@ def chain(faults: int = 2) -> Standing:
     return here
 
 
-def _authority(here: Standing, name: str, is_mute: Callable[[str], bool]) -> tuple[str | None, set[str]]:
+def _authority(here: MembershipView, name: str, is_mute: Callable[[str], bool]) -> tuple[str | None, set[str]]:
     found, passed = lineage.authority(here, name, is_mute)
     return found, set(passed)
 
@@ -207,7 +207,7 @@ def test_only_newer_and_sound_lists_are_followed() -> None:
 
 
 def test_a_later_life_has_no_seat() -> None:
-    here = Standing("a", 2, "", 1)
+    here = MembershipView("a", 2, "", 1)
     here.succession = Succession(3, (Seat("a", 1, ""), Seat("b", 1, ""), Seat("c", 1, "")))
     assert not here.leads_list
     assert not here.is_majority(here.succession, [Life("a", 2), Life("b", 1)])

@@ -11,7 +11,7 @@ from resprout.overlay import waves as module
 from resprout.overlay.messages import Tell, Told
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Life, Registration, Succession
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.waves import Waves
 from tests.overlay.test_standing import place
 
@@ -21,7 +21,7 @@ class Net:
 
     def __init__(self, *links: str, faults: int = 2) -> None:
         names = sorted({name for link in links for name in link})
-        self.standings = {name: Standing(name, 1, "", faults) for name in names}
+        self.standings = {name: MembershipView(name, 1, "", faults) for name in names}
         self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in names}
         self.waves = {name: Waves(self.standings[name], self._poster(name), self.outcomes[name]) for name in names}
         self.queue: list[tuple[str, str, ProtocolMessage]] = []

@@ -7,8 +7,8 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Send
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Mix
-from resprout.stacks.ginger.clients import Clients
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.clients import GingerClients
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import (
     LostMessage,
     LostMessageRequest,
@@ -22,8 +22,8 @@ from resprout.stacks.ginger.messages import (
     TotalRequest,
 )  # fmt: skip
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.ginger.totals import Totals
-from resprout.stacks.ginger.window import Entry, Link, id_of
+from resprout.stacks.ginger.totals import GingerTotals
+from resprout.stacks.ginger.window import GingerLink, WindowEntry, id_of
 from tests.stacks.ginger_runs import (
     WORK_BEGINS_US,
     clients,
@@ -48,20 +48,20 @@ def total(publisher: str, seq: int, topic: str = "a", keys: tuple[str, ...] = ("
     return Bundle(publisher, 1, seq, 1, 1, topic, keys, Guarantee.TOTAL, b"", pack_payloads([b""]))
 
 
-def root_with(*children: str) -> tuple[Core, Totals]:
-    core = Core("root", GingerOptions())
+def root_with(*children: str) -> tuple[GingerCore, GingerTotals]:
+    core = GingerCore("root", GingerOptions())
     core.is_root = True
     core.epoch = 1
-    totals = Totals(core)
-    Clients(core, totals)
+    totals = GingerTotals(core)
+    GingerClients(core, totals)
     for child in children:
-        core.links[child] = Link(child, False)
+        core.links[child] = GingerLink(child, False)
         core.outbox.begin(child, 1 << 20)
         core.wishes.add_link(child, ())
     return core, totals
 
 
-def sent(core: Core, kind: type) -> Counter[str]:
+def sent(core: GingerCore, kind: type) -> Counter[str]:
     return Counter(e.peer for e in core.out if isinstance(e, Send) and isinstance(e.message, kind))
 
 
@@ -379,7 +379,7 @@ def test_nothing_is_said_of_publications_that_wait_for_room() -> None:
     core.outbox.begin("child", 1)
     for seq in (1, 2, 3):
         made = Bundle("c", 1, seq, 1, seq, "a", (), Guarantee.CAUSAL, b"", pack_payloads([b"x"]))
-        core.take_in_new(Entry(made, 0, None, False))
+        core.take_in_new(WindowEntry(made, 0, None, False))
     link = core.links["child"]
 
     def cleared() -> int:

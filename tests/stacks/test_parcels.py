@@ -19,7 +19,7 @@ from resprout.stacks.resprout import RESPROUT, ResproutOptions, parcels
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     PART_ITEMS,
-    Ask,
+    AskedInterest,
     Asks,
     Item,
     SeenMarks,
@@ -71,7 +71,7 @@ def test_what_is_packed_comes_out_as_it_was(count: int) -> None:
 
 def test_asks_may_all_be_called_confirmed() -> None:
     (part,) = pack_asks([(1, parse_predicate("a"), False)], confirmed=True)
-    assert part == Asks((Ask(1, "a", None, True),))
+    assert part == Asks((AskedInterest(1, "a", None, True),))
 
 
 def test_the_surroundings_are_all_places_and_graves() -> None:
@@ -101,7 +101,7 @@ def test_parts_cost_at_least_what_they_take_so_that_a_window_holds_them_back() -
     place = Place("b" * 64, 1 << 50, 1 << 50, "c" * 64, ("d" * 64,) * 50, "e" * 100)
     for part in (
         SeenMarks(marks(PART_ITEMS)),
-        Asks((Ask(1, "é" * 200, "é" * 300, True),)),
+        Asks((AskedInterest(1, "é" * 200, "é" * 300, True),)),
         ServedAsks((Served("a/b/c", None),)),
         Surroundings((place,) * 20, (Life("f" * 64, 1 << 50),) * 30),
         Stub("p" * 64, "ordered", 1 << 62, 1 << 62, 1 << 62, 1 << 62, -1),
@@ -127,8 +127,8 @@ def test_of_two_marks_of_one_origin_the_further_counts() -> None:
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (Asks((Ask(1, "a/#/b", None, True),)), "'#' may only be the last level"),
-        (Asks((Ask(1, "a", "x >", True),)), "column"),
+        (Asks((AskedInterest(1, "a/#/b", None, True),)), "'#' may only be the last level"),
+        (Asks((AskedInterest(1, "a", "x >", True),)), "column"),
         (ServedAsks((Served("", None),)), "filter"),
         (LockReport(0, 1, total(guarantee=Guarantee.EVENTUAL)), "no place in any order"),
         (LockReport(0, 1, total(), stamp=9), "is said to be delivered at 9"),

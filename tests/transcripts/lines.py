@@ -12,7 +12,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
 from resprout.order.totals.levels import TotalLevel
 from resprout.overlay.places import Life, Place, Seat, Succession
-from resprout.stacks.resprout.messages import LOCK_PARTS, PARCELS, PARTS, Ask, ParcelEnd, Served
+from resprout.stacks.resprout.messages import LOCK_PARTS, PARCELS, PARTS, AskedInterest, ParcelEnd, Served
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 from tests.transcripts.overheard import Heard, Said
@@ -119,7 +119,7 @@ def _value(value: Any) -> str:
             return f"{value.name}{below}({' '.join(value.neighbours)})"
         case Succession():
             return f"#{value.version}({' '.join(value.names)})"
-        case Ask() | Served():
+        case AskedInterest() | Served():
             return value.filter
         case Seat():
             return value.name

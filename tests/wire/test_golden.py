@@ -7,10 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from resprout.order.total_levels import TotalLevel, TotalLevels
-from resprout.order.total_messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
-
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark
 from resprout.edge.messages import (
     Advertise,
@@ -39,6 +36,8 @@ from resprout.edge.messages import (
 )
 from resprout.links.frames import Goodbye
 from resprout.order.messages import Ahead, Forward, Levels
+from resprout.order.totals.levels import TotalLevel, TotalLevels
+from resprout.order.totals.messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
 from resprout.overlay.messages import (
     Alive,
     Decided,
@@ -64,7 +63,7 @@ from resprout.overlay.places import Life, Place, Registration, Seat, Succession
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.messages import (
-    Ask,
+    AskedInterest,
     Asks,
     Attach,
     AttachRequest,
@@ -126,7 +125,7 @@ CONVERSATION: dict[str, Any] = {
     ),
     "what brokers say": data(
         Serving("resprout", tuple(Guarantee), 1), Subscribed(1), SubscribeRefused(2, "no"), Unsubscribed(1),
-        Turned("ordered", Receipt.SAFE, 7), PublishRefused("eventual", 3, 2, "full"),
+        Turned("ordered", ReceiptLevel.SAFE, 7), PublishRefused("eventual", 3, 2, "full"),
     ),
     "deliveries": data(
         Delivery(bundle("c1", first=9), 3, 6, None),
@@ -178,8 +177,8 @@ CONVERSATION: dict[str, Any] = {
         AttachRequest(7, DEAD), NotMember(7), Attach(7, "b2", DEAD, 70, 1),
         Grant(7, DEAD, ("b3", "b4"), 71, 1, LIST, True),
         Item(bundle(), -1, 2, False), Stub("c1", "ordered", 2, 40, 41, 69, 1), SeenMarks((MARK,)),
-        Asks((Ask(1, "bank/+", None, True),)), ServedAsks((Served("#", "amount > 100"),)), Surroundings((PLACE,), DEAD),
-        ParcelEnd(),
+        Asks((AskedInterest(1, "bank/+", None, True),)), ServedAsks((Served("#", "amount > 100"),)),
+        Surroundings((PLACE,), DEAD), ParcelEnd(),
     ),
     "clients, from broker to broker": data(
         Listeners("b2", ("c0", "c1")), ClientLives((Life("c0", 3),)), ListenersChanged(("c0",), ("c1",)),

@@ -42,6 +42,8 @@ class Timer(msgspec.Struct, frozen=True):
 class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of everything that peers say to each other above the links floor."""
 
+    word: ClassVar[str | None] = None
+    """What traces call it, where they do not use the name of its class."""
     express: ClassVar[bool] = False
     """True for what may overtake everything that was sent before it: it must pass where much else waits."""
 
@@ -65,6 +67,12 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def background(self) -> bool:
         """True for housekeeping that never ends (signs of life): a run may be quiescent while it is on its way."""
         return False
+
+
+def word_of(message: type) -> str:
+    """What traces call messages of this type."""
+    word: str | None = getattr(message, "word", None)
+    return message.__name__ if word is None else word
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

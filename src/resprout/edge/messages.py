@@ -7,7 +7,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
 
 # client to broker
@@ -122,7 +122,7 @@ class Serving(ProtocolMessage, frozen=True, tag=32):
     resumed: bool = True
     """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
     extras: tuple[Extra, ...] = ()
-    receipts: tuple[Receipt, ...] = tuple(Receipt)
+    receipts: tuple[ReceiptLevel, ...] = tuple(ReceiptLevel)
     """Those that this network gives."""
 
 
@@ -191,7 +191,7 @@ class Turned(ProtocolMessage, frozen=True, tag=37):
     nothing is said of the ones before."""
 
     stream: str
-    receipt: Receipt
+    receipt: ReceiptLevel
     seq: int
     first: int = 1
 

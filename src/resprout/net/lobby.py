@@ -8,25 +8,25 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from resprout.net.connection import Connection
+    from resprout.net.connection import TcpConnection
 
 
 class Lobby:
     def __init__(self, places: int) -> None:
         self.places = places
         self._count = 0
-        self._waiting: dict[str, dict[int, Connection]] = {}
+        self._waiting: dict[str, dict[int, TcpConnection]] = {}
         """By source, the oldest first."""
 
     def __len__(self) -> int:
         return self._count
 
-    def enter(self, connection: "Connection") -> None:
+    def enter(self, connection: "TcpConnection") -> None:
         waiting = self._waiting.setdefault(source_of(connection.address), {})
         self._count += connection.number not in waiting
         waiting[connection.number] = connection
 
-    def leave(self, connection: "Connection") -> None:
+    def leave(self, connection: "TcpConnection") -> None:
         """It has said who it is, or is gone."""
         source = source_of(connection.address)
         waiting = self._waiting.get(source, {})
@@ -35,7 +35,7 @@ class Lobby:
             if not waiting:
                 del self._waiting[source]
 
-    def one_too_many(self) -> "Connection | None":
+    def one_too_many(self) -> "TcpConnection | None":
         """Who is to go when somebody has to; None when nobody waits."""
         if not self._waiting:
             return None

@@ -71,7 +71,7 @@ class Track:
         return entry
 
 
-class Counts:
+class ReportedCounts:
     """How far one side has reported the bundles of both directions, in the terms of `Levels`."""
 
     __slots__ = ("back_firm", "back_have", "done", "firm", "have")
@@ -129,9 +129,9 @@ class Link:
         left = left if left is not None else Left()
         self.sent = Track(left)
         self.arrived = Track(left)
-        self.heard = Counts(faults_tolerated)
+        self.heard = ReportedCounts(faults_tolerated)
         """What the neighbour has reported."""
-        self.told = Counts(faults_tolerated)
+        self.told = ReportedCounts(faults_tolerated)
         """What it was told."""
         self._ahead: deque[Ahead] = deque()
         """What it is to be told in the terms of `Levels.ahead`."""

@@ -17,7 +17,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay.messages import Namesake, Seek, Sought
 from resprout.overlay.places import NUMBER_MAX
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 
 NAMES_MAX: Final = 64
 """In one question."""
@@ -27,7 +27,7 @@ SEARCHES_MAX: Final = 4_096
 """Questions that run through one broker at a time."""
 
 
-class Findings(msgspec.Struct):
+class CensusFindings(msgspec.Struct):
     """What the tree knows about some names."""
 
     namesakes: list[Namesake]
@@ -46,14 +46,16 @@ class Findings(msgspec.Struct):
 class _Search:
     __slots__ = ("done", "findings", "waiting")
 
-    def __init__(self, waiting: dict[str, None], findings: Findings, done: Callable[[Findings], None]) -> None:
+    def __init__(
+        self, waiting: dict[str, None], findings: CensusFindings, done: Callable[[CensusFindings], None]
+    ) -> None:
         self.waiting = waiting
         self.findings = findings
         self.done = done
 
 
 class Census:
-    def __init__(self, standing: Standing, post: Callable[[str, ProtocolMessage], None]) -> None:
+    def __init__(self, standing: MembershipView, post: Callable[[str, ProtocolMessage], None]) -> None:
         self._standing = standing
         self._post = post
         self.claims: Callable[[str], list[Namesake]] = lambda name: []
@@ -62,7 +64,7 @@ class Census:
         self._started = 0
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {Seek: self._on_seek, Sought: self._on_sought}
 
-    def ask(self, names: tuple[str, ...], done: Callable[[Findings], None]) -> None:
+    def ask(self, names: tuple[str, ...], done: Callable[[CensusFindings], None]) -> None:
         """`done` may be called at once."""
         self._run(names, None, done)
 
@@ -73,9 +75,9 @@ class Census:
                 search.findings.complete = False
                 self._check(number)
 
-    def _run(self, names: tuple[str, ...], source: str | None, done: Callable[[Findings], None]) -> None:
+    def _run(self, names: tuple[str, ...], source: str | None, done: Callable[[CensusFindings], None]) -> None:
         here = self._standing
-        findings = Findings([], {name: self._latest(name) for name in names}, all(here.neighbours.values()))
+        findings = CensusFindings([], {name: self._latest(name) for name in names}, all(here.neighbours.values()))
         for name in names:
             findings.namesakes += self.claims(name)
             if name == here.name:
@@ -110,7 +112,7 @@ class Census:
         if len(self._running) >= SEARCHES_MAX:
             raise PeerError(f"more than {SEARCHES_MAX} searches at a time")
 
-        def answer(findings: Findings) -> None:
+        def answer(findings: CensusFindings) -> None:
             if self._standing.neighbours.get(peer):
                 latest = tuple(findings.latest.values())
                 self._post(peer, Sought(message.number, tuple(findings.namesakes), latest, findings.complete))

@@ -20,7 +20,7 @@ from resprout.overlay.outcomes import Expelled
 from resprout.overlay.probes import Probes
 from resprout.overlay.pulse import Pulse
 from resprout.overlay.registry import Registry
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.status import CouncilOptions, CouncilStatus
 from resprout.overlay.suspicions import Suspicions
 from resprout.overlay.waves import Waves
@@ -32,7 +32,7 @@ Handler = Callable[[str, Any, int], None]
 class Council:
     def __init__(
         self,
-        standing: Standing,
+        standing: MembershipView,
         options: CouncilOptions,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],

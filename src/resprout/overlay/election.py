@@ -15,7 +15,7 @@ from resprout.overlay.outcomes import declare
 from resprout.overlay.places import Life, check_lives, is_among
 from resprout.overlay.probes import Probes
 from resprout.overlay.pulse import Pulse
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 
 
 class _Ballot:
@@ -31,7 +31,7 @@ class _Ballot:
 class Election:
     def __init__(
         self,
-        standing: Standing,
+        standing: MembershipView,
         pulse: Pulse,
         probes: Probes,
         post: Callable[[str, ProtocolMessage], None],

@@ -6,21 +6,21 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from resprout.overlay.standing import Standing
+    from resprout.overlay.standing import MembershipView
 
 
-def parent_of(standing: "Standing", name: str) -> str | None:
+def parent_of(standing: "MembershipView", name: str) -> str | None:
     place = standing.places.get(name)
     return place.parent if place is not None else None
 
 
-def around(standing: "Standing", name: str) -> tuple[str, ...]:
+def around(standing: "MembershipView", name: str) -> tuple[str, ...]:
     """Neighbours in the order of its links."""
     place = standing.places.get(name)
     return place.neighbours if place is not None else ()
 
 
-def branches(standing: "Standing", hops: int) -> dict[str, tuple[int, str]]:
+def branches(standing: "MembershipView", hops: int) -> dict[str, tuple[int, str]]:
     """Everybody that is named within so many hops, nearest first: how far, and behind which neighbour. A place of an
     earlier life than its neighbours speak of is no longer there."""
     found = {standing.name: (0, standing.name)}
@@ -38,12 +38,12 @@ def branches(standing: "Standing", hops: int) -> dict[str, tuple[int, str]]:
     return found
 
 
-def _stands(standing: "Standing", name: str, incarnation: int) -> bool:
+def _stands(standing: "MembershipView", name: str, incarnation: int) -> bool:
     place = standing.places.get(name)
     return place is None or place.incarnation >= incarnation
 
 
-def component(standing: "Standing", name: str) -> tuple[str, ...]:
+def component(standing: "MembershipView", name: str) -> tuple[str, ...]:
     found = {name}
     open_ends = [name] if standing.is_dead(name) else []
     while open_ends:
@@ -56,12 +56,12 @@ def component(standing: "Standing", name: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def members(standing: "Standing", dead: Collection[str]) -> tuple[str, ...]:
+def members(standing: "MembershipView", dead: Collection[str]) -> tuple[str, ...]:
     near = {other for name in dead if standing.is_dead(name) for other in around(standing, name)}
     return tuple(sorted(x for x in near if x not in dead and x != standing.name and not standing.is_dead(x)))
 
 
-def coordinator(standing: "Standing", dead: Collection[str]) -> str | None:
+def coordinator(standing: "MembershipView", dead: Collection[str]) -> str | None:
     tops = [name for name in sorted(dead) if parent_of(standing, name) not in dead]
     for name in tops:
         if (above := parent_of(standing, name)) is not None:
@@ -73,7 +73,9 @@ def coordinator(standing: "Standing", dead: Collection[str]) -> str | None:
     return None
 
 
-def authority(standing: "Standing", suspect: str, is_mute: Callable[[str], bool]) -> tuple[str | None, frozenset[str]]:
+def authority(
+    standing: "MembershipView", suspect: str, is_mute: Callable[[str], bool]
+) -> tuple[str | None, frozenset[str]]:
     """Who may declare a broker dead: its parent or the next ancestor that is neither dead nor mute; beyond the root,
     the nearest such broker in the order of links. Also the suspect with everybody who was passed over on the way: had
     they a say, two brokers would follow the root at once."""
@@ -95,7 +97,7 @@ def authority(standing: "Standing", suspect: str, is_mute: Callable[[str], bool]
 
 
 def nearest(
-    standing: "Standing", start: Iterable[str], is_passed: Callable[[str], bool], passed: set[str] | None = None
+    standing: "MembershipView", start: Iterable[str], is_passed: Callable[[str], bool], passed: set[str] | None = None
 ) -> str | None:
     """The first broker that is not passed over, level by level, going on only through those that are; they are added
     to `passed`, except where their repair is finished."""
@@ -117,7 +119,7 @@ def nearest(
     return None
 
 
-def heirs(standing: "Standing", root: str, count: int) -> tuple[str, ...]:
+def heirs(standing: "MembershipView", root: str, count: int) -> tuple[str, ...]:
     """Those who would lead the repair of the root, were it to die: the first and whoever follows when that one dies."""
     found: list[str] = []
     while len(found) < count:

@@ -13,14 +13,14 @@ from resprout.overlay import lineage
 from resprout.overlay.messages import Enrol
 from resprout.overlay.places import Place, Registration, Seat, Succession, is_among
 from resprout.overlay.pulse import Pulse
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 
 UNDECIDED_MAX: Final = 16
 """Lists that a seat agrees to without hearing that one was decided."""
 
 
 class Lists:
-    def __init__(self, standing: Standing, pulse: Pulse) -> None:
+    def __init__(self, standing: MembershipView, pulse: Pulse) -> None:
         self._standing = standing
         self._pulse = pulse
         self._agreed: dict[tuple[int, str], Succession] = {}

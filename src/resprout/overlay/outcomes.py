@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from resprout.core.contract import Outcome
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 
 
 class Declared(Outcome, frozen=True):
@@ -23,7 +23,7 @@ class Expelled(Outcome, frozen=True):
     reason: str
 
 
-def declare(standing: Standing, names: Sequence[str], outcomes: deque[Outcome]) -> None:
+def declare(standing: MembershipView, names: Sequence[str], outcomes: deque[Outcome]) -> None:
     """Bury them at once: what the overlay does until the broker acts on it must not declare them a second time."""
     for name in names:
         standing.bury(name, standing.incarnation_of(name))

@@ -13,7 +13,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.overlay import lineage
 from resprout.overlay.messages import Probe, Probed
 from resprout.overlay.pulse import Pulse
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 
 ROUNDS_MAX: Final = 64
 """Pieces that are probed at a time; the one begun first is forgotten."""
@@ -33,7 +33,7 @@ class _Round:
 
 
 class Probes:
-    def __init__(self, standing: Standing, pulse: Pulse, post: Callable[[str, ProtocolMessage], None]) -> None:
+    def __init__(self, standing: MembershipView, pulse: Pulse, post: Callable[[str, ProtocolMessage], None]) -> None:
         self._standing = standing
         self._pulse = pulse
         self._post = post

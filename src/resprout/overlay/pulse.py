@@ -16,7 +16,7 @@ thin link words may be late; but words overtake bulk, so bytes alone do not stan
 from typing import Final
 
 from resprout.overlay.places import Life
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.status import CouncilOptions
 
 STIRRING_LEASES: Final = 4
@@ -27,7 +27,7 @@ pile up during a long partition."""
 
 
 class Pulse:
-    def __init__(self, standing: Standing, options: CouncilOptions) -> None:
+    def __init__(self, standing: MembershipView, options: CouncilOptions) -> None:
         self._standing = standing
         self.heartbeat_us: Final = options.heartbeat_us
         self.lease_us: Final = options.lease_us

@@ -16,7 +16,7 @@ from resprout.overlay.messages import Decided, Enrol, Enrolled
 from resprout.overlay.outcomes import Expelled, Registered
 from resprout.overlay.places import Life, Registration, Succession, check_lives, is_among
 from resprout.overlay.pulse import Pulse
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.waves import Waves
 
 GRAVES_TOLD_MAX: Final = 256
@@ -41,7 +41,7 @@ class _Entry:
         "yes",
     )
 
-    def __init__(self, number: int, dead: frozenset[str], standing: Standing, now_us: int) -> None:
+    def __init__(self, number: int, dead: frozenset[str], standing: MembershipView, now_us: int) -> None:
         self.number = number
         self.dead = dead
         self.lives = standing.dead_lives(dead)
@@ -61,7 +61,7 @@ class _Entry:
 class Registry:
     def __init__(
         self,
-        standing: Standing,
+        standing: MembershipView,
         pulse: Pulse,
         waves: Waves,
         post: Callable[[str, ProtocolMessage], None],

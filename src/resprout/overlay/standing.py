@@ -24,7 +24,7 @@ from resprout.overlay.places import (
     is_among,
 )
 
-__all__ = ["Life", "Place", "Registration", "Seat", "Standing", "Succession"]
+__all__ = ["Life", "MembershipView", "Place", "Registration", "Seat", "Succession"]
 
 PLACES_MAX: Final = 16_384
 """Places known at a time; further brokers are not noticed until others are forgotten."""
@@ -33,7 +33,7 @@ GRAVES_MAX: Final = 16_384
 REPAIRED_MAX: Final = 4096
 
 
-class Standing:
+class MembershipView:
     def __init__(self, name: str, incarnation: int, address: str, faults: int) -> None:
         self.name: Final = name
         self.incarnation: Final = incarnation

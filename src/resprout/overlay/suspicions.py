@@ -18,7 +18,7 @@ from resprout.overlay.places import check_lives
 from resprout.overlay.probes import Probes
 from resprout.overlay.pulse import Pulse
 from resprout.overlay.registry import Registry
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 
 ORPHAN_LEASES: Final = 6
 """So many leases without a parent, and without anybody who repairs it, mean that this broker was left out."""
@@ -32,7 +32,7 @@ MUTE_LEASES: Final = 2
 class Suspicions:
     def __init__(
         self,
-        standing: Standing,
+        standing: MembershipView,
         pulse: Pulse,
         probes: Probes,
         election: Election,

@@ -15,7 +15,7 @@ from resprout.overlay.census import Census
 from resprout.overlay.messages import Tell, Told
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Place, Registration, check_lives
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 
 WAVES_MAX: Final = 16_384
 """Waves that run through one broker at a time on behalf of others."""
@@ -37,7 +37,7 @@ class _Wave:
 
 class Waves:
     def __init__(
-        self, standing: Standing, post: Callable[[str, ProtocolMessage], None], outcomes: deque[Outcome]
+        self, standing: MembershipView, post: Callable[[str, ProtocolMessage], None], outcomes: deque[Outcome]
     ) -> None:
         self._standing = standing
         self._post = post

@@ -33,7 +33,7 @@ class Recorded(msgspec.Struct, frozen=True):
 Confirmed = list[Recorded]
 
 
-class Asked(Protocol):
+class AskedMessage(Protocol):
     """In whatever message it comes."""
 
     @property
@@ -71,7 +71,7 @@ class RecordedSubscriptions:
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
-    def add_link(self, name: str, asks: Sequence[Asked]) -> None:
+    def add_link(self, name: str, asks: Sequence[AskedMessage]) -> None:
         """A new neighbour that was told these asks; it hears what has changed since."""
         self._by_id[name] = {}
         mine = self._asks[name] = {}
@@ -107,7 +107,7 @@ class RecordedSubscriptions:
             confirmed += self._check(predicate)
         return confirmed
 
-    def hear(self, name: str, wish: Asked) -> Confirmed:
+    def hear(self, name: str, wish: AskedMessage) -> Confirmed:
         predicate = _predicate(wish.filter, wish.where)
         theirs = self._by_id[name]
         if wish.id in theirs or predicate in self.table.of(name):

@@ -16,7 +16,7 @@ Picks = dict[str, tuple[int, ...]]
 """Where a content filter picked only some messages of a bundle for a reader: their offsets, by the reader's name."""
 
 
-class Item(Protocol):
+class HeldBundle(Protocol):
     """A bundle at this broker. Attributes rather than calls: they are read for every bundle."""
 
     client: Any

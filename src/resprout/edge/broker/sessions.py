@@ -13,10 +13,10 @@ import msgspec
 from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
 from resprout.edge.broker.owed import Owed, read_held
-from resprout.edge.broker.ports import Confirmation, Item, RetentionPort, SubscriptionPort
+from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
 from resprout.edge.messages import (
     Attend,
@@ -187,7 +187,7 @@ class ClientSessions:
 
     # -- what a client is told -----------------------------------------------------------------------------------------
 
-    def show(self, item: Item, out: list[Effect]) -> None:
+    def show(self, item: HeldBundle, out: list[Effect]) -> None:
         """Give an item to its readers, and its publisher the `safe` receipt."""
         self._log.show(item)
         whole: Delivery | None = None
@@ -205,11 +205,11 @@ class ClientSessions:
         publisher: ClientSession | None = item.client
         if publisher is not None and not publisher.gone:
             publisher.count(item, self.copies_of(item), self._serving.faults_tolerated + 1)
-            publisher.turn(item.stream, Receipt.SAFE, item.last)
+            publisher.turn(item.stream, ReceiptLevel.SAFE, item.last)
             publisher.turn_delivered(item)
             self._tell_receipts(publisher, item)
 
-    def hand_over(self, session: ClientSession, item: Item, offsets: Sequence[int], out: list[Effect]) -> None:
+    def hand_over(self, session: ClientSession, item: HeldBundle, offsets: Sequence[int], out: list[Effect]) -> None:
         """Give a client something that was shown before it came: all of it, or the messages at these offsets."""
         bundle = item.bundle
         assert item.shown and bundle is not None, "it is kept for others"
@@ -223,7 +223,7 @@ class ClientSessions:
         else:
             self._give(session, item, _delivery(item, session), out)
 
-    def let_read(self, session: ClientSession, attend: Attend, items: Iterable[Item]) -> None:
+    def let_read(self, session: ClientSession, attend: Attend, items: Iterable[HeldBundle]) -> None:
         """What is not shown yet reaches a client that has just come, too, if it is owed it; after `welcome`."""
         owed = Owed(attend)
         for item in items:
@@ -241,14 +241,16 @@ class ClientSessions:
 
     def accepted(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
         """The broker has it, though not in its place yet: `published` follows."""
-        session.turn(bundle.stream, Receipt.ACCEPTED, bundle.last)
+        session.turn(bundle.stream, ReceiptLevel.ACCEPTED, bundle.last)
         (self._turned if prompt else self._turned_soon)[session.name] = session
 
-    def published(self, session: ClientSession, item: Item) -> None:
+    def published(self, session: ClientSession, item: HeldBundle) -> None:
         session.published(item)
         self._tell_receipts(session, item)
 
-    def adopt(self, session: ClientSession, items: Iterable[Item], reached: Mapping[str, int] | None = None) -> None:
+    def adopt(
+        self, session: ClientSession, items: Iterable[HeldBundle], reached: Mapping[str, int] | None = None
+    ) -> None:
         """These publications of a client that returned are in the log, and this broker answers for them from now on; in
         log order, after `welcome`. `reached`: how far each of its streams is known to have come; what has no item was
         delivered."""
@@ -268,10 +270,10 @@ class ClientSessions:
         if everywhere or bundle.first in session.unturned.get(bundle.stream, {}):
             session.known(bundle)
         else:
-            session.turn(bundle.stream, Receipt.SAFE, bundle.last)
+            session.turn(bundle.stream, ReceiptLevel.SAFE, bundle.last)
         self._turned[session.name] = session
 
-    def delivered(self, item: Item) -> None:
+    def delivered(self, item: HeldBundle) -> None:
         """Nobody is owed the item any more: its publisher, if it is one of ours, may be told."""
         session: ClientSession | None = item.client
         if session is not None and not session.gone and item.shown:
@@ -306,13 +308,13 @@ class ClientSessions:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _give(self, session: ClientSession, item: Item, delivery: Delivery, out: list[Effect]) -> None:
+    def _give(self, session: ClientSession, item: HeldBundle, delivery: Delivery, out: list[Effect]) -> None:
         session.gave += 1
         session.given.append(item)
         session.room -= delivery.bundle.cost
         out.append(Send(session.name, delivery))
 
-    def _tell_receipts(self, session: ClientSession, item: Item) -> None:
+    def _tell_receipts(self, session: ClientSession, item: HeldBundle) -> None:
         (self._turned if item.prompt else self._turned_soon)[session.name] = session
 
     def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
@@ -321,12 +323,12 @@ class ClientSessions:
         else:
             session.unsaid[id] = base
 
-    def _took(self, item: Item) -> None:
+    def _took(self, item: HeldBundle) -> None:
         if self._log.took(item):
             self._finished(item)
 
 
-def _delivery(item: Item, session: ClientSession | None) -> Delivery:
+def _delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
     bundle = item.bundle
     assert bundle is not None, "a reader pins the bundle"
     offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None

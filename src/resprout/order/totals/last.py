@@ -15,7 +15,7 @@ Place = tuple[int, int]
 """(incarnation, first number); they compare as they follow each other."""
 
 
-class LastTotals:
+class LastPlaces:
     """Two generations: what is met again moves to the young one, and when that is full the old one is forgotten."""
 
     __slots__ = ("_old", "_reached")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from resprout.core.bundle import Bundle
 from resprout.core.marks import Marks
-from resprout.order.totals.last import LastTotals
+from resprout.order.totals.last import LastPlaces
 from resprout.order.totals.locks import LockRecord
 from resprout.order.totals.messages import GrantedLock, LockReport, Place, TotalId, id_of
 
@@ -54,7 +54,7 @@ def merge(
     known = {id: GrantedLock(*r.place, r.bundle, -1 if r.stamp is None else r.stamp) for id, r in own.items()}
     heard = {id: dict(record.heard) for id, record in own.items()}
     told: dict[TotalId, dict[str, int]] = {}
-    last = LastTotals()
+    last = LastPlaces()
     for mark in own_last:
         last.note(mark)
     for name, report in sorted(reports.items()):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from resprout.core.bundle import Bundle
 from resprout.core.marks import Mark
 from resprout.order.totals.backlog import Backlog
-from resprout.order.totals.last import LastTotals
+from resprout.order.totals.last import LastPlaces
 from resprout.order.totals.messages import TotalId, id_of
 
 
@@ -19,7 +19,7 @@ class Submissions:
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
-        self.last = LastTotals()
+        self.last = LastPlaces()
         self.waiting: dict[TotalId, Bundle] = {}
         """Submitted and not yet locked."""
 

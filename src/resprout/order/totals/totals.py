@@ -49,7 +49,7 @@ from resprout.order.totals.messages import (
 from resprout.order.totals.submissions import Submissions
 
 
-class Seat(Protocol):
+class TreePosition(Protocol):
     """Where this broker stands in the tree."""
 
     epoch: int
@@ -87,7 +87,7 @@ class Totals:
 
     def __init__(
         self,
-        seat: Seat,
+        seat: TreePosition,
         clock: Clock,
         say: Callable[[str, ProtocolMessage], None],
         deliver: Callable[[Bundle, int], None],

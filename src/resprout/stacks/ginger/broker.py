@@ -29,16 +29,16 @@ from resprout.edge.messages import (
     Unsubscribe,
 )  # fmt: skip
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.stacks.ginger.clients import Clients, SettleDue
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.clients import GingerClients, SettleDue
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.handover import OrphansDue
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.messages import (
     Attached,
-    Gone,
     LostMessage,
     LostMessageRequest,
     Metadata,
+    NodeGone,
     ParentBuffer,
     ParentRequest,
     ParentResponse,
@@ -53,13 +53,13 @@ from resprout.stacks.ginger.messages import (
     TreeViewUpdate,
 )  # fmt: skip
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.ginger.orphan import AnswerDue
+from resprout.stacks.ginger.orphan import ParentAnswerDue
 from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, Linked, LinksChanged
 from resprout.stacks.ginger.reception import AttendDue, Reception
-from resprout.stacks.ginger.totals import Total, Totals
+from resprout.stacks.ginger.totals import GingerTotals, Total
 from resprout.stacks.ginger.tree import Tree
 from resprout.stacks.ginger.view import View
-from resprout.stacks.ginger.window import Link
+from resprout.stacks.ginger.window import GingerLink
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.stack import BrokerSeat
@@ -82,9 +82,9 @@ class GingerBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: GingerOptions, rng: random.Random) -> None:
         self.seat = seat
         self.options = options
-        core = self.core = Core(seat.name, options)
-        self.totals = Totals(core)
-        self.clients = Clients(core, self.totals, seat.incarnation)
+        core = self.core = GingerCore(seat.name, options)
+        self.totals = GingerTotals(core)
+        self.clients = GingerClients(core, self.totals, seat.incarnation)
         self.intake = Intake(core, self.totals)
         self.view = View(core)
         self.tree = tree = Tree(seat, core, self.totals, self.clients, self.view, self.intake)
@@ -108,7 +108,7 @@ class GingerBroker(Shell):
             timers={
                 ReportDue: self._report_due,
                 SuspectDue: lambda timer: tree.declare(timer.peer),
-                AnswerDue: tree.seeker.answer_due,
+                ParentAnswerDue: tree.seeker.answer_due,
                 OrphansDue: tree.leader.orphans_due,
                 GhostOver: self.clients.dismiss,
                 SettleDue: self.clients.settle,
@@ -164,7 +164,7 @@ class GingerBroker(Shell):
                 LostMessageRequest: lambda peer, message: tree.leader.hear_lost_request(peer.name, message),
                 Placed: lambda peer, message: tree.leader.hear_placed(peer.name, message),
                 Attached: lambda peer, message: tree.seeker.hear_attached(peer.name, message),
-                Gone: lambda peer, message: self._gone(peer.name, message),
+                NodeGone: lambda peer, message: self._gone(peer.name, message),
             },
         )
 
@@ -189,7 +189,7 @@ class GingerBroker(Shell):
             strange=self._keep_early,
         )
 
-    def _find_open(self, name: str) -> Link | None:
+    def _find_open(self, name: str) -> GingerLink | None:
         return self.core.links.get(name) if name not in self.core.broken else None
 
     # -- sessions ------------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class GingerBroker(Shell):
             peer.silent = False
             self.core.out.append(CancelTimer(SuspectDue(event.peer)))
 
-    def _gone(self, name: str, message: Gone) -> None:
+    def _gone(self, name: str, message: NodeGone) -> None:
         if message.incarnation == self.seat.incarnation:
             self.core.end_life(Retire(f"declared dead by {name}"))
 
@@ -279,12 +279,12 @@ class GingerBroker(Shell):
         for message in self._early.pop(outcome.name, ()):
             self.hear(outcome.name, message)
 
-    def _lock(self, link: Link, message: TotalLock) -> None:
+    def _lock(self, link: GingerLink, message: TotalLock) -> None:
         if not link.is_parent:
             raise PeerError("only a parent orders totals")
         self.totals.lock(Total(message.no, message.bundle, message.hops, message.prompt))
 
-    def _viewed(self, link: Link, message: TreeViewUpdate) -> None:
+    def _viewed(self, link: GingerLink, message: TreeViewUpdate) -> None:
         self.view.hear(link.name, message)
         if link.is_parent:
             self.view.refresh()

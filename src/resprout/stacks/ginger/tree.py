@@ -13,18 +13,18 @@ Until then whatever would pass the dead broker waits; the rest goes on.
 """
 
 from resprout.core.contract import Note, Retire
-from resprout.stacks.ginger.clients import Clients
-from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.handover import Handover
+from resprout.stacks.ginger.clients import GingerClients
+from resprout.stacks.ginger.core import GingerCore
+from resprout.stacks.ginger.handover import GingerHandover
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.leader import Leader
 from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse, wanted
 from resprout.stacks.ginger.orphan import Quest, Seeker
 from resprout.stacks.ginger.outcomes import FollowsRoot
 from resprout.stacks.ginger.peers import GingerPeers
-from resprout.stacks.ginger.totals import Totals
+from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.view import View
-from resprout.stacks.ginger.window import Link
+from resprout.stacks.ginger.window import GingerLink
 from resprout.stacks.stack import BrokerSeat
 
 UNSEEN = 1 << 62
@@ -33,7 +33,13 @@ UNSEEN = 1 << 62
 
 class Tree:
     def __init__(
-        self, seat: BrokerSeat, core: Core, totals: Totals, clients: Clients, view: View, intake: Intake
+        self,
+        seat: BrokerSeat,
+        core: GingerCore,
+        totals: GingerTotals,
+        clients: GingerClients,
+        view: View,
+        intake: Intake,
     ) -> None:
         self._seat = seat
         self._core = core
@@ -41,7 +47,7 @@ class Tree:
         self._view = view
         self._intake = intake
         self.peers = GingerPeers(core)
-        self._handover = Handover(core, totals, clients, view, self.peers)
+        self._handover = GingerHandover(core, totals, clients, view, self.peers)
         self.leader = Leader(core, totals, clients, view, self.peers, self._handover)
         self.seeker = Seeker(seat, core, totals, view, self.peers, self._handover)
         self._later: dict[str, ParentRequest] = {}
@@ -76,7 +82,7 @@ class Tree:
         self.leader.lose(name)
         self.seeker.give_up_on(name)
 
-    def _lose_neighbour(self, link: Link) -> None:
+    def _lose_neighbour(self, link: GingerLink) -> None:
         core = self._core
         core.broken[link.name] = None
         self._intake.release(link)  # what it sent counts, and no lock may hold what must be handed on

@@ -25,7 +25,7 @@ def id_of(bundle: Bundle) -> MessageId:
     return MessageId(bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
 
 
-class Entry:
+class WindowEntry:
     """One publication at one broker."""
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Lane:
     __slots__ = ("_forgotten", "entries", "last", "mine", "theirs")
 
     def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, WindowEntry] = {}
         self.last = 0
         self.mine = 0
         """So many are delivered everywhere on this side."""
@@ -86,7 +86,7 @@ class Lane:
         """So many are delivered everywhere on the other."""
         self._forgotten = 0
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: WindowEntry) -> None:
         self.last += 1
         self.entries[self.last] = entry
 
@@ -98,7 +98,7 @@ class Lane:
         self._forget()
         return self.mine > before
 
-    def hear(self, count: int) -> list[Entry]:
+    def hear(self, count: int) -> list[WindowEntry]:
         """The entries with which the other side is through now."""
         if not self.theirs <= count <= self.last:
             raise PeerError(f"{count} of {self.last} publications done, {self.theirs} before")
@@ -113,7 +113,7 @@ class Lane:
             del self.entries[self._forgotten]
 
 
-class Link:
+class GingerLink:
     """A neighbour in the tree."""
 
     __slots__ = (
@@ -132,7 +132,7 @@ class Link:
         """So many of those sent are there."""
         self.skips: dict[Origin, Reached] = {}
         """What passed and was not sent, to be told before the next that is."""
-        self.pool: deque[tuple[ProtocolMessage, Entry | None]] = deque()
+        self.pool: deque[tuple[ProtocolMessage, WindowEntry | None]] = deque()
         """Arrived behind something that a lock holds."""
         self.news = False
         """There is something to report; `urgent`: somebody waits for it."""

@@ -65,7 +65,7 @@ from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Supers
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
 from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
-from resprout.stacks.resprout.sessions import Sessions
+from resprout.stacks.resprout.sessions import PeerSessions
 from resprout.stacks.resprout.tree_news import TreeNews
 from resprout.stacks.resprout.waiting import Waits
 from resprout.stacks.resprout.wishes import Wishes
@@ -112,7 +112,7 @@ class ResproutBroker(Shell):
             self.council,
             {Attach: self.coordinator.attached, Grant: self.member.granted, Welcome: self.newcomer.welcomed},
         )
-        self.sessions = Sessions(
+        self.sessions = PeerSessions(
             core, self.council, self.clients, self.newcomer, self.admission, self.coordinator, self.parcels
         )
         super().__init__(

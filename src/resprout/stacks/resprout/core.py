@@ -23,7 +23,7 @@ from resprout.order.seen import Seen
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.totals import Totals
-from resprout.overlay.standing import Standing
+from resprout.overlay.standing import MembershipView
 from resprout.overlay.waves import Waves
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
@@ -58,7 +58,7 @@ class Core(Step):
         """This broker has its place in the tree."""
         self.leading = False
         """It leads a repair."""
-        self.standing = Standing(seat.name, seat.incarnation, seat.address, self.faults)
+        self.standing = MembershipView(seat.name, seat.incarnation, seat.address, self.faults)
         self.outbox = Outbox(self)
         self.peers = Peers(self, self.outbox)
         self.waves = Waves(self.standing, self.peers.post, self.outcomes)

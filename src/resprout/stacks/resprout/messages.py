@@ -20,7 +20,7 @@ OFFERED_MAX = 8
 """Places that a broker is offered instead of the one it asked for, or has; further ones are not looked at."""
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True):
+class AskedInterest(msgspec.Struct, frozen=True, array_like=True):
     """One interest, as in `Interested`."""
 
     id: int
@@ -180,7 +180,7 @@ class SeenMarks(ProtocolMessage, frozen=True, tag=110):
 class Asks(ProtocolMessage, frozen=True, tag=111):
     """What the sender wants of the receiver."""
 
-    asks: tuple[Ask, ...]
+    asks: tuple[AskedInterest, ...]
 
     @property
     def cost(self) -> int:

@@ -19,7 +19,7 @@ from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
 from resprout.stacks.shell.peers import Peer
 
 
-class Sessions:
+class PeerSessions:
     def __init__(
         self,
         core: Core,

@@ -53,15 +53,15 @@ def choose(candidates: Iterable[Candidate]) -> str | None:
     return min(near, key=lambda candidate: (candidate.missing, candidate.trip_us, candidate.name)).name
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class ChosenParent(msgspec.Struct, frozen=True):
     """What came of a search."""
 
     name: str | None
     """None when nobody answered."""
 
 
-class Search:
-    """One search. It is over when a call returns what was `Chosen`."""
+class ParentSearch:
+    """One search. It is over when a call returns what was `ChosenParent`."""
 
     def __init__(self, core: Core, offers: Iterable[Offer]) -> None:
         self._core = core
@@ -72,7 +72,7 @@ class Search:
         self._trips: dict[str, int] = {}
         self._begun_us = core.now_us
 
-    def begin(self) -> Chosen | None:
+    def begin(self) -> ChosenParent | None:
         core = self._core
         core.out.append(SetTimer(ChooseParent(), core.now_us + PATIENCE_US))
         for name in self._missing:
@@ -82,7 +82,7 @@ class Search:
                 core.peers.post(name, Probe(CALL))
         return self._check()
 
-    def probed(self, name: str, number: int) -> Chosen | None:
+    def probed(self, name: str, number: int) -> ChosenParent | None:
         """An answer to a probe. Whoever answers what it was not asked is not believed."""
         core = self._core
         if name not in self._awaited:
@@ -97,21 +97,21 @@ class Search:
             return self._check()
         return None
 
-    def lost(self, name: str) -> Chosen | None:
+    def lost(self, name: str) -> ChosenParent | None:
         """It is not there."""
         return self._check() if self._awaited.pop(name, self) is None else None
 
-    def end(self) -> Chosen:
+    def end(self) -> ChosenParent:
         """Choose among those that have answered."""
         self._core.out.append(CancelTimer(ChooseParent()))
         self._awaited = {}
-        return Chosen(choose([Candidate(name, trip, self._missing[name]) for name, trip in self._trips.items()]))
+        return ChosenParent(choose([Candidate(name, trip, self._missing[name]) for name, trip in self._trips.items()]))
 
     def _measure(self, name: str) -> None:
         self._asked_us[name] = self._core.now_us
         self._core.peers.post(name, Probe(MEASURE))
 
-    def _check(self) -> Chosen | None:
+    def _check(self) -> ChosenParent | None:
         return self.end() if not self._awaited else None
 
 

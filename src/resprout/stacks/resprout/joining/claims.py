@@ -12,7 +12,7 @@ lets go of its claim for a while, the earlier one looks again. By then one of th
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.names import newcomer_name
-from resprout.overlay.census import NAMES_MAX, Findings
+from resprout.overlay.census import NAMES_MAX, CensusFindings
 from resprout.overlay.messages import Fenced, Namesake
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import NameTaken
@@ -114,7 +114,7 @@ class Claims:
             waiting.append(self.admitted[name])
         return [Namesake(name, claim.incarnation, claim.address, me, False) for claim in waiting]
 
-    def _found(self, findings: Findings) -> None:
+    def _found(self, findings: CensusFindings) -> None:
         core = self._core
         asked, self._asked = self._asked or [], None
         for claim in asked:
@@ -123,7 +123,7 @@ class Claims:
         if not self._is_looking:
             core.outcomes.append(Cleared())
 
-    def _judge(self, claim: Claim, findings: Findings) -> None:
+    def _judge(self, claim: Claim, findings: CensusFindings) -> None:
         core = self._core
         others = [x for x in findings.namesakes if x.name == claim.name and (x.incarnation, x.address) != claim.life]
         standing = next((x for x in others if x.stands), None)

@@ -15,7 +15,7 @@ from resprout.order.totals.newcomers import accept_welcome
 from resprout.overlay.messages import Probed
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.joining.choosing import Chosen, Search, locate
+from resprout.stacks.resprout.joining.choosing import ChosenParent, ParentSearch, locate
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
     JoinRequest,
@@ -83,7 +83,7 @@ class Newcomer:
         self._candidates: list[str] = []
         self._asked: str | None = None
         self._patience_us = PATIENCE_US
-        self._search: Search | None = None
+        self._search: ParentSearch | None = None
         """Among places that were offered."""
         self._moving_from: str | None = None
         """The parent that asked this broker to move: then the search is for another place than the one it has."""
@@ -177,10 +177,10 @@ class Newcomer:
             return
         core.out.append(CancelTimer(JoinAgain()))
         self._move_to(NewcomerState.CHOOSING)
-        self._search = Search(core, offers)
+        self._search = ParentSearch(core, offers)
         self._look_at(self._search.begin())
 
-    def _look_at(self, chosen: Chosen | None) -> None:
+    def _look_at(self, chosen: ChosenParent | None) -> None:
         """What has come of the search, if it is over."""
         if chosen is None:
             return
@@ -247,7 +247,7 @@ class Newcomer:
         if self._may_move(parent) and self.state is NewcomerState.PLACED:
             offers = [offer for offer in locate(core, message.offers) if offer.name != parent]
             self._move_to(NewcomerState.MOVING)
-            self._search = Search(core, offers)
+            self._search = ParentSearch(core, offers)
             self._moving_from = parent
             self._look_at(self._search.begin())
 

@@ -14,7 +14,7 @@ from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Attach, AttachRequest, NotMember
-from resprout.stacks.resprout.repair.finish import Finish
+from resprout.stacks.resprout.repair.finish import FinishRepair
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
 from resprout.stacks.resprout.repair.states import LedRepair
 
@@ -31,7 +31,7 @@ class Coordinator:
     ) -> None:
         self._core = core
         self._council = council
-        self._finish = Finish(core, ghosts, book)
+        self._finish = FinishRepair(core, ghosts, book)
         self._book = book
         self._tokens = 0
         self.current: LedRepair | None = None

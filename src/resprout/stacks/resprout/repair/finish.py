@@ -23,7 +23,7 @@ from resprout.stacks.resprout.repair.pool import OWN_SIDE, Pool, Taking, in_orde
 from resprout.stacks.resprout.repair.states import LedRepair, RepairState
 
 
-class Finish:
+class FinishRepair:
     def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook) -> None:
         self._core = core
         self._ghosts = ghosts

@@ -11,7 +11,7 @@ from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     PART_ITEMS,
-    Ask,
+    AskedInterest,
     Asks,
     ClientLives,
     Listeners,
@@ -37,7 +37,7 @@ def pack_last_totals(marks: Iterable[Mark]) -> Iterator[LastTotals]:
 def pack_asks(asks: Sequence[tuple[int, Predicate, bool]], confirmed: bool = False) -> Iterator[Asks]:
     """`confirmed`: all of them are, whatever is said of each."""
     for some in _in_parts(asks):
-        yield Asks(tuple([Ask(id, p.filter, p.where_text, confirmed or sure) for id, p, sure in some]))
+        yield Asks(tuple([AskedInterest(id, p.filter, p.where_text, confirmed or sure) for id, p, sure in some]))
 
 
 def pack_served(predicates: Iterable[Predicate]) -> Iterator[ServedAsks]:
