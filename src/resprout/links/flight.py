@@ -17,8 +17,9 @@ from resprout.core import limits
 START_BYTES: Final = 128 << 10
 """On a connection of which nothing is known yet, or not any more. As much as a repair usually has to say, which must
 not take a second round trip."""
-START_BYTES_SHARED: Final = 512 << 10
-"""On all connections of a node together: it may begin on all of them at once, and they may share one thin line."""
+START_BYTES_SHARED: Final = 128 << 10
+"""On all connections of a node together: it may begin on all of them at once, and they may share one thin line. At
+1 Mbit this takes a second, half of a lease."""
 START_BYTES_LEAST: Final = 8 << 10
 """About what TCP begins with."""
 LEAST_BYTES: Final = 4 << 10

@@ -127,6 +127,8 @@ class Tree:
             self._let_in(name, message)
         elif (quest := self.seeker.quest) is not None:
             self._accept_sibling(quest, name, message)
+        elif any(isinstance(outcome, FollowsRoot) for outcome in core.outcomes):
+            self._later[name] = message  # this message told of the death: the repair, with all orphans, begins after it
         else:
             self.leader.accept(name, message)
 
