@@ -12,7 +12,7 @@ from resprout.core.contract import Answer
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.requests import ReceiptTurned, ReceiptWaits, Refused
 from resprout.links.links import Links
-from resprout.overlay.standing import MembershipView
+from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout import ResproutBroker
 from resprout.testing import Broker
 from tests.net.stage import run, until
@@ -24,7 +24,7 @@ def standing_of(network: Local) -> MembershipView:
     """What the root knows of the tree."""
     links = network._running[0].host.machine
     assert isinstance(links, Links) and isinstance(links.machine, ResproutBroker)
-    return links.machine.core.standing
+    return links.machine.core.view
 
 
 # -- forget ------------------------------------------------------------------------------------------------------------
@@ -42,8 +42,8 @@ def standing_of(network: Local) -> MembershipView:
 def test_a_refusal_is_an_error_with_its_reason(names: tuple[str, ...], reason: str) -> None:
     async def scene() -> None:
         async with resprout.local(brokers=3) as network, network.connect("c") as client:
-            standing = standing_of(network)
-            await until(lambda: len(standing.neighbours) == 2)
+            view = standing_of(network)
+            await until(lambda: len(view.neighbours) == 2)
             with pytest.raises(resprout.ForgetError, match=reason):
                 await client.forget(*names)
             await (await client.publish("t", b"x")).safe()
@@ -64,10 +64,10 @@ def test_names_that_no_broker_has_are_refused_before_anybody_is_asked() -> None:
 def test_what_is_dead_already_may_be_forgotten() -> None:
     async def scene() -> None:
         async with resprout.local(brokers=2) as network, network.connect("c") as client:
-            standing = standing_of(network)
-            await until(lambda: standing.neighbours == {"b1": True})
+            view = standing_of(network)
+            await until(lambda: view.neighbours == {"b1": True})
             await network._running[1].close()
-            await until(lambda: not standing.neighbours)
+            await until(lambda: not view.neighbours)
             await asyncio.gather(client.forget("b1"), client.forget("b1"))
 
     run(scene())

@@ -47,11 +47,11 @@ from resprout.edge.messages import (
     HeldSubscription,
     Publish,
     PublishRefused,
-    Refuges,
     Subscribe,
     Subscribed,
     SubscribeRefused,
     Successor,
+    Successors,
     Turned,
     Unsubscribe,
     Unsubscribed,
@@ -287,7 +287,7 @@ def test_a_broker_that_serves_and_ends_the_session_over_and_over_is_not_asked_wi
 def test_successors_change_while_all_is_well() -> None:
     client = settled()
     client.hear(
-        Refuges((Successor("b", "h:0"), Successor("near", "h:1"), Successor("far", ""), Successor("near", "h:1")))
+        Successors((Successor("b", "h:0"), Successor("near", "h:1"), Successor("far", ""), Successor("near", "h:1")))
     )
     assert client.last == [Locate("near", "h:1")], "how to reach the broker itself is known, as it is reached"
     assert client.down().opened == ["near"]
@@ -297,7 +297,7 @@ def test_successors_change_while_all_is_well() -> None:
 
 def test_successors_without_end_are_not_all_remembered() -> None:
     client = settled()
-    client.hear(Refuges(successors(*(f"r{n}" for n in range(10 * SUCCESSORS_MAX)))))
+    client.hear(Successors(successors(*(f"r{n}" for n in range(10 * SUCCESSORS_MAX)))))
     asked = list(client.down().opened)
     while client.opened != []:
         client.silent(asked[-1])
@@ -370,9 +370,9 @@ def test_a_client_that_was_never_served_may_be_sent_on_and_comes_back() -> None:
 
 def test_a_broker_that_leaves_may_send_its_clients_on() -> None:
     client = settled()
-    client.hear(GoTo(Successor("heir", "")))
-    assert client.left == ["b"] and client.opened == ["heir"]
-    assert client.up("heir").attend.tried == ("b",)
+    client.hear(GoTo(Successor("successor", "")))
+    assert client.left == ["b"] and client.opened == ["successor"]
+    assert client.up("successor").attend.tried == ("b",)
 
 
 # -- publications --------------------------------------------------------------------------------------------------

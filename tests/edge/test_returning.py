@@ -57,13 +57,13 @@ def come_back(house: House, message: Attend, name: str = "a", room: int = ROOM) 
 def test_subscriptions_that_are_brought_along_go_on_under_their_numbers_without_another_confirmation() -> None:
     house = House(neighbours=("n",))
     session = house.serve("a", attend(held("t", id=4), held("u", "x > 1", id=7), held("t", id=9)))
-    assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u", "x > 1"))]
-    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.outbound == [("n", Interested(1, "t", None)), ("n", Interested(2, "u", "x > 1"))]
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.outbound), house.out)
     assert house.told("a") == [SERVING] and list(session.subscriptions) == [4, 7, 9]
     house.unsubscribe("a", 4)
-    assert house.says[2:] == [] and house.told("a") == [Unsubscribed(4)]
+    assert house.outbound[2:] == [] and house.told("a") == [Unsubscribed(4)]
     house.unsubscribe("a", 9)
-    assert house.says[2:] == [("n", Uninterested(1))]
+    assert house.outbound[2:] == [("n", Uninterested(1))]
 
 
 def test_another_subscription_to_the_same_has_the_base_of_the_first() -> None:
@@ -78,7 +78,7 @@ def test_a_confirmation_tells_what_had_passed_before() -> None:
     house = House("a", "b", neighbours=("n",))
     for name in "ab":
         house.subscribe(name, 1)
-    wishes = house.interest.confirmed_by("n", InterestConfirmed(1, (Mark("p", "ordered", 1, 9),)), house.says)
+    wishes = house.interest.confirmed_by("n", InterestConfirmed(1, (Mark("p", "ordered", 1, 9),)), house.outbound)
     house.sessions.confirm(wishes, house.out)
     assert house.told("a") == house.told("b") == [SERVING, Subscribed(1, (Mark("p", "ordered", 1, 9),))]
     house.subscribe("a", 2)
@@ -102,7 +102,7 @@ def test_what_cannot_have_been_confirmed_is_a_peers_fault_and_leaves_nothing(
     session = house.sessions.arrive("a", 1, ROOM)
     with pytest.raises(PeerError, match=why):
         house.sessions.welcome(session, attend(*subscriptions), (), True, house.out)
-    assert not house.out and not house.says and not session.attending and session.subscriptions == {}
+    assert not house.out and not house.outbound and not session.attending and session.subscriptions == {}
     with pytest.raises(PeerError, match=why):
         Owed(attend(*subscriptions))
 
@@ -111,9 +111,9 @@ def test_a_client_that_cannot_be_resumed_has_to_subscribe_again() -> None:
     house = House(neighbours=("n",))
     session = house.serve("a", attend(held("t", id=4)), resumed=False)
     assert [message.resumed for message in house.told("a")] == [False]
-    assert session.subscriptions == {} and house.says == []
+    assert session.subscriptions == {} and house.outbound == []
     house.subscribe("a", 4)
-    assert house.says == [("n", Interested(1, "t", None))]
+    assert house.outbound == [("n", Interested(1, "t", None))]
 
 
 def test_a_returned_client_is_known_by_what_it_has_until_it_leaves() -> None:
@@ -131,13 +131,13 @@ def test_a_returned_client_is_known_by_what_it_has_until_it_leaves() -> None:
 
 def test_a_ghost_wants_what_the_clients_of_the_dead_wanted_until_it_expires() -> None:
     house = haunted("t", "u/+", neighbours=("n",))
-    assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u/+", None))]
-    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.outbound == [("n", Interested(1, "t", None)), ("n", Interested(2, "u/+", None))]
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.outbound), house.out)
     assert house.interest.index.match_any(("u/x",), {}) == [GHOST]
     assert house.ghosts.knows(Life("b2", 1)) and house.ghosts.lives() == (Life("b1", 1), Life("b2", 1))
     assert not house.ghosts.knows(Life("x", 1)) and not house.ghosts.knows(Life("b2", 2)), "lives, not names"
     house.ghosts.expire(GHOST, house.out)
-    assert house.says[2:] == [("n", Uninterested(1)), ("n", Uninterested(2))] and house.out == []
+    assert house.outbound[2:] == [("n", Uninterested(1)), ("n", Uninterested(2))] and house.out == []
     assert (
         not house.ghosts.knows(Life("b1", 1))
         and GHOST not in house.ghosts
@@ -147,10 +147,10 @@ def test_a_ghost_wants_what_the_clients_of_the_dead_wanted_until_it_expires() ->
 
 def test_what_a_ghost_has_inherited_is_not_asked_again() -> None:
     house = House(neighbours=("n",))
-    house.interest.want(GHOST, parse_predicate("t"), house.says)
-    house.says.clear()
+    house.interest.want(GHOST, parse_predicate("t"), house.outbound)
+    house.outbound.clear()
     house.ghosts.add(GHOST, DEAD, [parse_predicate("t"), parse_predicate("u"), parse_predicate("u")], house.out)
-    assert house.says == [("n", Interested(2, "u", None))]
+    assert house.outbound == [("n", Interested(2, "u", None))]
 
 
 def test_what_a_ghost_is_shown_is_sent_to_nobody_and_kept_until_it_expires() -> None:
@@ -170,17 +170,17 @@ def test_a_ghost_reads_what_was_there_before_it_if_that_is_for_it_and_once() -> 
     house = House("p", "a")
     early, other, gone = house.give("a", by="p"), house.give("a", topic="u"), house.give()
     assert gone.bundle is None, "nobody needs it any more"
-    unshown = house.append(by="p")
+    held_back = house.append(by="p")
     late = house.append(payloads=(b"", b""), topic="v", rows=({"n": 1}, {"n": 5}))
     filtered = house.append(topic="v", rows=({"n": 1},))
     house.ghosts.add(GHOST, DEAD, [parse_predicate("t"), parse_predicate("v", "n > 4")], house.out)
-    for entry in (early, other, gone, unshown, late, filtered):
+    for entry in (early, other, gone, held_back, late, filtered):
         for _ in range(2):
             house.ghosts.read(GHOST, entry)
     house.show()
-    assert list(house.sessions.all[GHOST].backlog) == [early, unshown, late]
+    assert list(house.sessions.all[GHOST].backlog) == [early, held_back, late]
     house.take("a", 2)
-    assert list(house.log.entries.values()) == [early, unshown, late]
+    assert list(house.log.entries.values()) == [early, held_back, late]
     house.ghosts.expire(GHOST, house.out)
     assert house.empty
 

@@ -155,12 +155,12 @@ def test_a_dead_neighbour_is_waited_for_no_more_and_its_heir_is() -> None:
     desk = Desk(1, "n1", "dead")
     entry = desk.deliver()
     desk.hear("n1", 1, 0, 1, True)
-    desk.book.replace(["dead"], ["heir"])
+    desk.book.replace(["dead"], ["successor"])
     desk.log.settle(entry)
     assert entry.level == 0 and entry.undone == 1
     desk.hear("dead", 1, 0, 1, True)
     assert entry.undone == 1, "the dead say nothing any more"
-    desk.hear("heir", 1, 0, 1, True)
+    desk.hear("successor", 1, 0, 1, True)
     assert entry.level == 2 and desk.finished == [entry]
 
 
@@ -169,9 +169,9 @@ def test_what_the_dead_had_said_counts_no_more() -> None:
     entry = desk.deliver()
     desk.hear("dead", 1, 0, 1, True)
     copies = entry.copies
-    desk.book.replace(["dead"], ["heir"])
+    desk.book.replace(["dead"], ["successor"])
     assert entry.copies == copies - 1 and entry.lacking == [2, 2] and entry.undone == 2
-    assert desk.report("heir") is not None, "the heir has heard nothing yet"
+    assert desk.report("successor") is not None, "the successor has heard nothing yet"
 
 
 def test_without_an_heir_what_is_left_may_rise() -> None:

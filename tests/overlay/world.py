@@ -51,22 +51,22 @@ class World:
         for name, parent in parents.items():
             broker = self._begin(name, 1)
             if parent is None:
-                broker.standing.found()
+                broker.view.found()
             else:
-                broker.standing.parent = parent
-                broker.standing.neighbours[parent] = True
-                self.brokers[parent].standing.neighbours[name] = True
+                broker.view.parent = parent
+                broker.view.neighbours[parent] = True
+                self.brokers[parent].view.neighbours[name] = True
         for name, broker in self.brokers.items():
-            for other in broker.standing.neighbours:
+            for other in broker.view.neighbours:
                 self._meet(name, other)
         for broker in self.brokers.values():
-            broker.standing.publish_place()
-        whole = [broker.standing.places[name] for name, broker in self.brokers.items()]
+            broker.view.publish_place()
+        whole = [broker.view.places[name] for name, broker in self.brokers.items()]
         root = next(iter(self.brokers.values()))
         for broker in self.brokers.values():
-            broker.standing.learn(*whole)
-            broker.standing.sweep()
-            broker.standing.succession = root.standing.succession
+            broker.view.learn(*whole)
+            broker.view.sweep()
+            broker.view.configuration = root.view.configuration
         root.council.tick(self.now_us)
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class World:
             self._hushed.add((here, peer))
             refused = self.crashed.get(peer, False) and not self._is_cut(here, peer)
             broker.silent(peer, refused, self.now_us)
-        if peer in broker.standing.neighbours:
+        if peer in broker.view.neighbours:
             self.after(LEASE_US // 3, lambda: self._hush(here, peer))
 
     # -- messages ------------------------------------------------------------------------------------------------------

@@ -20,12 +20,12 @@ from resprout.order import log
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
+from resprout.order.log_holdback import LogHoldBack
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import Reports
 from resprout.order.seen import Seen
 from resprout.order.totals.locks import LockRecord
 from resprout.order.totals.totals import Totals
-from resprout.order.unshown import Unshown
 from resprout.spread import asked
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
@@ -226,21 +226,21 @@ class _Elbows(Log):
 
     def let_pass(self, entry: Entry, source: Link) -> None:
         if self.is_safe(entry):
-            self.unshown.let_pass(entry, -1)
+            self.held_back.let_pass(entry, -1)
 
 
 elbows = with_parts((core, "Log", _Elbows))
 """Lets whatever is safe pass what is not, whoever has it."""
 
 
-class _NoWalls(Unshown):
+class _NoWalls(LogHoldBack):
     __slots__ = ()
 
     def put_wall(self) -> None:
         pass
 
 
-climber = with_parts((log, "Unshown", _NoWalls))
+climber = with_parts((log, "LogHoldBack", _NoWalls))
 """Shows what comes behind a total before it."""
 
 

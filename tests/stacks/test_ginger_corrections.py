@@ -254,10 +254,10 @@ def test_ginger_g10_the_root_is_followed_in_a_published_order_whoever_dies_with_
         played.check_clean()
         roots = [broker for broker in played.brokers.values() if broker.core.is_root]
         assert len(roots) == 1 and roots[0].core.epoch == 2
-    heir = play(mortal).brokers["b1"].view.succession[0].name
+    successor = play(mortal).brokers["b1"].view.succession[0].name
     for apart_us in (0, 700, 2_500, 6_000):
-        faults = (crash(MIDDLE_US, "b0"), crash(MIDDLE_US + apart_us, heir))
-        survivors = clients({"c6": "b6", "c7": "b7"} if heir == "b1" else {"c4": "b4", "c5": "b5"}, "a")
+        faults = (crash(MIDDLE_US, "b0"), crash(MIDDLE_US + apart_us, successor))
+        survivors = clients({"c6": "b6", "c7": "b7"} if successor == "b1" else {"c4": "b4", "c5": "b5"}, "a")
         played = play(scenario(BANK, survivors, work([c.name for c in survivors], "a"), faults=faults))
         played.check_tree()
 
@@ -349,9 +349,9 @@ def test_ginger_g15_the_root_shows_a_total_only_when_a_child_has_it_too() -> Non
     totals.request(TotalRequest(total("c", 1), 0))
     totals.hear_ack(core.links["child"], TotalAck(next(iter(totals.in_progress.values())).no))
     assert sent(core, TotalProcessed) == Counter(["child"])
-    assert [entry.id for entry in core.unshown] == [id_of(total("c", 1))]
+    assert [entry.id for entry in core.held_back] == [id_of(total("c", 1))]
     core.hear_progress(core.links["child"], Progress(received=1, done=0, clear=0))
-    assert not core.unshown
+    assert not core.held_back
 
 
 def test_ginger_g16_keys_belong_to_topics_and_a_transfer_locks_both() -> None:

@@ -14,7 +14,7 @@ from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data
 from resprout.order.seen import ORIGINS_KEPT
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
-from resprout.overlay.places import Life, Place, Succession
+from resprout.overlay.places import Configuration, Life, Place
 from resprout.stacks.resprout import RESPROUT, ResproutOptions, parcels
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
@@ -35,7 +35,7 @@ from resprout.stacks.stack import BrokerSeat
 from resprout.wire.codec import Codec
 
 CODEC = Codec((Data,), RESPROUT.messages)
-HEAD = Welcome(1, 0, Succession())
+HEAD = Welcome(1, 0, Configuration())
 
 
 def marks(count: int) -> tuple[Mark, ...]:
@@ -76,13 +76,13 @@ def test_asks_may_all_be_called_confirmed() -> None:
 
 def test_the_surroundings_are_all_places_and_graves() -> None:
     core = Core(BrokerSeat("b0", 1, None), ResproutOptions(), random.Random(1))
-    core.standing.found()
+    core.view.found()
     for number in range(1, 1_200):
-        core.standing.places[f"b{number}"] = Place(f"b{number}", 1, 1, "b0", ("b0",), "")
-        core.standing.graves[f"d{number}"] = number
+        core.view.places[f"b{number}"] = Place(f"b{number}", 1, 1, "b0", ("b0",), "")
+        core.view.tombstones[f"d{number}"] = number
     parcel = unpacked(*pack_surroundings(core))
-    assert parcel.places == list(core.standing.places.values())
-    assert parcel.graves == [Life(f"d{number}", number) for number in range(1, 1_200)]
+    assert parcel.places == list(core.view.places.values())
+    assert parcel.tombstones == [Life(f"d{number}", number) for number in range(1, 1_200)]
 
 
 def test_no_part_is_too_large_for_a_frame_however_much_there_is() -> None:

@@ -87,7 +87,7 @@ def test_what_was_published_behind_a_repeat_does_not_pass_what_was_repeated(seed
     tree = small_tree(seed)
     core = tree.brokers["b0"].core
     cross(tree)
-    (own,) = core.log.unshown
+    (own,) = core.log.held_back
     assert own.bundle is not None
     tree.queues["b1", "b0"].appendleft((tree.sessions["b1", "b0"], Forward(own.bundle, 1)))
     arrives(tree, "b1", "b0", Forward)

@@ -33,7 +33,7 @@ def broker_core(faults: int = 1) -> Core:
     """A broker with links to `dead` and `other`, both open."""
     core = Core(BrokerSeat("b", 1, None), ResproutOptions(faults_tolerated=faults), random.Random(1))
     core.begin(0)
-    core.standing.found()
+    core.view.found()
     for name in ("dead", "other"):
         core.peers.came_up(name, 1, 1 << 20)
         core.interest.add_neighbour(name)

@@ -21,13 +21,13 @@ from resprout.edge.messages import (
     PublicationWaits,
     Publish,
     PublishRefused,
-    Refuges,
     SafeCopies,
     Serving,
     Subscribe,
     Subscribed,
     SubscribeRefused,
     Successor,
+    Successors,
     Taken,
     Turned,
     Unadvertise,
@@ -59,7 +59,7 @@ from resprout.overlay.messages import (
     Told,
     Vote,
 )
-from resprout.overlay.places import Life, Place, Registration, Seat, Succession
+from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.messages import (
@@ -99,7 +99,7 @@ FILE = Path(__file__).parent / "golden" / "conversation.txt"
 
 MARK = Mark("c1", "ordered", 2, 40)
 DEAD = (Life("b2", 3),)
-LIST = Succession(4, (Seat("b0", 1, "host:7400"), Seat("b1", 1, "")))
+LIST = Configuration(4, (Voter("b0", 1, "host:7400"), Voter("b1", 1, "")))
 PLACE = Place("b1", 1, 5, "b0", ("b0", "b2"), "host:7401")
 TOTAL = bundle(first=5, keys=("acc-1",), guarantee=Guarantee.TOTAL)
 
@@ -138,7 +138,7 @@ CONVERSATION: dict[str, Any] = {
         Serving(
             "resprout", tuple(Guarantee), 1, (Successor("b0", "host:7400"), Successor("b3", "")), False, tuple(Extra)
         ),
-        GoTo(Successor("b0", "host:7400")), Refuges((Successor("b3", ""),)), Subscribed(1, (MARK,)),
+        GoTo(Successor("b0", "host:7400")), Successors((Successor("b3", ""),)), Subscribed(1, (MARK,)),
         Delivery(TOTAL, 0, 6, None, True, 1 << 40),
     ),
     "what waits, and what never returns": data(
@@ -164,8 +164,8 @@ CONVERSATION: dict[str, Any] = {
         Suspect(Life("b2", 3), (Life("b1", 1),), True), Alive("b2"), Orphan(Life("b2", 3)), Gone(Life("b2", 3)),
     ),
     "the root, and waves": data(
-        PreVote(1, DEAD, LIST), Vote(1, True), Enrol(2, 1, DEAD, LIST, LIST, Succession()),
-        Enrolled(2, 1, False, DEAD, LIST, (Succession(),)), Decided(LIST),
+        PreVote(1, DEAD, LIST), Vote(1, True), Enrol(2, 1, DEAD, LIST, LIST, Configuration()),
+        Enrolled(2, 1, False, DEAD, LIST, (Configuration(),)), Decided(LIST),
         Tell(3, 2, (PLACE,)), Tell(4, 0, (), Registration(DEAD, LIST)), Told(3),
     ),
     "coming and going": data(

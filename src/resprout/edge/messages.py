@@ -1,7 +1,7 @@
 """Messages between a client and its broker. Tags 16..47 of the wire belong to this file."""
 
 import enum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -133,9 +133,10 @@ class GoTo(ProtocolMessage, frozen=True, tag=39):
     successor: Successor
 
 
-class Refuges(ProtocolMessage, frozen=True, tag=40):
-    """The successors have changed. (Traces count messages by their names, so this one has kept its own.)"""
+class Successors(ProtocolMessage, frozen=True, tag=40):
+    """The successors have changed."""
 
+    word: ClassVar[str | None] = "Refuges"
     successors: tuple[Successor, ...]
 
 
@@ -237,6 +238,6 @@ class PublicationWaits(ProtocolMessage, frozen=True, tag=42):
 
 CLIENT_MESSAGES = (
     Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers,
-    Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Refuges,
+    Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
     BrokersForgotten, PublicationWaits, SafeCopies,
 )  # fmt: skip

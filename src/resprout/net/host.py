@@ -49,8 +49,8 @@ from resprout.net.disk import DiskError
 from resprout.net.durable import DurableEffects
 from resprout.net.frames import Here, Who
 from resprout.net.listen import ListeningPlace, take_place
-from resprout.net.lobby import Lobby
 from resprout.net.records import RecordFile
+from resprout.net.unidentified import Unidentified
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
@@ -108,7 +108,7 @@ class Host:
         self.network = ""
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, TcpConnection] = {}
-        self._lobby = Lobby(greetings_max)
+        self._unidentified = Unidentified(greetings_max)
         self._refusals = Refusals()
         self._numbers = 0
         self._alarms = LoopAlarms(self.loop, self._fire)
@@ -219,21 +219,25 @@ class Host:
         else:
             self._connections[connection.number] = connection
             if peer is None:
-                self._lobby.enter(connection)
+                self._unidentified.enter(connection)
             self.handle(Connected(connection.number, peer))
 
     def greeted(self, connection: TcpConnection) -> None:
         """An opener has said something: it is no stranger any more, or will be refused for what it said."""
-        self._lobby.leave(connection)
+        self._unidentified.leave(connection)
 
     def _has_room(self) -> bool:
         """For one more that somebody opened. Those who have said nothing make room for it."""
-        lobby = self._lobby
-        while len(lobby) >= lobby.places or (len(lobby) and len(self._connections) >= self.connections_max):
-            stranger = lobby.one_too_many()
+        unidentified = self._unidentified
+        while len(unidentified) >= unidentified.places or (
+            len(unidentified) and len(self._connections) >= self.connections_max
+        ):
+            stranger = unidentified.one_too_many()
             assert stranger is not None, "somebody waits there"
             reason = "it has not said who it is, and others want to"
-            self._turned_away(stranger, f"{lobby.places} connections that have not said who they are is the limit")
+            self._turned_away(
+                stranger, f"{unidentified.places} connections that have not said who they are is the limit"
+            )
             self.lost(stranger, reason)
             stranger.abort(reason)
         return len(self._connections) < self.connections_max
@@ -268,7 +272,7 @@ class Host:
         self._asked(asked)
 
     def lost(self, connection: TcpConnection, reason: str) -> None:
-        self._lobby.leave(connection)
+        self._unidentified.leave(connection)
         if self._connections.pop(connection.number, None) is not None:
             self.handle(Disconnected(connection.number, connection.peer, reason))
 

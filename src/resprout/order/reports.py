@@ -5,7 +5,7 @@ waits for `delivered`. Everything else waits for company, and what only lets a n
 it rides along with the other reports anyway.
 
 That a bundle is here which may not be safe at its sender is told in the step in which it came, whatever happens: until
-then the sender takes what it hears from here for independent of the bundle (`order.unshown`).
+then the sender takes what it hears from here for independent of the bundle (`order.log_holdback`).
 """
 
 from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay.messages import Namesake, Seek, Sought
 from resprout.overlay.places import NUMBER_MAX
-from resprout.overlay.standing import MembershipView
+from resprout.overlay.view import MembershipView
 
 NAMES_MAX: Final = 64
 """In one question."""
@@ -55,8 +55,8 @@ class _Search:
 
 
 class Census:
-    def __init__(self, standing: MembershipView, post: Callable[[str, ProtocolMessage], None]) -> None:
-        self._standing = standing
+    def __init__(self, view: MembershipView, post: Callable[[str, ProtocolMessage], None]) -> None:
+        self._view = view
         self._post = post
         self.claims: Callable[[str], list[Namesake]] = lambda name: []
         """Newcomers that ask this broker for a place under a name."""
@@ -76,7 +76,7 @@ class Census:
                 self._check(number)
 
     def _run(self, names: tuple[str, ...], source: str | None, done: Callable[[CensusFindings], None]) -> None:
-        here = self._standing
+        here = self._view
         findings = CensusFindings([], {name: self._latest(name) for name in names}, all(here.neighbours.values()))
         for name in names:
             findings.namesakes += self.claims(name)
@@ -94,8 +94,8 @@ class Census:
 
     def _latest(self, name: str) -> int:
         """Dead lives are over, and so is everything below a life that was met."""
-        here = self._standing
-        dead = max(here.graves.get(name, 0), here.gone.get(name, 0))
+        here = self._view
+        dead = max(here.tombstones.get(name, 0), here.gone.get(name, 0))
         place = here.places.get(name)
         met = max(here.sessions.get(name, 0), place.incarnation if place is not None else 0)
         return min(max(dead, met - 1), NUMBER_MAX)
@@ -113,7 +113,7 @@ class Census:
             raise PeerError(f"more than {SEARCHES_MAX} searches at a time")
 
         def answer(findings: CensusFindings) -> None:
-            if self._standing.neighbours.get(peer):
+            if self._view.neighbours.get(peer):
                 latest = tuple(findings.latest.values())
                 self._post(peer, Sought(message.number, tuple(findings.namesakes), latest, findings.complete))
 

@@ -13,7 +13,7 @@ from resprout.replicas.messages import Accept, Accepted, Ask, Follow, Lead, Prep
 from resprout.replicas.values import ROUND_LEAP_MAX, Ballot
 
 
-class Voter:
+class Acceptor:
     def __init__(self, desk: ReplicaDesk, learner: Learner, leadership: Leadership) -> None:
         self._desk = desk
         self._ledger: Final = desk.ledger

@@ -46,11 +46,11 @@ from resprout.edge.messages import (
     GoTo,
     PublicationWaits,
     PublishRefused,
-    Refuges,
     SafeCopies,
     Serving,
     Subscribed,
     SubscribeRefused,
+    Successors,
     Turned,
     Unsubscribed,
 )  # fmt: skip
@@ -139,7 +139,7 @@ class ClientMachine:
             PublishRefused: lambda message, now_us, out: self.publishing.refuse(message, out),
             PublicationWaits: lambda message, now_us, out: self.publishing.waits(message, out),
             BrokersForgotten: lambda message, now_us, out: self._forgetting.answered(message, out),
-            Refuges: lambda message, now_us, out: self._search.learn(message.successors, out),
+            Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
             GoTo: self._sent_on,
         }
 

@@ -51,7 +51,7 @@ class Handover:
     def _report(self, record: LockRecord, dead: Collection[str]) -> LockReport:
         if record.stamp is not None:
             return LockReport(*record.place, record.bundle, record.stamp)
-        names = [name for name in self._totals.seat.neighbours if name in dead]
+        names = [name for name in self._totals.position.neighbours if name in dead]
         told, heard = _if_all(record.told, names), _if_all(record.heard, names)
         return LockReport(*record.place, record.bundle, told=told, heard=heard)
 
@@ -84,7 +84,7 @@ class Handover:
             _take_out(record.heard, dead, self._heard, record.id)
 
     def _others(self) -> list[str]:
-        return [name for name, is_open in self._totals.seat.neighbours.items() if is_open and name not in self._new]
+        return [name for name, is_open in self._totals.position.neighbours.items() if is_open and name not in self._new]
 
     def deliver_at(self, bundle: Bundle) -> None:
         """Somebody delivered this total with the stamp that the bundle has: so does this broker, now, unless it has.

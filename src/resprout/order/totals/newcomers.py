@@ -25,8 +25,8 @@ def joined(totals: Totals, name: str) -> None:
 
 
 def accept_welcome(totals: Totals, locks: Sequence[WelcomeLock], last: Iterable[Mark], parent: str) -> None:
-    """At the newcomer, when `seat` has the parent and the clock and the watermarks are its parent's. Raises PeerError
-    before it changes anything."""
+    """At the newcomer, when `position` has the parent and the clock and the watermarks are its parent's. Raises
+    PeerError before it changes anything."""
     check_locks(locks)
     totals.backlog.check_room(len(locks), sum(lock.bundle.cost for lock in locks))
     for lock in locks:

@@ -87,13 +87,13 @@ class Totals:
 
     def __init__(
         self,
-        seat: TreePosition,
+        position: TreePosition,
         clock: Clock,
         say: Callable[[str, ProtocolMessage], None],
         deliver: Callable[[Bundle, int], None],
         is_seen: Callable[[Bundle], bool],
     ) -> None:
-        self.seat = seat
+        self.position = position
         self.clock = clock
         self.say = say
         self.locks = LockTable()
@@ -151,7 +151,7 @@ class Totals:
         """All undelivered totals, and what each waits for."""
         found = [Waiting(bundle, None, ()) for bundle in self.submissions.waiting.values()]
         for record in self.locks.undelivered.values():
-            silent = tuple(name for name in self.seat.neighbours if name not in record.heard)
+            silent = tuple(name for name in self.position.neighbours if name not in record.heard)
             found.append(Waiting(record.bundle, record.place, silent))
         return tuple(found)
 
@@ -161,22 +161,22 @@ class Totals:
         """Have a total ordered. Nothing happens when it has its place already, so it may be submitted again."""
         self.clock.raise_to(bundle.stamp)
         id = id_of(bundle)
-        parent = self.seat.parent
+        parent = self.position.parent
         if self.is_ordered(bundle):
             self.submissions.drop(id)
         elif parent is None:
-            place = (self.seat.epoch, self._number + 1)
+            place = (self.position.epoch, self._number + 1)
             self._number += bundle.count  # each total of a bundle has a place of its own
             self._lock(place, bundle, None)
         else:
             self.submissions.keep(id, bundle)
-            if self.seat.neighbours.get(parent):
+            if self.position.neighbours.get(parent):
                 self.say(parent, Submit(bundle))
 
     def become_root(self, epoch: int) -> None:
         """Numbering starts again, under an epoch that no root has used before. `resubmit` then orders what waits."""
         assert epoch > self._latest[0], "places that an earlier root has given would be given again"
-        self.seat.epoch = epoch
+        self.position.epoch = epoch
         self._number = 0
 
     def resubmit(self) -> None:
@@ -198,7 +198,7 @@ class Totals:
         if self.is_ordered(bundle):
             self.submissions.drop(id)
             return None
-        self.seat.epoch = max(self.seat.epoch, place[0])
+        self.position.epoch = max(self.position.epoch, place[0])
         self._latest = max(self._latest, place)
         record = LockRecord(place, bundle)
         self.locks.add(record)
@@ -209,22 +209,22 @@ class Totals:
         return record
 
     def _lock(self, place: Place, bundle: Bundle, source: str | None) -> None:
-        others = [name for name, is_open in self.seat.neighbours.items() if is_open and name != source]
+        others = [name for name, is_open in self.position.neighbours.items() if is_open and name != source]
         if self.add_lock(place, bundle, others):
             self._work()
 
     def _take_submit(self, peer: str, message: Submit) -> None:
-        if peer == self.seat.parent:
+        if peer == self.position.parent:
             raise PeerError("a total is submitted to the parent, not to a child")
         check_total(message.bundle)
         self._check_room(message.bundle)
-        if self.seat.neighbours.get(peer):
+        if self.position.neighbours.get(peer):
             self.submit(message.bundle)
 
     def _take_lock(self, peer: str, message: Lock) -> None:
         check_locks((message,))
         self._check_room(message.bundle)
-        if self.seat.neighbours.get(peer):
+        if self.position.neighbours.get(peer):
             self._lock((message.epoch, message.number), message.bundle, peer)
 
     def _check_room(self, bundle: Bundle) -> None:
@@ -246,7 +246,7 @@ class Totals:
 
     def _take_closed(self, peer: str, message: Closed) -> None:
         check_stamp(message.stamp)
-        if not self.seat.neighbours.get(peer):
+        if not self.position.neighbours.get(peer):
             return  # from a link in repair it comes too late: a coordinator may have been told that nothing was heard
         record = self.locks.undelivered.get((message.publisher, message.incarnation, message.first))
         if record is not None:
@@ -274,7 +274,7 @@ class Totals:
 
     def _advance(self, record: LockRecord) -> None:
         """Tell each open neighbour that all other sides are closed as soon as they are; deliver when all are."""
-        links, heard, floor = self.seat.neighbours, record.heard, record.floor
+        links, heard, floor = self.position.neighbours, record.heard, record.floor
         if not record.active or record.stamp is not None or len(heard) + 1 < len(links):
             return
         silent = [name for name in links if name not in heard]

@@ -51,8 +51,8 @@ class Stars:
         if above:
             return above[0], [*orphans, *above[1:]]
         roots = [name for name in parents if name in dead and parents[name] is None]
-        heirs = [name for name in orphans if parents[name] in roots]
-        if not heirs:
+        successors = [name for name in orphans if parents[name] in roots]
+        if not successors:
             return None, []
-        leader = min(heirs, key=lambda name: self._distances.between(roots[0], name))
+        leader = min(successors, key=lambda name: self._distances.between(roots[0], name))
         return leader, [name for name in orphans if name != leader]

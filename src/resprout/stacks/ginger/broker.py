@@ -22,9 +22,9 @@ from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.messages import (
     Attend,
     Publish,
-    Refuges,
     Subscribe,
     Successor,
+    Successors,
     Taken,
     Unsubscribe,
 )  # fmt: skip
@@ -306,9 +306,9 @@ class GingerBroker(Shell):
     def _say(self) -> None:
         """About subscriptions, in its place among the publications; to the dead, nothing."""
         core = self.core
-        if core.wishes.says:
-            says, core.wishes.says = core.wishes.says, []
-            for name, message in says:
+        if core.wishes.outbound:
+            outbound, core.wishes.outbound = core.wishes.outbound, []
+            for name, message in outbound:
                 link = self._find_open(name)
                 if link is not None:
                     if isinstance(message, InterestConfirmed):
@@ -319,7 +319,7 @@ class GingerBroker(Shell):
         if self._successors != self.view.successors:
             self._successors = self.view.successors
             served = [session.name for session in self.core.sessions.all.values() if session.attending]
-            self.core.out.extend(Send(name, Refuges(self._successors)) for name in served)
+            self.core.out.extend(Send(name, Successors(self._successors)) for name in served)
 
     def _report(self) -> None:
         """What somebody waits for; the rest soon."""

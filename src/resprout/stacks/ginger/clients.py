@@ -52,7 +52,7 @@ class GingerClients:
             self._answer_for(session, bool(ghosts) or home_of(attend) == self._me)
         if resumed and attend.subscriptions:
             self._ghosts.claim(session, attend, ghosts, core.out)
-            core.sessions.let_read(session, attend, core.unshown)
+            core.sessions.let_read(session, attend, core.held_back)
         self._ghosts.unawait(session.name)
         for ghost in self._ghosts.idle():
             self.dismiss(GhostOver(ghost))

@@ -51,7 +51,7 @@ class GingerCore(Step):
         """Those that died. What would pass them is kept."""
         self.log: dict[MessageId, WindowEntry] = {}
         """What is not stable, in the order it was taken in."""
-        self.unshown: deque[WindowEntry] = deque()
+        self.held_back: deque[WindowEntry] = deque()
         self.taken_in = 0
         self.unstable: dict[str, int] = {}
         """Messages that each local client published here and that are not stable."""
@@ -127,7 +127,7 @@ class GingerCore(Step):
                 entry.waiting[name] = None
             else:
                 self.pass_on(link, entry, name in wanting)
-        self.unshown.append(entry)
+        self.held_back.append(entry)
         self.show_safe()
         self._less_waiting(entry)
 
@@ -148,8 +148,8 @@ class GingerCore(Step):
             link.left = link.sent.last
 
     def show_safe(self) -> None:
-        while self.unshown and (self.unshown[0].safe or not self.links):
-            self.sessions.show(self.unshown.popleft(), self.out)
+        while self.held_back and (self.held_back[0].safe or not self.links):
+            self.sessions.show(self.held_back.popleft(), self.out)
 
     # -- what clients read (`RetentionPort`) ---------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class GingerCore(Step):
 
     @property
     def first_unshown(self) -> int | None:
-        return self.unshown[0].no if self.unshown else None
+        return self.held_back[0].no if self.held_back else None
 
     def show(self, entry: WindowEntry) -> None:
         entry.shown = True

@@ -90,7 +90,7 @@ class ResproutBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
         core = self.core = Core(seat, options, rng)
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
-        self.council = Council(core.standing, council_options, core.peers.post, core.outcomes, core.waves)
+        self.council = Council(core.view, council_options, core.peers.post, core.outcomes, core.waves)
         self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts)

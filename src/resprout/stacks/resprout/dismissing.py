@@ -38,5 +38,5 @@ class Dismissing:
             if ghost in self._ghosts:
                 self._clients.end_ghost(ghost)
 
-        core.standing.looks_after = self._ghosts.lives()
-        core.waves.start(core.standing.publish_place(), core.standing.reach, expire)
+        core.view.looks_after = self._ghosts.lives()
+        core.waves.start(core.view.publish_place(), core.view.reach, expire)

@@ -12,7 +12,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import Marks
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
-from resprout.overlay.places import Life, Place, Succession
+from resprout.overlay.places import Configuration, Life, Place
 
 PART_ITEMS = 500
 """Of small things in one part of a parcel."""
@@ -78,7 +78,7 @@ class Welcome(ProtocolMessage, frozen=True, tag=102):
 
     clock: int
     epoch: int
-    succession: Succession
+    configuration: Configuration
 
 
 class Leaving(ProtocolMessage, frozen=True, tag=103):
@@ -127,7 +127,7 @@ class Grant(ProtocolMessage, frozen=True, tag=107):
     """Everybody else who attached; `Item.side` counts them from 1."""
     clock: int
     epoch: int
-    succession: Succession
+    configuration: Configuration
     spread: bool
     """Enough brokers hold the pool: it may be shown."""
 
@@ -201,11 +201,11 @@ class Surroundings(ProtocolMessage, frozen=True, tag=113):
     """What the sender knows of the tree."""
 
     places: tuple[Place, ...]
-    graves: tuple[Life, ...]
+    tombstones: tuple[Life, ...]
 
     @property
     def cost(self) -> int:
-        return 512 + 128 * (len(self.graves) + sum(2 + len(place.neighbours) for place in self.places))
+        return 512 + 128 * (len(self.tombstones) + sum(2 + len(place.neighbours) for place in self.places))
 
 
 class Listeners(ProtocolMessage, frozen=True, tag=124):

@@ -21,8 +21,8 @@ class Neighbours:
         """A neighbour that has kept up with everything so far. Interest in it is the business of whoever adds it."""
         core = self._core
         link = core.links[name] = Link(name, incarnation, core.faults, None, core.left)
-        core.standing.neighbours[name] = True
-        core.log.unshown.put_wall()  # it may have heard of what is in the log, and nobody counted how far
+        core.view.neighbours[name] = True
+        core.log.held_back.put_wall()  # it may have heard of what is in the log, and nobody counted how far
         core.adverts.add_neighbour(name)
         core.routes.forget()
         return link
@@ -35,7 +35,7 @@ class Neighbours:
         link.quiet = not core.peers.is_clear(link.name)
         if link.cursor is None and core.outbox.room(link.name) <= 0:
             link.cursor = core.log.next_no
-        core.says.extend(core.adverts.told(link.name))
+        core.outbound.extend(core.adverts.told(link.name))
         core.forwarding.pump(link)
 
     def find_open(self, name: str) -> Link | None:
@@ -47,7 +47,7 @@ class Neighbours:
         core = self._core
         if link.open:
             link.open = False
-            core.standing.neighbours[link.name] = False
+            core.view.neighbours[link.name] = False
             core.pressure.forget(link.name)
             if link.cursor is None:
                 link.cursor = core.log.next_no
@@ -56,15 +56,15 @@ class Neighbours:
         """Nothing is left of it; what it owed and was owed has been handed to others."""
         core = self._core
         del core.links[link.name]
-        del core.standing.neighbours[link.name]
-        core.adverts.remove_neighbour(link.name, core.says)
+        del core.view.neighbours[link.name]
+        core.adverts.remove_neighbour(link.name, core.outbound)
         core.speaking.unsaid.pop(link.name, None)
         core.routes.forget()
 
     def bury(self, life: Life) -> None:
-        """A broker is dead: put it into its grave, and shut the link to it if there is one."""
+        """A broker is dead: put it into its tombstone, and shut the link to it if there is one."""
         core = self._core
-        core.standing.bury(life.name, life.incarnation)
+        core.view.bury(life.name, life.incarnation)
         link = core.links.get(life.name)
         if link is not None and link.open and link.incarnation <= life.incarnation:
             core.note("repair_begin", life.name)

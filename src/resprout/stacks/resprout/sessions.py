@@ -82,14 +82,14 @@ class PeerSessions:
         if link is None or not link.open or link.incarnation != life:
             return  # it was no neighbour, or a later life of one
         core.note("suspect", f"{name}: {event.reason}")
-        if event.cause is not EndCause.RESTARTED and name == core.standing.parent:
+        if event.cause is not EndCause.RESTARTED and name == core.view.parent:
             core.retire(f"{name} ended the session: {event.reason}")
         elif event.cause is EndCause.CLOSED and self._is_stranger(link):
             self._coordinator.unlink(link)
         elif event.cause is EndCause.CLOSED:
             link.quiet = True
             self._estranged[name] = core.now_us
-            core.peers.post(name, Ping(core.now_us, core.standing.decided.version))
+            core.peers.post(name, Ping(core.now_us, core.view.decided.version))
         else:  # the session cannot go on, so this life of the neighbour is over for the tree
             self._council.silent(name, True, core.now_us)
 
@@ -107,7 +107,7 @@ class PeerSessions:
         core.peers.close(name, reason)
         self._parcels.drop(name)
         if name in core.links and core.links[name].incarnation == life:
-            if name == core.standing.parent:
+            if name == core.view.parent:
                 core.retire(f"{name}: {reason}")
             else:
                 self._council.silent(name, True, core.now_us)
@@ -176,7 +176,7 @@ class PeerSessions:
 
     def _is_stranger(self, link: Link) -> bool:
         """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""
-        place = self._core.standing.places.get(link.name)
+        place = self._core.view.places.get(link.name)
         me = self._core.seat.name
         return place is None or place.incarnation != link.incarnation or not place.version or place.parent != me
 

@@ -33,7 +33,7 @@ class TotalWay:
         else:
             entry = self._append(bundle)
         entry.tseq = tseq
-        core.log.unshown.put_wall()  # everything stays on the side of the barrier where it is
+        core.log.held_back.put_wall()  # everything stays on the side of the barrier where it is
         core.book.add(entry, core.links)
         if entry.client is not None:
             core.sessions.published(entry.client, entry)
@@ -57,7 +57,7 @@ class TotalWay:
         plain = self._find_plain(bundle)
         entry = core.log.append(bundle, None, None, core.faults, len(core.links), 0, ())
         entry.is_backup = True
-        core.log.unshown.pop()
+        core.log.held_back.pop()
         core.sessions.show(entry, core.out)
         if plain is not None and not plain.delivered:
             entry.undone += 1

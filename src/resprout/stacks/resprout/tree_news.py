@@ -24,7 +24,7 @@ class TreeNews:
             core = self._core
             handler(link.name, message, core.now_us)
             if isinstance(message, Tell):
-                known = core.standing.places
+                known = core.view.places
                 here = [place for place in message.places if place.address and known.get(place.name) is place]
                 core.out.extend(
                     [Locate(place.name, place.address) for place in here]
@@ -35,6 +35,6 @@ class TreeNews:
 
     def changed(self, outcome: TreeChanged) -> None:
         core = self._core
-        if core.standing.parent is None and len(core.standing.succession.seats) <= 2 * core.faults:
-            self._council.extend_list(core.now_us)  # a young root has nobody to follow it: let newcomers do so
+        if core.view.parent is None and len(core.view.configuration.voters) <= 2 * core.faults:
+            self._council.extend_configuration(core.now_us)  # a young root has nobody to follow it: let newcomers do so
         self._admission.admit()  # somebody may have told where there is room

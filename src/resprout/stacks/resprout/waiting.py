@@ -95,7 +95,7 @@ class _Reasons:
         return self._repair() or self._unordered(total) or self._unclosed(total)
 
     def _repair(self) -> str:
-        dead = [name for name, is_open in self._core.standing.neighbours.items() if not is_open]
+        dead = [name for name, is_open in self._core.view.neighbours.items() if not is_open]
         return f"waits while the tree is repaired around {listed(dead)}" if dead else ""
 
     def _unordered(self, total: Waiting) -> str:

@@ -69,8 +69,8 @@ class Admission:
         name = claim.name
         if name in core.sessions.all:
             raise PeerError(f"{name!r} is the name of a client")
-        standing = core.standing
-        over = max(standing.graves.get(name, -1), standing.gone.get(name, -1))
+        view = core.view
+        over = max(view.tombstones.get(name, -1), view.gone.get(name, -1))
         if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
             core.peers.post(key, Fenced(over))
             if key != name:
@@ -82,9 +82,9 @@ class Admission:
     def arrived(self, key: str, name: str, incarnation: int) -> None:
         """Somebody who has no right to its name, or has lost it to a later life without knowing."""
         core = self._core
-        standing = core.standing
-        latest = max(standing.graves.get(name, 0), standing.sessions.get(name, 0))
-        if incarnation <= standing.graves.get(name, -1) or incarnation < latest:
+        view = core.view
+        latest = max(view.tombstones.get(name, 0), view.sessions.get(name, 0))
+        if incarnation <= view.tombstones.get(name, -1) or incarnation < latest:
             core.outbox.send(key, Fenced(latest))
             core.peers.close(key, "it was told why")
 
@@ -98,12 +98,12 @@ class Admission:
         claims = self._claims
         if not self._core.attached or claims.admitted or not claims or not self._core.is_calm or core.retired:
             return
-        standing = core.standing
+        view = core.view
         room = self._room
         for claim in claims.clear(room) if room > 0 else claims.all():
             if room <= 0:
                 self._send_elsewhere(claim)
-            elif not standing.admits(claim.name, claim.incarnation) or claim.name in claims.admitted:
+            elif not view.admits(claim.name, claim.incarnation) or claim.name in claims.admitted:
                 claim.rests_until_us = core.now_us + core.options.heartbeat_us
             elif len(claims.admitted) < room:
                 self._grant(claim)
@@ -111,13 +111,13 @@ class Admission:
                 self._send_elsewhere(claim)
         if claims.admitted:
             links = tuple(core.links)
-            here = standing.publish_place()
+            here = view.publish_place()
             lives = [claim.incarnation for claim in claims.admitted.values()]
             foretold = msgspec.structs.replace(
                 here, neighbours=(*here.neighbours, *claims.admitted), lives=(*here.lives, *lives)
             )
-            standing.places[here.name] = foretold
-            core.waves.start(foretold, standing.reach, lambda: self._take_in(links))
+            view.places[here.name] = foretold
+            core.waves.start(foretold, view.reach, lambda: self._take_in(links))
 
     @property
     def admitted(self) -> tuple[str, ...]:
@@ -158,21 +158,21 @@ class Admission:
         for name, claim in admitted.items():
             if core.peers.incarnation(name) == claim.incarnation and name not in core.links:
                 self._welcome(name, claim.incarnation)
-        standing = core.standing
-        core.waves.start(standing.publish_place(), standing.reach, lambda: None)
+        view = core.view
+        core.waves.start(view.publish_place(), view.reach, lambda: None)
         core.outcomes.append(Settled())
 
     def _welcome(self, name: str, incarnation: int) -> None:
         core = self._core
-        standing = core.standing
+        view = core.view
         core.speaking.say_all()  # what is to be said to the others has nothing to do with the newcomer
         core.interest.add_neighbour(name)
         base = core.retained.marks()
         asks = core.interest.standing(name)[0]
-        core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.says))
+        core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.outbound))
         send = core.outbox.send
-        send(name, Welcome(core.clock.now, standing.epoch, standing.succession))
-        send(name, NetworkName(standing.network))
+        send(name, Welcome(core.clock.now, view.epoch, view.configuration))
+        send(name, NetworkName(view.network))
         for part in (*pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks, confirmed=True)):
             send(name, part)
         for lock in (*newcomer_locks(core.totals), *pack_last_totals(core.handover.last()), *self._book.pack()):

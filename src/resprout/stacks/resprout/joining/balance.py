@@ -53,6 +53,6 @@ class Balance:
         return self._asked.get(leaf, 0), missing, len(self._core.interest.index.predicates_of(leaf)), leaf
 
     def _is_leaf(self, name: str) -> bool:
-        place = self._core.standing.places.get(name)
+        place = self._core.view.places.get(name)
         me = self._core.seat.name
         return self._core.links[name].open and place is not None and (place.parent, place.neighbours) == (me, (me,))

@@ -126,10 +126,10 @@ class Claims:
     def _judge(self, claim: Claim, findings: CensusFindings) -> None:
         core = self._core
         others = [x for x in findings.namesakes if x.name == claim.name and (x.incarnation, x.address) != claim.life]
-        standing = next((x for x in others if x.stands), None)
-        if standing is not None:
-            where = f" at {standing.address}" if standing.address else ""
-            whose = f"below {standing.above}" if standing.above else "the root"
+        bearer = next((x for x in others if x.stands), None)
+        if bearer is not None:
+            where = f" at {bearer.address}" if bearer.address else ""
+            whose = f"below {bearer.above}" if bearer.above else "the root"
             reason = f"a broker called {claim.name} lives{where} ({whose}); every broker has a name of its own"
             core.note("name_taken", f"a second {claim.name} is refused: {reason}")
             self._turn_away(claim, NameTaken(reason))

@@ -100,7 +100,7 @@ class Newcomer:
         core = self._core
         seat = core.seat
         if seat.parent is None and not seat.contacts:
-            core.standing.found(core.rng.getrandbits(32))
+            core.view.found(core.rng.getrandbits(32))
             core.attached = True
             self._move_to(NewcomerState.PLACED)
             core.outcomes.append(Settled())
@@ -215,11 +215,11 @@ class Newcomer:
         self._move_to(NewcomerState.PLACED)
         core.peers.settle_name(parent)
         core.out.append(CancelTimer(JoinAgain()))
-        standing = core.standing
-        standing.parent = parent
-        standing.epoch = head.epoch
-        standing.succession = head.succession
-        standing.network = parcel.network
+        view = core.view
+        view.parent = parent
+        view.epoch = head.epoch
+        view.configuration = head.configuration
+        view.network = parcel.network
         link = core.neighbours.add(parent, incarnation)
         self._book.meet(parent, parcel)
         learn(core, parcel)
@@ -227,11 +227,11 @@ class Newcomer:
         for origin, reached in parcel.seen.items():
             core.seen.raise_to(origin, reached)
         core.interest.add_neighbour(parent)
-        core.confirmed(core.interest.reconcile(parent, parcel.asks, core.says))
+        core.confirmed(core.interest.reconcile(parent, parcel.asks, core.outbound))
         accept_welcome(core.totals, parcel.welcome_locks, parcel.last_totals, parent)
         core.neighbours.open(link)
         core.note("joined", parent)
-        core.waves.start(standing.publish_place(), standing.reach, lambda: None)
+        core.waves.start(view.publish_place(), view.reach, lambda: None)
         core.outcomes.append(Settled())
 
     def refused(self, peer: str, message: NameTaken) -> None:
@@ -258,7 +258,7 @@ class Newcomer:
             core.retire(f"{parent} asked {core.seat.name} to move to {toward}", kind="moved", toward=toward)
 
     def _may_move(self, parent: str) -> bool:
-        return parent == self._core.standing.parent and len(self._core.links) == 1 and self._core.is_calm
+        return parent == self._core.view.parent and len(self._core.links) == 1 and self._core.is_calm
 
     def leave(self) -> None:
         """Tell the neighbours that nobody needs to wait for this broker, and end. Its parent repairs the tree, and the

@@ -43,22 +43,22 @@ class Offers:
         names = dict.fromkeys(fitting[: OFFERED_MAX // 2])
         names.update(dict.fromkeys(missing))
         chosen = sorted(islice(names, OFFERED_MAX), key=lambda name: (missing[name], name))
-        known = self._core.standing.places
+        known = self._core.view.places
         return tuple([Offer(name, known[name].address, missing[name]) for name in chosen])
 
     def _places(self, newcomer: str) -> list[Place]:
         """Those with room; or else those farthest below, from where it is not far to a leaf."""
-        standing = self._core.standing
+        view = self._core.view
         degree = self._core.options.total_degree
         free: list[Place] = []
         below: dict[int, list[Place]] = {}
-        for name, (distance, way) in lineage.branches(standing, standing.reach).items():
-            place = standing.places.get(name)
-            if place is None or not place.version or name in (newcomer, standing.name) or standing.is_dead(name):
+        for name, (distance, way) in lineage.branches(view, view.reach).items():
+            place = view.places.get(name)
+            if place is None or not place.version or name in (newcomer, view.name) or view.is_dead(name):
                 continue
             if len(place.neighbours) < degree:
                 free.append(place)
-            if way != standing.parent:
+            if way != view.parent:
                 below.setdefault(distance, []).append(place)
         return free or below.get(max(below, default=0), [])
 
@@ -66,7 +66,7 @@ class Offers:
         """Place -> how many of these interests nobody there has."""
         core = self._core
         wanted = wanted[:INTERESTS_WEIGHED]
-        ways = lineage.branches(core.standing, core.standing.reach + 1) if wanted else {}
+        ways = lineage.branches(core.view, core.view.reach + 1) if wanted else {}
         by_branch: dict[str, int] = {}
         missing: dict[str, int] = {}
         for place in places:

@@ -43,21 +43,21 @@ class Coordinator:
         core = self._core
         names = list(names)
         for name in names:
-            core.neighbours.bury(core.standing.life(name))
+            core.neighbours.bury(core.view.life(name))
         if self.current is None:
             self._tokens += 1
             self.current = LedRepair(core.now_us * 1_000 + self._tokens % 1_000)
             core.leading = True
         for name in names:
-            self.current.dead[name] = core.standing.life(name)
+            self.current.dead[name] = core.view.life(name)
         self.check()
 
     def bury_children(self) -> None:
         """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
         core = self._core
-        graves = core.standing.graves
+        tombstones = core.view.tombstones
         for name, link in list(core.links.items()):
-            if link.open and name != core.standing.parent and link.incarnation <= graves.get(name, -1):
+            if link.open and name != core.view.parent and link.incarnation <= tombstones.get(name, -1):
                 self.declared((name,))
 
     def check(self) -> None:
@@ -66,11 +66,11 @@ class Coordinator:
         if repair is None or core.retired:
             return
         for name in list(repair.dead):
-            for other in core.standing.component(name):
+            for other in core.view.component(name):
                 if other not in repair.dead:
-                    repair.dead[other] = core.standing.life(other)
+                    repair.dead[other] = core.view.life(other)
                     core.neighbours.bury(repair.dead[other])
-        members = [name for name in core.standing.members(repair.dead) if name not in repair.others]
+        members = [name for name in core.view.members(repair.dead) if name not in repair.others]
         for name in members:
             if name not in repair.asked:
                 repair.asked[name] = core.now_us
@@ -94,7 +94,7 @@ class Coordinator:
 
     def _stands(self, name: str) -> bool:
         """It is the life that has the place: a later one knows nothing of it, and the one asked is over."""
-        return self._core.peers.incarnation(name) == self._core.standing.incarnation_of(name)
+        return self._core.peers.incarnation(name) == self._core.view.incarnation_of(name)
 
     def _is_in(self, repair: LedRepair, name: str) -> bool:
         return name in repair.got and repair.got[name][0] == self._core.peers.incarnation(name)
@@ -105,7 +105,7 @@ class Coordinator:
         if repair is None:
             return
         for name, asked_us in list(repair.asked.items()):
-            missing = name not in repair.got and name not in repair.others and not core.standing.is_dead(name)
+            missing = name not in repair.got and name not in repair.others and not core.view.is_dead(name)
             if missing and self._council.overdue(name, asked_us, core.now_us):
                 self.declared([name])
                 if self.current is not repair:
@@ -120,8 +120,8 @@ class Coordinator:
     def attached(self, peer: str, incarnation: int, parcel: Parcel) -> None:
         core, repair = self._core, self.current
         head: Attach = parcel.head
-        if core.standing.is_dead_speaker(peer):
-            core.peers.post(peer, Fenced(core.standing.graves[peer]))
+        if core.view.is_dead_speaker(peer):
+            core.peers.post(peer, Fenced(core.view.tombstones[peer]))
             return
         learn(core, parcel)
         self._book.roll.learn(parcel.client_lives)
@@ -138,7 +138,7 @@ class Coordinator:
         repair = self.current
         if repair is None or message.token != repair.token:
             return
-        if self._council.refuses(peer) and not self._core.standing.is_dead(peer):
+        if self._council.refuses(peer) and not self._core.view.is_dead(peer):
             self.declared([peer])  # a later life says so, which knows nothing: the one that stood there is dead, too
         elif self._stands(peer):
             repair.others[peer] = None

@@ -85,9 +85,9 @@ class FinishRepair:
     def _tell(self, repair: LedRepair, links: dict[str, Link]) -> None:
         """The tree, and the other parts of this broker, that it is over."""
         core = self._core
-        standing = core.standing
-        standing.mark_gone(repair.dead)
-        core.waves.start(standing.publish_place(), standing.reach, lambda: None)
+        view = core.view
+        view.mark_gone(repair.dead)
+        core.waves.start(view.publish_place(), view.reach, lambda: None)
         core.waves.share(list(links))
         core.handover.resume()
         names = tuple(repair.dead)
@@ -100,7 +100,7 @@ class FinishRepair:
         left = dict.fromkeys(repair.dead)
         while left:
             name = next(iter(left))
-            piece = [other for other in core.standing.component(name) if other in left] or [name]
+            piece = [other for other in core.view.component(name) if other in left] or [name]
             for other in piece:
                 del left[other]
             around = [member for member, parcel in parcels.items() if parcel.head.neighbour in piece]
@@ -116,14 +116,14 @@ class FinishRepair:
         predicates = dict.fromkeys(p for link in old for p in core.interest.index.predicates_of(link.name))
         lives = set(repair.dead.values())
         for name, life in repair.dead.items():
-            place = core.standing.places.get(name)
+            place = core.view.places.get(name)
             if place is not None and place.life == life:  # and whoever it stood in for
                 lives.update(place.looks_after)
         ghost = f"~ghost {repair.token} of {min(repair.dead)}"
         awaited = self._listeners(repair, old, parcels)
         self._ghosts.add(ghost, frozenset(lives), predicates, core.out, awaited)
         self._book.listeners.check(awaited if awaited is not None else (ghost,))
-        core.standing.looks_after = self._ghosts.lives()
+        core.view.looks_after = self._ghosts.lives()
         core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.ghost_us))
         core.routes.forget()
         return ghost
@@ -144,28 +144,28 @@ class FinishRepair:
 
     def _rewire(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
         core = self._core
-        standing = core.standing
+        view = core.view
         for parcel in parcels.values():
             core.clock.raise_to(parcel.head.clock)
-            standing.epoch = max(standing.epoch, parcel.head.epoch)
+            view.epoch = max(view.epoch, parcel.head.epoch)
         for name in parcels:  # before the dead go: a wish that waits only for them would count as confirmed
             core.interest.add_neighbour(name)
         for link in old:
-            core.confirmed(core.interest.remove_neighbour(link.name, core.says))
+            core.confirmed(core.interest.remove_neighbour(link.name, core.outbound))
             core.neighbours.remove(link)
-        if standing.parent in repair.dead:
-            standing.parent = None
-            core.totals.become_root(standing.epoch + 1)
+        if view.parent in repair.dead:
+            view.parent = None
+            core.totals.become_root(view.epoch + 1)
         links = {name: core.neighbours.add(name, repair.got[name][0]) for name in parcels}
         for name, parcel in parcels.items():
             self._book.listeners.meet(name, parcel)
-        here = standing.publish_place()
+        here = view.publish_place()
         for name, link in links.items():
-            place = standing.places.get(name)
+            place = view.places.get(name)
             if place is None or place.incarnation != link.incarnation:
                 place = Place(name, link.incarnation, 0, here.name, (), "")
             rewired = place.rewired(repair.dead, here.life)
-            standing.learn(msgspec.structs.replace(rewired, parent=here.name))
+            view.learn(msgspec.structs.replace(rewired, parent=here.name))
         return links
 
     def _merge_interest(
@@ -174,23 +174,23 @@ class FinishRepair:
         """By member: its part of the Grant about interest, and what it is told right after that."""
         core = self._core
         for name, parcel in parcels.items():
-            core.confirmed(core.interest.reconcile(name, parcel.asks, core.says))
+            core.confirmed(core.interest.reconcile(name, parcel.asks, core.outbound))
         base = core.retained.marks()
         asks = {name: core.interest.standing(name)[0] for name in links}
         for name, parcel in parcels.items():
-            core.confirmed(core.interest.presume(name, parcel.served, base, core.says))
+            core.confirmed(core.interest.presume(name, parcel.served, base, core.outbound))
         grants: dict[str, list[ProtocolMessage]] = {}
         for name in links:
             sure = {id: confirmed for id, _, confirmed in core.interest.standing(name)[0]}
             grants[name] = list(pack_asks([(id, predicate, sure[id]) for id, predicate, _ in asks[name]]))
         later: dict[str, list[ProtocolMessage]] = {name: [] for name in links}
         others = []
-        for name, message in core.says:
+        for name, message in core.outbound:
             if name not in later:
                 others.append((name, message))
             elif not isinstance(message, Interested | Uninterested):  # what is asked stands in the Grant
                 later[name].append(message)
-        core.says[:] = others
+        core.outbound[:] = others
         core.routes.forget()
         return grants, later
 
@@ -232,13 +232,13 @@ class FinishRepair:
         spread: bool,
     ) -> None:
         core = self._core
-        standing = core.standing
+        view = core.view
         send = core.outbox.send
         send(
             name,
             Grant(
-                repair.token, tuple(repair.dead.values()), tuple(members), core.clock.now, standing.epoch,
-                standing.succession, spread,
+                repair.token, tuple(repair.dead.values()), tuple(members), core.clock.now, view.epoch,
+                view.configuration, spread,
             ),
         )  # fmt: skip
         for part in (

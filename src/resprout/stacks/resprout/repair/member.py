@@ -38,9 +38,9 @@ class Member:
 
     def requested(self, peer: str, message: AttachRequest) -> None:
         core = self._core
-        standing = core.standing
-        if standing.is_dead_speaker(peer):
-            core.peers.post(peer, Fenced(standing.graves[peer]))
+        view = core.view
+        if view.is_dead_speaker(peer):
+            core.peers.post(peer, Fenced(view.tombstones[peer]))
             return
         dead = {life.name: life for life in message.dead}
         mine = dead.get(core.seat.name)
@@ -74,14 +74,14 @@ class Member:
         if link.name in self._repairs:
             self._repairs[link.name].move_to(RepairState.TAKEN_OVER)
         self._repairs[link.name] = AttachedRepair(coordinator, token, dead, inventory)
-        core.standing.attached[link.name] = coordinator
+        core.view.attached[link.name] = coordinator
         core.speaking.unsaid[link.name] = []
         asks, served = core.interest.standing(link.name)
 
         def send(part: ProtocolMessage) -> None:
             core.peers.post(coordinator, part)
 
-        send(Attach(token, link.name, dead, core.clock.now, core.standing.epoch))
+        send(Attach(token, link.name, dead, core.clock.now, core.view.epoch))
         for part in (
             *pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks), *pack_served(served),
             *core.handover.report((link.name,)), *pack_last_totals(core.handover.last()),
@@ -104,7 +104,7 @@ class Member:
             raise PeerError("a Grant for others")
         repair = self._repairs.pop(dead)
         repair.move_to(RepairState.FINISHING)
-        core.standing.attached.pop(dead, None)
+        core.view.attached.pop(dead, None)
         self._replace(repair, core.links[dead], peer, incarnation, parcel)
         names = tuple([life.name for life in head.dead])
         core.note("repair_end", " ".join(names))
@@ -114,18 +114,18 @@ class Member:
     def _replace(self, repair: AttachedRepair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
         core = self._core
         head: Grant = parcel.head
-        standing = core.standing
+        view = core.view
         # The terms of the dead link, before it goes.
         owed = core.interest.owing(old.name)
         unsaid = core.speaking.unsaid.get(old.name, [])
         for life in head.dead:
-            standing.bury(life.name, life.incarnation)
-        standing.mark_gone([life.name for life in head.dead])
-        standing.follow(head.succession)
-        standing.epoch = max(standing.epoch, head.epoch)
+            view.bury(life.name, life.incarnation)
+        view.mark_gone([life.name for life in head.dead])
+        view.follow(head.configuration)
+        view.epoch = max(view.epoch, head.epoch)
         core.clock.raise_to(head.clock)
-        if standing.parent == old.name or standing.parent in {life.name for life in head.dead}:
-            standing.parent = coordinator
+        if view.parent == old.name or view.parent in {life.name for life in head.dead}:
+            view.parent = coordinator
         # The link to the coordinator takes its place. Its cursor stands where this side attached, so that what was
         # logged since follows the pool.
         core.interest.replace_neighbour(old.name, coordinator)
@@ -150,7 +150,7 @@ class Member:
                 core.log.enter_link(link, entry, sent=is_mine)
         assert link.crossed == len(parcel.items), "I5: both ends begin with the pool"
         base = core.retained.marks()
-        core.confirmed(core.interest.reconcile(coordinator, parcel.asks, core.says))
+        core.confirmed(core.interest.reconcile(coordinator, parcel.asks, core.outbound))
         core.interest.rebase(coordinator, base)
         for origin, reached in parcel.seen.items():
             core.seen.raise_to(origin, reached)
@@ -165,6 +165,6 @@ class Member:
         core.peers.open(coordinator)
         core.neighbours.open(link)
         taking.settle()
-        core.waves.start(standing.publish_place(), standing.reach, lambda: None)
+        core.waves.start(view.publish_place(), view.reach, lambda: None)
         core.waves.exchange(coordinator)
         core.handover.resume()

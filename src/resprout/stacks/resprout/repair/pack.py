@@ -46,11 +46,11 @@ def pack_served(predicates: Iterable[Predicate]) -> Iterator[ServedAsks]:
 
 
 def pack_surroundings(core: Core) -> Iterator[Surroundings]:
-    places = core.standing.places.values()
-    graves = [Life(name, number) for name, number in core.standing.graves.items()]
+    places = core.view.places.values()
+    tombstones = [Life(name, number) for name, number in core.view.tombstones.items()]
     for some in _in_parts(places):
         yield Surroundings(some, ())
-    for dead in _in_parts(graves):
+    for dead in _in_parts(tombstones):
         yield Surroundings((), dead)
 
 

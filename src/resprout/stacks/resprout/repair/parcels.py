@@ -37,7 +37,7 @@ class Parcel:
         self.served: list[Predicate] = []
         self.network = ""
         self.places: list[Place] = []
-        self.graves: list[Life] = []
+        self.tombstones: list[Life] = []
         self.lock_reports: list[LockReport] = []
         self.granted_locks: list[GrantedLock] = []
         self.welcome_locks: list[WelcomeLock] = []
@@ -62,9 +62,9 @@ class Parcel:
                 self.asks += [(ask.id, _predicate(ask.filter, ask.where), ask.confirmed) for ask in asks]
             case ServedAsks(served):
                 self.served += [_predicate(ask.filter, ask.where) for ask in served]
-            case Surroundings(places, graves):
+            case Surroundings(places, tombstones):
                 self.places += places
-                self.graves += graves
+                self.tombstones += tombstones
             case Listeners(broker, names):
                 self.listeners.setdefault(broker, set()).update(names)
             case ClientLives(lives):
@@ -115,7 +115,7 @@ def _predicate(filter: str, where: str | None) -> Predicate:
 
 def learn(core: Core, parcel: Parcel) -> None:
     """What a parcel says of the tree."""
-    for grave in parcel.graves:
-        core.standing.bury(grave.name, grave.incarnation)
-    core.standing.learn(*parcel.places)
+    for tombstone in parcel.tombstones:
+        core.view.bury(tombstone.name, tombstone.incarnation)
+    core.view.learn(*parcel.places)
     core.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])

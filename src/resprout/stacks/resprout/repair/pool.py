@@ -91,7 +91,7 @@ class Taking:
         self._owed = owed
         self._spread = spread
         self._touched: dict[int, Entry] = {}
-        core.log.unshown.line_up()
+        core.log.held_back.line_up()
 
     def take(self, item: Item | Stub, source: Link | None, hops: int, *, keeps_source: bool) -> tuple[Entry, bool]:
         """The entry of an item, off the dead links; True when it is new and stands on its source's link already.
@@ -155,7 +155,7 @@ class Taking:
             if entry.delivered:
                 core.finished(entry)
         core.reports.all_soon()
-        core.log.unshown.put_wall()  # of what was handed over, nobody reports who had it when
+        core.log.held_back.put_wall()  # of what was handed over, nobody reports who had it when
         core.show()
 
 

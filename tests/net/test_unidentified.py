@@ -16,7 +16,7 @@ from resprout.links.options import LinkOptions
 from resprout.links.refusals import PERIOD_US, Refusals
 from resprout.net.descriptors import CONNECTIONS_MIN, RESERVED, raise_limit, room_for
 from resprout.net.frames import Here, Who
-from resprout.net.lobby import Lobby, source_of
+from resprout.net.unidentified import Unidentified, source_of
 
 from .stage import Bare, Running, broker, run, until
 
@@ -88,16 +88,16 @@ def test_who_waits_longest_of_the_largest_crowd_goes_first() -> None:
     def stranger(number: int, address: str) -> Any:
         return SimpleNamespace(number=number, address=address)
 
-    lobby = Lobby(5)
-    assert lobby.one_too_many() is None
+    unidentified = Unidentified(5)
+    assert unidentified.one_too_many() is None
     crowd: list[Any] = [stranger(n, address) for n, address in enumerate(("a", "b", "a", "c", "a"))]
     for one in crowd:
-        lobby.enter(one)
-    assert len(lobby) == 5
-    assert lobby.one_too_many() == crowd[0]
-    lobby.leave(crowd[0])
-    lobby.leave(crowd[0])
-    assert len(lobby) == 4 and lobby.one_too_many() == crowd[2]
+        unidentified.enter(one)
+    assert len(unidentified) == 5
+    assert unidentified.one_too_many() == crowd[0]
+    unidentified.leave(crowd[0])
+    unidentified.leave(crowd[0])
+    assert len(unidentified) == 4 and unidentified.one_too_many() == crowd[2]
 
 
 def test_a_source_is_an_address_and_of_ipv6_a_network() -> None:

@@ -5,7 +5,7 @@ the process is gone, or when it was silent for longer than a lease *and* our own
 that is itself cut off, or that slept, has no renewed lease and therefore no right to call others dead.
 
 A lease is renewed by the parent's answer to a ping and counts from the moment that ping was sent. The root's lease is
-half of the succession that was heard, itself included.
+half of the configuration that was heard, itself included.
 
 A sign of life is what a stack says. That a connection stands, or stands again, shows only that somebody keeps it: a
 broker that hangs may go on doing that for ever. So a new connection is taken for a sign once, to give the stack the
@@ -16,8 +16,8 @@ thin link words may be late; but words overtake bulk, so bytes alone do not stan
 from typing import Final
 
 from resprout.overlay.places import Life
-from resprout.overlay.standing import MembershipView
 from resprout.overlay.status import CouncilOptions
+from resprout.overlay.view import MembershipView
 
 STIRRING_LEASES: Final = 4
 """So long bytes that move stand for a stack that says nothing."""
@@ -26,9 +26,9 @@ UNHEARD_POSTS_MAX: Final = 16
 pile up during a long partition."""
 
 
-class Pulse:
-    def __init__(self, standing: MembershipView, options: CouncilOptions) -> None:
-        self._standing = standing
+class LeaseDetector:
+    def __init__(self, view: MembershipView, options: CouncilOptions) -> None:
+        self._view = view
         self.heartbeat_us: Final = options.heartbeat_us
         self.lease_us: Final = options.lease_us
         self.patience_us: Final = options.lease_us * 103 // 100
@@ -47,7 +47,7 @@ class Pulse:
         self._ponged: dict[str, int] = {}
         """Parent and root -> when the latest ping was sent that it answered."""
         self._watched: dict[str, int] = {}
-        """Children and seats -> since when they are expected to give signs of life."""
+        """Children and voters -> since when they are expected to give signs of life."""
         self._spoke: dict[str, int] = {}
         """Peers -> when a message came from them."""
         self._unproven: set[str] = set()
@@ -57,10 +57,10 @@ class Pulse:
 
     def follow_parent(self, now_us: int) -> bool:
         """A new parent (or none: we became the root) begins with a fresh lease. True when it changed."""
-        if self._started and self._parent == self._standing.parent:
+        if self._started and self._parent == self._view.parent:
             return False
         self._started = True
-        self._parent = self._standing.parent
+        self._parent = self._view.parent
         self.renewed_us = now_us
         self.leased = True
         return True
@@ -84,7 +84,7 @@ class Pulse:
     def _not_quiet(self, peer: str) -> None:
         if peer in self.quiet:
             del self.quiet[peer]
-            self._began(peer, self._standing.sessions.get(peer, self._standing.incarnation_of(peer)))
+            self._began(peer, self._view.sessions.get(peer, self._view.incarnation_of(peer)))
 
     def stirred(self, peer: str, now_us: int) -> None:
         """Something large gets on, from or to it. That stands for its stack as long as it may be at work on it."""
@@ -100,10 +100,10 @@ class Pulse:
 
     def met(self, peer: str, incarnation: int, now_us: int) -> None:
         """A session with this life begins: it lives, and all before it are over."""
-        if incarnation != self._standing.sessions.get(peer):
+        if incarnation != self._view.sessions.get(peer):
             self._unproven.discard(peer)
         self.connected(peer, now_us)
-        self._standing.sessions[peer] = incarnation
+        self._view.sessions[peer] = incarnation
         self._began(peer, incarnation)
 
     def _began(self, peer: str, incarnation: int) -> None:
@@ -112,12 +112,12 @@ class Pulse:
     def silent(self, peer: str, refused: bool) -> None:
         self.quiet.setdefault(peer, 0)
         if refused:
-            known = self._standing.incarnation_of(peer)
-            self._over[peer] = max(known, self._standing.sessions.get(peer, known), self._over.get(peer, 0))
+            known = self._view.incarnation_of(peer)
+            self._over[peer] = max(known, self._view.sessions.get(peer, known), self._over.get(peer, 0))
 
     def refuses(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over."""
-        return self._over.get(name, -1) >= self._standing.incarnation_of(name)
+        return self._over.get(name, -1) >= self._view.incarnation_of(name)
 
     def is_over(self, life: Life) -> bool:
         """This life is certainly over, by the word of its host."""
@@ -153,12 +153,12 @@ class Pulse:
     @property
     def is_leased(self) -> bool:
         """The lease, of a broker that has a place in the tree."""
-        return self.leased and (self._standing.parent is not None or self._standing.leads_list)
+        return self.leased and (self._view.parent is not None or self._view.leads_configuration)
 
     def ponged(self, peer: str, sent_us: int, leased: bool, now_us: int) -> None:
         """It answered the ping that was sent then."""
         self._ponged[peer] = max(self._ponged.get(peer, 0), min(sent_us, now_us))
-        if peer != self._standing.parent:
+        if peer != self._view.parent:
             return
         self.renewed_us = max(self.renewed_us, min(sent_us, now_us))
         if not leased:
@@ -170,36 +170,36 @@ class Pulse:
         return now_us - self.renewed_us <= self.lease_us
 
     def hears(self, name: str, now_us: int) -> bool:
-        """The parent, or the root from one of its seats: it has answered, or something of it has come, within a
+        """The parent, or the root from one of its voters: it has answered, or something of it has come, within a
         lease."""
         if self.refuses(name):
             return False
         long_ago_us = -self.lease_us - 1
         latest_us = max(self._ponged.get(name, long_ago_us), self._received.get(name, long_ago_us))
         is_fresh = now_us - latest_us <= self.lease_us
-        return is_fresh or (name == self._standing.parent and self.hears_parent(now_us))
+        return is_fresh or (name == self._view.parent and self.hears_parent(now_us))
 
     def check_root_lease(self, now_us: int) -> None:
-        """At the root: leased while half of the list is heard, itself included: without it nobody can decide anything
-        then."""
-        here = self._standing
-        heard = {seat.life for seat in here.succession.seats if self._is_seat_heard(seat.name, now_us)}
-        is_half = here.is_half_with_root(here.succession, heard)
-        self.leased = is_half or here.is_majority(here.succession, heard, self.is_over)
+        """At the root: leased while half of the configuration is heard, itself included: without it nobody can decide
+        anything then."""
+        here = self._view
+        heard = {voter.life for voter in here.configuration.voters if self._is_voter_heard(voter.name, now_us)}
+        is_half = here.is_half_with_root(here.configuration, heard)
+        self.leased = is_half or here.is_majority(here.configuration, heard, self.is_over)
 
-    def _is_seat_heard(self, name: str, now_us: int) -> bool:
-        return name == self._standing.name or now_us - self._pinged.get(name, -self.lease_us - 1) <= self.lease_us
+    def _is_voter_heard(self, name: str, now_us: int) -> bool:
+        return name == self._view.name or now_us - self._pinged.get(name, -self.lease_us - 1) <= self.lease_us
 
     def held_since_us(self, now_us: int) -> int:
         """When the own lease was renewed last: the latest ping that the parent answered; at the root, the time since
-        which half of the list was heard, itself included."""
-        here = self._standing
+        which half of the configuration was heard, itself included."""
+        here = self._view
         if here.parent is not None and not here.is_dead(here.parent):
             return self.renewed_us
-        if here.succession.root != here.name:
-            return 0  # a candidate has no lease before the list follows it
+        if here.configuration.root != here.name:
+            return 0  # a candidate has no lease before the configuration follows it
         signs = sorted(
-            [now_us if x == here.name else self._pinged.get(x, 0) for x in here.succession.names], reverse=True
+            [now_us if x == here.name else self._pinged.get(x, 0) for x in here.configuration.names], reverse=True
         )
         return signs[(len(signs) - 1) // 2]
 
@@ -208,7 +208,7 @@ class Pulse:
         was renewed after that moment."""
         if self.refuses(name):
             return True
-        here = self._standing
+        here = self._view
         lapsed_us = (self._last_sign(name, now_us) if since_us is None else since_us) + self.patience_us
         held = self.leased or (here.parent is not None and here.is_dead(here.parent))
         return now_us > lapsed_us and held and self.held_since_us(now_us) > lapsed_us
@@ -216,11 +216,11 @@ class Pulse:
     # -- bounds --------------------------------------------------------------------------------------------------------
 
     def forget_strangers(self) -> None:
-        """Keep nothing about peers that are neither in view nor seats."""
-        here = self._standing
+        """Keep nothing about peers that are neither in view nor voters."""
+        here = self._view
         if len(self._received) + len(self._over) + len(here.sessions) <= 4 * (len(here.places) + 64):
             return
-        known = {*here.places, *here.neighbours, *here.succession.names}
+        known = {*here.places, *here.neighbours, *here.configuration.names}
         tables = (
             self.quiet, self._over, self._received, self._spoke, self._stirred, self._pinged, self._ponged,
             here.sessions,

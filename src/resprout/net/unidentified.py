@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from resprout.net.connection import TcpConnection
 
 
-class Lobby:
+class Unidentified:
     def __init__(self, places: int) -> None:
         self.places = places
         self._count = 0

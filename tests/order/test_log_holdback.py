@@ -5,12 +5,12 @@ import random
 import pytest
 
 from resprout.core.guarantee import Guarantee
-from resprout.order import unshown
+from resprout.order import log_holdback
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
+from resprout.order.log_holdback import LogHoldBack
 from resprout.order.messages import Levels
-from resprout.order.unshown import Unshown
 from tests.order.examples import bundle
 
 
@@ -67,7 +67,7 @@ def test_what_comes_from_a_neighbour_passes_what_that_neighbour_does_not_have() 
     desk.comes_from("m")
     assert desk.show() == [2, 3]
     desk.says_it_has("n", 1)
-    assert desk.show() == [0] and not desk.log.unshown
+    assert desk.show() == [0] and not desk.log.held_back
 
 
 def test_what_comes_after_the_word_of_the_neighbour_that_it_has_it_waits() -> None:
@@ -113,7 +113,7 @@ def test_publications_of_local_clients_pass_nothing() -> None:
 def test_nothing_that_is_logged_later_passes_a_wall() -> None:
     desk = Desk()
     desk.publish()
-    desk.log.unshown.put_wall()
+    desk.log.held_back.put_wall()
     behind = desk.comes_from("n")
     desk.publish()
     free = desk.comes_from("m")
@@ -124,7 +124,7 @@ def test_nothing_that_is_logged_later_passes_a_wall() -> None:
 
 def test_a_wall_without_anybody_before_it_holds_nobody_up() -> None:
     desk = Desk()
-    desk.log.unshown.put_wall()
+    desk.log.held_back.put_wall()
     desk.publish()
     assert desk.comes_from("n").no in desk.show()
 
@@ -136,7 +136,7 @@ def test_after_a_crash_everybody_in_line_waits_for_his_turn() -> None:
     desk.says_it_has("n", 1)
     first, second = desk.comes_from("n"), desk.comes_from("n")
     assert desk.show() == []
-    desk.log.unshown.line_up()
+    desk.log.held_back.line_up()
     first.hops, first.copies = 0, 1
     desk.says_it_has("m", 1)
     assert desk.show() == [0], "the second does not pass the first, which came the same way"
@@ -168,11 +168,11 @@ def test_exactly_those_are_shown_whose_reasons_to_wait_are_gone(seed: int, fault
             link = desk.links[name]
             desk.says_it_has(name, rng.randint(link.heard.have[0], link.sent.count))
         else:
-            desk.log.unshown.put_wall()
-            wall = max([wall, *(entry.no for entry in desk.log.unshown)])
+            desk.log.held_back.put_wall()
+            wall = max([wall, *(entry.no for entry in desk.log.held_back)])
         desk.show()
         done = set(desk.shown)
-        for entry in desk.log.unshown:
+        for entry in desk.log.held_back:
             held_up = any(no not in done for no in range(bounds[entry.no] + 1))
             assert held_up or not desk.log.is_safe(entry), f"{entry} may be shown"
         for place, no in enumerate(desk.shown):
@@ -186,7 +186,7 @@ def test_exactly_those_are_shown_whose_reasons_to_wait_are_gone(seed: int, fault
 def test_eventual_waits_for_nothing_but_what_its_publisher_sent_before_in_that_stream() -> None:
     desk = Desk()
     own = desk.publish()
-    desk.log.unshown.put_wall()
+    desk.log.held_back.put_wall()
     desk.says_it_has("n", 0)
     first = desk.comes_from("n", guarantee=Guarantee.EVENTUAL)
     assert desk.show() == [first.no], "past a wall, and past what is not safe"
@@ -205,7 +205,7 @@ def test_in_a_repair_eventual_lines_up_too() -> None:
     desk = Desk()
     unsafe = desk.comes_from("m", hops=0, guarantee=Guarantee.EVENTUAL)
     before = desk.comes_from("n", guarantee=Guarantee.EVENTUAL)
-    desk.log.unshown.line_up()
+    desk.log.held_back.line_up()
     after = desk.comes_from("n", guarantee=Guarantee.EVENTUAL)
     assert desk.show() == [], "too few may have what was safe"
     desk.says_it_has("n", 1)
@@ -213,8 +213,8 @@ def test_in_a_repair_eventual_lines_up_too() -> None:
 
 
 def test_origins_of_which_nothing_waits_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unshown, "PUBLISHERS_KEPT", 4)
-    line = Unshown()
+    monkeypatch.setattr(log_holdback, "PUBLISHERS_KEPT", 4)
+    line = LogHoldBack()
     for number in range(100):
         line.append(Entry(number, bundle(1, publisher=f"c{number}", guarantee=Guarantee.EVENTUAL), None, None, 0))
         if number >= 3:

@@ -2,4 +2,4 @@
 
 from resprout.core.contract import ProtocolMessage
 
-Says = list[tuple[str, ProtocolMessage]]
+Outbound = list[tuple[str, ProtocolMessage]]

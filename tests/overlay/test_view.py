@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from resprout.overlay import lineage, standing
-from resprout.overlay.places import NUMBER_MAX, Life, Place, Registration, Seat, Succession
-from resprout.overlay.standing import MembershipView
+from resprout.overlay import lineage, view
+from resprout.overlay.places import NUMBER_MAX, Configuration, Life, Place, Registration, Voter
+from resprout.overlay.view import MembershipView
 
 
 def place(name: str, parent: str | None, *neighbours: str, incarnation: int = 1, version: int = 1) -> Place:
@@ -166,16 +166,16 @@ def test_what_is_repaired_or_far_is_forgotten() -> None:
 
 
 def test_memory_is_bounded_whatever_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "PLACES_MAX", 50)
-    monkeypatch.setattr(standing, "GRAVES_MAX", 50)
-    monkeypatch.setattr(standing, "REPAIRED_MAX", 50)
+    monkeypatch.setattr(view, "PLACES_MAX", 50)
+    monkeypatch.setattr(view, "TOMBSTONES_MAX", 50)
+    monkeypatch.setattr(view, "REPAIRED_MAX", 50)
     here = chain()
     for number in range(500):
         here.learn(place(f"x{number}", "d", "d", *[f"y{number}-{i}" for i in range(3)]))
         here.bury(f"x{number}", number)
         here.mark_gone([f"x{number}"])
     assert len(here.places) <= 50
-    assert list(here.graves) == [f"x{number}" for number in range(450, 500)]
+    assert list(here.tombstones) == [f"x{number}" for number in range(450, 500)]
     assert len(here.gone) <= 50
     here.sweep()
     assert set(here.places) == set("abcdef")
@@ -183,38 +183,38 @@ def test_memory_is_bounded_whatever_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_registration_buries_others_and_finds_out_about_oneself() -> None:
     here = chain()
-    newer = Succession(5, (Seat("b", 1, ""),))
+    newer = Configuration(5, (Voter("b", 1, ""),))
     assert here.record(Registration((Life("d", 1), Life("c", 0)), newer))
     assert here.is_dead("d")
-    assert here.succession == newer
-    assert not here.record(Registration((Life("c", 1),), Succession()))
-    assert "c" not in here.graves
+    assert here.configuration == newer
+    assert not here.record(Registration((Life("c", 1),), Configuration()))
+    assert "c" not in here.tombstones
 
 
 def test_only_newer_and_sound_lists_are_followed() -> None:
     here = chain()
-    here.follow(Succession(5, (Seat("b", 1, ""),)))
+    here.follow(Configuration(5, (Voter("b", 1, ""),)))
     for bad in (
-        Succession(5, (Seat("a", 1, ""),)),
-        Succession(NUMBER_MAX, (Seat("a", 1, ""),)),
-        Succession(6, (Seat("a", 1, ""), Seat("a", 2, ""))),
-        Succession(6, tuple([Seat(f"s{i}", 1, "") for i in range(100)])),
+        Configuration(5, (Voter("a", 1, ""),)),
+        Configuration(NUMBER_MAX, (Voter("a", 1, ""),)),
+        Configuration(6, (Voter("a", 1, ""), Voter("a", 2, ""))),
+        Configuration(6, tuple([Voter(f"s{i}", 1, "") for i in range(100)])),
     ):
         here.follow(bad)
-        assert here.succession.root == "b"
-    here.follow_decided(Succession(5, (Seat("a", 1, ""),)))
-    assert here.succession.root == "a", "a rival of the same version that was decided"
+        assert here.configuration.root == "b"
+    here.follow_decided(Configuration(5, (Voter("a", 1, ""),)))
+    assert here.configuration.root == "a", "a rival of the same version that was decided"
 
 
 def test_a_later_life_has_no_seat() -> None:
     here = MembershipView("a", 2, "", 1)
-    here.succession = Succession(3, (Seat("a", 1, ""), Seat("b", 1, ""), Seat("c", 1, "")))
-    assert not here.leads_list
-    assert not here.is_majority(here.succession, [Life("a", 2), Life("b", 1)])
-    assert here.is_majority(here.succession, [Life("a", 1), Life("b", 1)])
+    here.configuration = Configuration(3, (Voter("a", 1, ""), Voter("b", 1, ""), Voter("c", 1, "")))
+    assert not here.leads_configuration
+    assert not here.is_majority(here.configuration, [Life("a", 2), Life("b", 1)])
+    assert here.is_majority(here.configuration, [Life("a", 1), Life("b", 1)])
     here.forgotten[Life("a", 1)] = None
-    assert here.is_majority(here.succession, [Life("b", 1), Life("c", 1)])
-    assert not here.is_majority(here.succession, [Life("b", 1)])
+    assert here.is_majority(here.configuration, [Life("b", 1), Life("c", 1)])
+    assert not here.is_majority(here.configuration, [Life("b", 1)])
 
 
 def test_a_repair_moves_a_place_to_its_centre() -> None:

@@ -5,19 +5,19 @@ from collections import deque
 from typing import Any
 
 from resprout.core.contract import Outcome, ProtocolMessage
+from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Decided, Enrol, Enrolled
 from resprout.overlay.outcomes import Expelled
-from resprout.overlay.places import Life, Place, Seat, Succession
-from resprout.overlay.pulse import Pulse
+from resprout.overlay.places import Configuration, Life, Place, Voter
 from resprout.overlay.registry import Registry
-from resprout.overlay.standing import MembershipView
 from resprout.overlay.status import CouncilOptions
+from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 
 OPTIONS = CouncilOptions(heartbeat_us=1000, lease_us=5000)
 
 
-class Seats:
+class Voters:
     """All are children of a root that died; every candidate believes that some of the others died as well."""
 
     def __init__(self, seed: int) -> None:
@@ -27,7 +27,7 @@ class Seats:
         self.standings = {name: self._standing(name) for name in self.names[1:]}
         self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in self.names[1:]}
         self.registries = {name: self._registry(name) for name in self.names[1:]}
-        self.decided: list[tuple[Succession, frozenset[Life]]] = []
+        self.decided: list[tuple[Configuration, frozenset[Life]]] = []
         """With everybody who had agreed to it."""
 
     def _standing(self, name: str) -> MembershipView:
@@ -39,7 +39,7 @@ class Seats:
         here.publish_place()
         here.learn(Place(root, 1, 1, None, tuple(self.names[1:]), ""))
         here.learn(*[Place(other, 1, 1, root, (root,), "") for other in self.names[1:]])
-        here.follow_decided(Succession(2, tuple([Seat(other, 1, "") for other in self.names[:5]])))
+        here.follow_decided(Configuration(2, tuple([Voter(other, 1, "") for other in self.names[:5]])))
         return here
 
     @property
@@ -52,8 +52,8 @@ class Seats:
             if peer in self.standings and not lost:
                 self.queues.setdefault((name, peer), []).append(message)
 
-        standing, outcomes = self.standings[name], self.outcomes[name]
-        return Registry(standing, Pulse(standing, OPTIONS), Waves(standing, post, outcomes), post, outcomes)
+        view, outcomes = self.standings[name], self.outcomes[name]
+        return Registry(view, LeaseDetector(view, OPTIONS), Waves(view, post, outcomes), post, outcomes)
 
     def run(self, steps: int) -> None:
         for step in range(steps):
@@ -95,12 +95,12 @@ class Seats:
 def test_decided_lists_form_one_line_in_which_each_had_the_consent_of_the_one_before() -> None:
     lengths = []
     for seed in range(300):
-        seats = Seats(seed)
-        seats.run(400)
-        first = next(iter(seats.standings.values()))
-        line = sorted({new.version: (new, yes) for new, yes in seats.decided}.items())
-        assert len(line) == len({new for new, _ in seats.decided}), "two lists of one version"
-        before = Succession(2, tuple([Seat(name, 1, "") for name in seats.names[:5]]))
+        voters = Voters(seed)
+        voters.run(400)
+        first = next(iter(voters.standings.values()))
+        line = sorted({new.version: (new, yes) for new, yes in voters.decided}.items())
+        assert len(line) == len({new for new, _ in voters.decided}), "two configurations of one version"
+        before = Configuration(2, tuple([Voter(name, 1, "") for name in voters.names[:5]]))
         for _, (new, yes) in line:
             assert first.is_majority(before, yes) or first.is_half_with_root(before, yes)
             assert first.is_majority(new, yes) or first.is_half_with_root(new, yes)
@@ -110,38 +110,40 @@ def test_decided_lists_form_one_line_in_which_each_had_the_consent_of_the_one_be
 
 
 def test_a_list_that_somebody_agreed_to_must_consent_even_if_the_candidate_never_heard_of_it() -> None:
-    seats = Seats(1)
-    name, registry, here = "s1", seats.registries["s1"], seats.standings["s1"]
+    voters = Voters(1)
+    name, registry, here = "s1", voters.registries["s1"], voters.standings["s1"]
     here.bury("s0", 1)
-    here.follow(Succession(3, (Seat("s2", 1, ""), Seat("s1", 1, ""))))
+    here.follow(Configuration(3, (Voter("s2", 1, ""), Voter("s1", 1, ""))))
     assert not registry.register(frozenset(("s0",)), 0)
-    rival = Succession(3, (Seat("s3", 1, ""), Seat("s4", 1, ""), Seat("s0", 1, "")))
-    number = next(message.number for message in seats.queues[name, "s2"] if isinstance(message, Enrol))
+    rival = Configuration(3, (Voter("s3", 1, ""), Voter("s4", 1, ""), Voter("s0", 1, "")))
+    number = next(message.number for message in voters.queues[name, "s2"] if isinstance(message, Enrol))
 
-    def answer(peer: str, *undecided: Succession) -> bool:
+    def answer(peer: str, *undecided: Configuration) -> bool:
         registry.handlers[Enrolled](peer, Enrolled(number, 1, True, (), here.decided, undecided), 0)
         return registry.register(frozenset(("s0",)), 0)
 
-    assert not answer("s2", rival), "s1 and s2 are no majority of the list that was decided before"
-    assert not answer("s3"), "but one of the rival list is not enough"
+    assert not answer("s2", rival), "s1 and s2 are no majority of the configuration that was decided before"
+    assert not answer("s3"), "but one of the rival configuration is not enough"
     assert answer("s4")
 
 
 def test_a_seat_agrees_to_a_list_that_it_had_heard_of_before_it_was_asked() -> None:
-    """A repair had brought it the list of a root that could not decide it without this seat."""
-    seats = Seats(1)
-    here, registry = seats.standings["s1"], seats.registries["s1"]
+    """A repair had brought it the configuration of a root that could not decide it without this voter."""
+    voters = Voters(1)
+    here, registry = voters.standings["s1"], voters.registries["s1"]
     here.bury("s0", 1)
-    heard = Succession(3, (Seat("s2", 1, ""), Seat("s1", 1, "")))
+    heard = Configuration(3, (Voter("s2", 1, ""), Voter("s1", 1, "")))
     here.follow(heard)
 
-    def answer(new: Succession, number: int) -> Enrolled:
-        candidate = new.seats[0].name
+    def answer(new: Configuration, number: int) -> Enrolled:
+        candidate = new.voters[0].name
         question = Enrol(number, 1, (Life("s0", 1),), new, heard, here.decided)
         registry.handlers[Enrol](candidate, question, 0)
-        told = seats.queues["s1", candidate][-1]
+        told = voters.queues["s1", candidate][-1]
         assert isinstance(told, Enrolled)
         return told
 
     assert answer(heard, 1).yes
-    assert not answer(Succession(3, (Seat("s3", 1, ""), Seat("s1", 1, ""))), 1).yes, "one list per version"
+    assert not answer(Configuration(3, (Voter("s3", 1, ""), Voter("s1", 1, ""))), 1).yes, (
+        "one configuration per version"
+    )

@@ -1,7 +1,7 @@
 """What one broker knows about the tree around it: who stands where, who died, who follows the root.
 
 Views reach `reach` hops. That is far enough to see every broker that may have to be repaired from here together with
-all its neighbours, and for the root to find 2f+1 seats even in a chain.
+all its neighbours, and for the root to find 2f+1 voters even in a chain.
 
 A name may return under a higher incarnation while its earlier life is dead but not yet repaired. The place of the
 earlier life is then still needed to repair it, so the new one waits in line (`learn`), and a broker that is asked for
@@ -16,19 +16,19 @@ from resprout.overlay.places import (
     LEAP_MAX,
     LIVES_MAX,
     NUMBER_MAX,
+    Configuration,
     Life,
     Place,
     Registration,
-    Seat,
-    Succession,
+    Voter,
     is_among,
 )
 
-__all__ = ["Life", "MembershipView", "Place", "Registration", "Seat", "Succession"]
+__all__ = ["Configuration", "Life", "MembershipView", "Place", "Registration", "Voter"]
 
 PLACES_MAX: Final = 16_384
 """Places known at a time; further brokers are not noticed until others are forgotten."""
-GRAVES_MAX: Final = 16_384
+TOMBSTONES_MAX: Final = 16_384
 """Names of the dead; the ones buried longest ago are forgotten first."""
 REPAIRED_MAX: Final = 4096
 
@@ -48,7 +48,7 @@ class MembershipView:
         """Name -> open. False: dead and in repair; what is owed to it waits for its replacement."""
         self.places: dict[str, Place] = {}
         """The own place included, once it was published."""
-        self.graves: dict[str, int] = {}
+        self.tombstones: dict[str, int] = {}
         """Name -> highest dead incarnation, latest burial last."""
         self.gone: dict[str, int] = {}
         """Name -> highest incarnation whose repair is finished."""
@@ -59,9 +59,9 @@ class MembershipView:
         self.attached: dict[str, str] = {}
         """Dead neighbour -> the coordinator that this broker follows in its repair. Kept by whoever runs repairs."""
         self.epoch = 0
-        self.succession = Succession()
-        """The latest list that this broker has heard of."""
-        self.decided = Succession()
+        self.configuration = Configuration()
+        """The latest configuration that this broker has heard of."""
+        self.decided = Configuration()
         """The latest of which it is known that majorities have agreed to it."""
         self.forgotten: dict[Life, None] = {}
         """Lives that never return, as the operator says: majorities do without them."""
@@ -78,7 +78,7 @@ class MembershipView:
         """Begin a network of which this broker is the root. `mark`: drawn, because numbers of lives may return."""
         self.parent = None
         self.network = f"{self.name}.{self.incarnation}.{mark:08x}"
-        self.succession = self.decided = Succession(1, (Seat(self.name, self.incarnation, self.address),))
+        self.configuration = self.decided = Configuration(1, (Voter(self.name, self.incarnation, self.address),))
         self.publish_place()
 
     # -- lives and deaths ----------------------------------------------------------------------------------------------
@@ -98,15 +98,15 @@ class MembershipView:
 
     def dead_lives(self, names: Iterable[str]) -> tuple[Life, ...]:
         """Of brokers that were declared dead: the lives that were, even where a later one of the name has its place."""
-        return tuple([Life(name, self.graves.get(name, self.incarnation_of(name))) for name in sorted(names)])
+        return tuple([Life(name, self.tombstones.get(name, self.incarnation_of(name))) for name in sorted(names)])
 
     def is_dead(self, name: str) -> bool:
         """The life that stands in the tree under this name was declared dead."""
-        return self.incarnation_of(name) <= self.graves.get(name, -1)
+        return self.incarnation_of(name) <= self.tombstones.get(name, -1)
 
     def is_dead_speaker(self, name: str) -> bool:
         """The life that we have a session with was declared dead. It may be a later one than stands in the tree."""
-        return self.sessions.get(name, self.incarnation_of(name)) <= self.graves.get(name, -1)
+        return self.sessions.get(name, self.incarnation_of(name)) <= self.tombstones.get(name, -1)
 
     def is_gone(self, name: str) -> bool:
         """The repair of the life that stands in the tree is finished."""
@@ -116,12 +116,12 @@ class MembershipView:
         """This life and all before it are dead."""
         if name == self.name and 0 <= incarnation <= NUMBER_MAX:
             self.outlived = max(self.outlived, incarnation)
-        if name == self.name or not 0 <= incarnation <= NUMBER_MAX or incarnation <= self.graves.get(name, -1):
+        if name == self.name or not 0 <= incarnation <= NUMBER_MAX or incarnation <= self.tombstones.get(name, -1):
             return
-        self.graves.pop(name, None)
-        self.graves[name] = incarnation
-        if len(self.graves) > GRAVES_MAX:
-            del self.graves[next(iter(self.graves))]
+        self.tombstones.pop(name, None)
+        self.tombstones[name] = incarnation
+        if len(self.tombstones) > TOMBSTONES_MAX:
+            del self.tombstones[next(iter(self.tombstones))]
 
     def mark_gone(self, names: Iterable[str]) -> None:
         """The repair of these is finished here."""
@@ -137,57 +137,60 @@ class MembershipView:
             self.bury(life.name, life.incarnation)
         if is_among(self.name, self.incarnation, registration.dead):
             return False
-        self.follow(registration.succession)
+        self.follow(registration.configuration)
         return True
 
-    def follow(self, succession: Succession) -> None:
-        """Somebody follows this list: take it over when it is newer."""
-        known = self.succession.version
-        is_newer = known < succession.version and (not known or succession.version <= known + LEAP_MAX)
-        if is_newer and succession.is_sound():
-            self.succession = succession
+    def follow(self, configuration: Configuration) -> None:
+        """Somebody follows this configuration: take it over when it is newer."""
+        known = self.configuration.version
+        is_newer = known < configuration.version and (not known or configuration.version <= known + LEAP_MAX)
+        if is_newer and configuration.is_sound():
+            self.configuration = configuration
 
-    def follow_decided(self, succession: Succession) -> None:
-        """Somebody knows that this list was decided. A rival of the same version then never was."""
+    def follow_decided(self, configuration: Configuration) -> None:
+        """Somebody knows that this configuration was decided. A rival of the same version then never was."""
         known = self.decided.version
-        is_newer = known < succession.version and (not known or succession.version <= known + LEAP_MAX)
-        if is_newer and succession.is_sound():
-            self.decided = succession
-            if succession.version >= self.succession.version:
-                self.succession = succession
+        is_newer = known < configuration.version and (not known or configuration.version <= known + LEAP_MAX)
+        if is_newer and configuration.is_sound():
+            self.decided = configuration
+            if configuration.version >= self.configuration.version:
+                self.configuration = configuration
 
     def is_majority(
-        self, succession: Succession, lives: Collection[Life], is_over: Callable[[Life], bool] = lambda life: False
+        self,
+        configuration: Configuration,
+        lives: Collection[Life],
+        is_over: Callable[[Life], bool] = lambda life: False,
     ) -> bool:
-        """More than half of the seats, those aside that the operator has forgotten (all of them, perhaps); half of them
-        with the root, if the others were declared dead; or all that are not certainly gone (`is_over`). Whoever else
-        could have decided would be among the gone: all of a majority, and more than f."""
-        seats = [seat.life for seat in succession.seats if seat.life not in self.forgotten]
-        if 2 * sum(life in lives for life in seats) > len(seats) or (succession.seats and not seats):
+        """More than half of the voters, those aside that the operator has forgotten (all of them, perhaps); half of
+        them with the root, if the others were declared dead; or all that are not certainly gone (`is_over`). Whoever
+        else could have decided would be among the gone: all of a majority, and more than f."""
+        voters = [voter.life for voter in configuration.voters if voter.life not in self.forgotten]
+        if 2 * sum(life in lives for life in voters) > len(voters) or (configuration.voters and not voters):
             return True
-        others = [life for life in seats if life not in lives]
-        if self.is_half_with_root(succession, lives) and all(self.is_buried(life) for life in others):
+        others = [life for life in voters if life not in lives]
+        if self.is_half_with_root(configuration, lives) and all(self.is_buried(life) for life in others):
             return True
         return bool(lives) and all(is_over(life) for life in others)
 
-    def is_half_with_root(self, succession: Succession, lives: Collection[Life]) -> bool:
-        """At least half of the seats, the root's among them. Any two such halves have the root in common, and each has
-        a seat in common with every majority: nobody can decide against them."""
-        seats = [seat.life for seat in succession.seats if seat.life not in self.forgotten]
-        has_root = bool(succession.seats) and succession.seats[0].life in lives
-        return has_root and 2 * sum(life in lives for life in seats) >= len(seats)
+    def is_half_with_root(self, configuration: Configuration, lives: Collection[Life]) -> bool:
+        """At least half of the voters, the root among them. Any two such halves have the root in common, and each has
+        a voter in common with every majority: nobody can decide against them."""
+        voters = [voter.life for voter in configuration.voters if voter.life not in self.forgotten]
+        has_root = bool(configuration.voters) and configuration.voters[0].life in lives
+        return has_root and 2 * sum(life in lives for life in voters) >= len(voters)
 
     def is_buried(self, life: Life) -> bool:
-        return life.incarnation <= self.graves.get(life.name, -1)
+        return life.incarnation <= self.tombstones.get(life.name, -1)
 
     @property
-    def leads_list(self) -> bool:
-        """This life is the first of the list that it follows."""
-        return self.succession.root == self.name and self.succession.holds(self.name, self.incarnation)
+    def leads_configuration(self) -> bool:
+        """This life is the first of the configuration that it follows."""
+        return self.configuration.root == self.name and self.configuration.holds(self.name, self.incarnation)
 
-    def recent_graves(self, count: int) -> tuple[Life, ...]:
+    def recent_tombstones(self, count: int) -> tuple[Life, ...]:
         """The latest burials, oldest first."""
-        return tuple([Life(name, number) for name, number in list(self.graves.items())[-count:]])
+        return tuple([Life(name, number) for name, number in list(self.tombstones.items())[-count:]])
 
     # -- places --------------------------------------------------------------------------------------------------------
 
@@ -256,7 +259,7 @@ class MembershipView:
     def admits(self, name: str, incarnation: int) -> bool:
         """May this life be given a place here? Not while an earlier life of the name still stands in our view."""
         self.sweep()
-        if incarnation <= max(self.graves.get(name, -1), self.gone.get(name, -1)) or name in self.neighbours:
+        if incarnation <= max(self.tombstones.get(name, -1), self.gone.get(name, -1)) or name in self.neighbours:
             return False
         known = self.places.get(name)
         return known is None or known.incarnation == incarnation or self.is_gone(name)

@@ -85,7 +85,7 @@ class Line:
         return None
 
 
-class Unshown:
+class LogHoldBack:
     __slots__ = ("_before", "_eventual", "_eventual_wall", "_held", "_latest", "_ordered", "_wall")
 
     def __init__(self) -> None:
