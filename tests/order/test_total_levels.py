@@ -5,9 +5,9 @@ import random
 import pytest
 
 from resprout.core.guarantee import Guarantee
-from resprout.order import total_levels
 from resprout.order.entry import Entry
 from resprout.order.log import Log
+from resprout.order.totals import levels
 from resprout.order.totals.levels import TotalBook, TotalLevel, TotalLevels
 from resprout.order.totals.messages import TotalId, id_of
 from tests.order.examples import bundle
@@ -131,7 +131,7 @@ def test_with_at_most_one_fault_a_neighbour_that_is_done_has_the_highest_level_a
 
 
 def test_many_news_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(total_levels, "REPORTED_MAX", 3)
+    monkeypatch.setattr(levels, "REPORTED_MAX", 3)
     desk = Desk(1, "n1")
     for first in range(1, 8):
         desk.deliver(first)

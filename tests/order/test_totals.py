@@ -9,8 +9,8 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
-from resprout.order import backlog
 from resprout.order.clock import STAMP_MAX, Clock
+from resprout.order.totals import backlog
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.merge import MemberLocks, Piece
 from resprout.order.totals.messages import (
