@@ -78,7 +78,7 @@ class Broker:
     ) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.is_over = False
+        self.is_ended = False
         self.view = MembershipView(name, incarnation, "", faults)
         self.outcomes: deque[Outcome] = deque()
         self.waves = Waves(self.view, self._post, self.outcomes)
@@ -106,7 +106,7 @@ class Broker:
         self.council.tick(now_us)
         self.act()
         repair = self.repair
-        if repair is None or self.is_over:
+        if repair is None or self.is_ended:
             return
         for member in self._members(repair):
             late = member in repair.asked and member not in repair.got
@@ -143,7 +143,7 @@ class Broker:
     # -- from the council ----------------------------------------------------------------------------------------------
 
     def _post(self, peer: str, message: ProtocolMessage) -> None:
-        if not self.is_over:
+        if not self.is_ended:
             self._send(peer, message)
 
     def act(self) -> None:
@@ -158,12 +158,12 @@ class Broker:
                     self._fenced(reason)
 
     def _fenced(self, reason: str) -> None:
-        if not self.is_over:
-            self.is_over = True
+        if not self.is_ended:
+            self.is_ended = True
             self._note("fenced", (Life(self.name, self.incarnation),))
 
     def _declared(self, names: tuple[str, ...]) -> None:
-        if self.is_over:
+        if self.is_ended:
             return
         self._note("declared", self.view.lives(names))
         for name in names:
@@ -192,7 +192,7 @@ class Broker:
 
     def _check(self) -> None:
         repair, here = self.repair, self.view
-        if repair is None or self.is_over:
+        if repair is None or self.is_ended:
             return
         for name in sorted(repair.dead):
             repair.dead.update(here.component(name))
@@ -211,7 +211,7 @@ class Broker:
         self.council.drop_registration()
         lives = here.dead_lives(repair.dead)
         self._note("repaired", lives)
-        here.mark_gone(repair.dead)
+        here.mark_replaced(repair.dead)
         for name in [name for name in here.neighbours if name in repair.dead]:
             del here.neighbours[name]
             here.attached.pop(name, None)
@@ -262,7 +262,7 @@ class Broker:
                 self._post(peer, Attach(self._number, name, lives, tuple(places.values())))
 
     def _on_not_member(self, peer: str, message: NotMember) -> None:
-        if self.repair is not None and not self.council.refuses(peer):
+        if self.repair is not None and not self.council.has_ended(peer):
             self.repair.strangers.add(peer)
             self._check()
 
@@ -274,7 +274,7 @@ class Broker:
             return
         for life in message.dead:
             self._shut(life.name, life.incarnation)
-        if self.repair is not None and not self.council.refuses(peer):
+        if self.repair is not None and not self.council.has_ended(peer):
             self.repair.dead.update(life.name for life in message.dead)
             self.repair.got[peer] = message
             self._check()
@@ -291,7 +291,7 @@ class Broker:
         dead = {life.name for life in message.dead}
         for life in message.dead:
             here.bury(life.name, life.incarnation)
-        here.mark_gone(dead)
+        here.mark_replaced(dead)
         if here.parent in dead:
             here.parent = peer
         here.follow(message.configuration)

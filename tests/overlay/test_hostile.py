@@ -206,7 +206,7 @@ def test_a_pong_from_the_future_or_from_a_stranger_does_not_renew_the_lease() ->
 def test_a_later_life_of_the_parent_does_not_speak_for_it() -> None:
     alone = Alone()
     alone.council.connected("b", alone.now_us, 2)
-    assert alone.council.refuses("b")
+    assert alone.council.has_ended("b")
     assert alone.posted[-1] == ("a", Suspect(Life("b", 1), (), False))
     alone.now_us += 9001
     alone.receive("b", Pong(alone.now_us, True))

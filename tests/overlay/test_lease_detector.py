@@ -35,7 +35,7 @@ def test_a_child_that_says_nothing_is_overdue_after_a_lease() -> None:
 def test_a_connection_that_stands_again_and_again_counts_once_until_something_is_said() -> None:
     detector = root_with_child()
     for time_us in range(SECOND, 20 * SECOND, SECOND):
-        detector.silent("n", False)
+        detector.lost("n", False)
         detector.connected("n", time_us)
     assert overdue_at(detector, 0) < SECOND + LEASE_US + SECOND // 2
     detector.heard("n", 20 * SECOND)

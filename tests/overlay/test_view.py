@@ -27,8 +27,8 @@ def chain(faults: int = 2) -> MembershipView:
     return here
 
 
-def _authority(here: MembershipView, name: str, is_mute: Callable[[str], bool]) -> tuple[str | None, set[str]]:
-    found, passed = lineage.authority(here, name, is_mute)
+def _authority(here: MembershipView, name: str, is_unresponsive: Callable[[str], bool]) -> tuple[str | None, set[str]]:
+    found, passed = lineage.authority(here, name, is_unresponsive)
     return found, set(passed)
 
 
@@ -83,7 +83,7 @@ def test_dead_components_are_found_until_they_are_repaired() -> None:
     assert here.component("d") == here.component("f") == ("d", "e", "f")
     assert here.members(("d", "e", "f")) == ()
     assert here.coordinator(("d", "e", "f")) == "c"
-    here.mark_gone(("e",))
+    here.mark_replaced(("e",))
     assert here.component("d") == ("d",)
 
 
@@ -114,7 +114,7 @@ def test_a_later_life_waits_until_the_earlier_one_is_repaired() -> None:
     assert here.is_dead("d")
     assert not here.admits("d", 2)
     del here.neighbours["d"]
-    here.mark_gone(("d",))
+    here.mark_replaced(("d",))
     assert here.places["d"].parent == "a"
     assert not here.is_dead("d")
     assert here.is_dead_speaker("d")
@@ -173,10 +173,10 @@ def test_memory_is_bounded_whatever_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     for number in range(500):
         here.learn(place(f"x{number}", "d", "d", *[f"y{number}-{i}" for i in range(3)]))
         here.bury(f"x{number}", number)
-        here.mark_gone([f"x{number}"])
+        here.mark_replaced([f"x{number}"])
     assert len(here.places) <= 50
     assert list(here.tombstones) == [f"x{number}" for number in range(450, 500)]
-    assert len(here.gone) <= 50
+    assert len(here.replaced) <= 50
     here.sweep()
     assert set(here.places) == set("abcdef")
 

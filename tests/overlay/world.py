@@ -111,7 +111,7 @@ class World:
             broker.tick(self.now_us)
 
     def lives(self, name: str) -> bool:
-        return name not in self.crashed and not self.brokers[name].is_over
+        return name not in self.crashed and not self.brokers[name].is_ended
 
     def was_fenced(self, name: str) -> bool:
         return self.brokers[name].incarnation > 1 or any(
@@ -135,11 +135,11 @@ class World:
         self.crashed[name] = refuses
         self.frozen.pop(name, None)
         for other in self.brokers:
-            lost_us = 0 if broker.is_over else self.random.randrange(0, self._delay(name, other) + 1)
+            lost_us = 0 if broker.is_ended else self.random.randrange(0, self._delay(name, other) + 1)
             self._cuts[name, broker.incarnation, other] = self.now_us - lost_us
             if frozenset((name, other)) in self._sessions:
                 self.after(self.random.randrange(200, 3000), lambda other=other: self._hush(other, name))  # type: ignore[misc]
-        if broker.is_over and self.returns:
+        if broker.is_ended and self.returns:
             self.after(self.random.randrange(500, 2 * LEASE_US), lambda: self.revive(name))
 
     def revive(self, name: str) -> None:
@@ -240,7 +240,7 @@ class World:
     def _arrive(self, sender: Broker, receiver: Broker, sent_us: int, message: ProtocolMessage) -> None:
         here, peer = sender.name, receiver.name
         cut_us = self._cuts.get((here, sender.incarnation, peer))
-        if cut_us is not None and sent_us >= cut_us and not sender.is_over:
+        if cut_us is not None and sent_us >= cut_us and not sender.is_ended:
             return
         if not self.lives(peer) or self.brokers[peer] is not receiver:
             return

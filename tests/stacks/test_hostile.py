@@ -18,7 +18,7 @@ from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
 from resprout.overlay.places import Configuration, Life
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Uninterested
-from resprout.stacks.resprout import ResproutBroker, ResproutOptions, parcels
+from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import (
     Attach,
     AttachRequest,
@@ -28,6 +28,7 @@ from resprout.stacks.resprout.messages import (
     ParcelEnd,
     SeenMarks,
 )
+from resprout.stacks.resprout.repair import parcels
 from resprout.stacks.stack import BrokerSeat
 from tests.stacks.tree import Tree
 

@@ -15,7 +15,7 @@ from resprout.links.frames import Data
 from resprout.order.seen import ORIGINS_KEPT
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Configuration, Life, Place
-from resprout.stacks.resprout import RESPROUT, ResproutOptions, parcels
+from resprout.stacks.resprout import RESPROUT, ResproutOptions
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     PART_ITEMS,
@@ -29,6 +29,7 @@ from resprout.stacks.resprout.messages import (
     Surroundings,
     Welcome,
 )
+from resprout.stacks.resprout.repair import parcels
 from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
 from resprout.stacks.resprout.repair.parcels import Parcel
 from resprout.stacks.stack import BrokerSeat

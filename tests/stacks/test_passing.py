@@ -65,7 +65,7 @@ def test_that_something_has_come_is_said_at_once_even_to_a_neighbour_that_is_not
     tree = small_tree()
     tree.ask("here", PublishRequest("t", b"own"))
     arrives(tree, "here", "b0", Publish)
-    tree.brokers["b1"].core.links["b0"].quiet = True
+    tree.brokers["b1"].core.links["b0"].silent = True
     arrives(tree, "b0", "b1", Forward)
     assert [type(message) for _, message in tree.queues["b1", "b0"]] == [Levels]
 

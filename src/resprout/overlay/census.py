@@ -95,7 +95,7 @@ class Census:
     def _latest(self, name: str) -> int:
         """Dead lives are over, and so is everything below a life that was met."""
         here = self._view
-        dead = max(here.tombstones.get(name, 0), here.gone.get(name, 0))
+        dead = max(here.tombstones.get(name, 0), here.replaced.get(name, 0))
         place = here.places.get(name)
         met = max(here.sessions.get(name, 0), place.incarnation if place is not None else 0)
         return min(max(dead, met - 1), NUMBER_MAX)

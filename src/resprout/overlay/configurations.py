@@ -13,6 +13,7 @@ from typing import Final
 
 from resprout.overlay import lineage
 from resprout.overlay.lease_detector import LeaseDetector
+from resprout.overlay.liveness import Liveness
 from resprout.overlay.messages import Enrol
 from resprout.overlay.places import Configuration, Place, Registration, Voter, is_among
 from resprout.overlay.view import MembershipView
@@ -88,23 +89,20 @@ class Configurations:
                 continue
             place = here.places.get(name)
             is_known = place is not None and place.version > 0
-            if place is not None and is_known and self._may_sit(place):
+            if place is not None and is_known and self._may_sit(place, now_us):
                 voters.append(Voter(name, place.incarnation, place.address))
         return Configuration(latest.version + 1, tuple(voters[:size]))
 
-    def _may_sit(self, place: Place) -> bool:
+    def _may_sit(self, place: Place, now_us: int) -> bool:
         """Not one that is gone, or is not heard now: it would be lost again, and the configuration change for ever."""
         here, detector = self._view, self._detector
-        gone = here.is_dead(place.name) or detector.refuses(place.name) or place.life in here.forgotten
-        return not gone and place.name not in detector.quiet
+        return max(here.liveness(place.life), detector.liveness(place.name, now_us)) <= Liveness.UNRESPONSIVE
 
     def has_lost(self, voter: Voter, now_us: int) -> bool:
         """This voter can no longer vote: its life is over, or the root has not heard it for long."""
         here, detector = self._view, self._detector
-        if voter.incarnation <= here.tombstones.get(voter.name, -1) or voter.incarnation < here.incarnation_of(
-            voter.name
-        ):
+        if voter.incarnation < here.incarnation_of(voter.name) or detector.has_ended(voter.name):
             return True
-        if detector.refuses(voter.name) or voter.life in here.forgotten:
+        if here.liveness(voter.life) >= Liveness.FORGOTTEN:
             return True
         return here.leads_configuration and detector.silence_us(voter.name, now_us) > 3 * detector.patience_us

@@ -68,10 +68,10 @@ class Council:
     def is_root(self) -> bool:
         return self._view.parent is None and self._view.leads_configuration
 
-    def refuses(self, name: str) -> bool:
+    def has_ended(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over, by the latest word from its host. If
         something still comes from that name, a later life says it."""
-        return self._detector.refuses(name)
+        return self._detector.has_ended(name)
 
     def standby(self) -> tuple[str, ...]:
         """Brokers to keep a session with although they are no neighbours: those who would lead the repair of the parent
@@ -99,24 +99,25 @@ class Council:
         )  # much to say takes long to say
         if not detector.is_sure(member, now_us, since_us):
             return False
-        return self._detector.refuses(member) or len(self._registry.wanted or ()) < self._view.faults
+        return self._detector.has_ended(member) or len(self._registry.wanted or ()) < self._view.faults
 
     def status(self, now_us: int) -> CouncilStatus:
         """For people."""
         here = self._view
-        mute = self.mute(now_us)
-        quiet = tuple([name for name in here.neighbours if name in self._detector.quiet or name in mute])
-        return CouncilStatus(here.parent, self.leased, quiet, self._probes.cut_off(now_us))
+        unresponsive = self.unresponsive(now_us)
+        silent = tuple([name for name in here.neighbours if name in self._detector.silent or name in unresponsive])
+        return CouncilStatus(here.parent, self.leased, silent, self._probes.cut_off(now_us))
 
-    def mute(self, now_us: int) -> tuple[str, ...]:
+    def unresponsive(self, now_us: int) -> tuple[str, ...]:
         """Neighbours that have said nothing for longer than a lease, although their connections stand."""
         here, detector = self._view, self._detector
-        open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in detector.quiet]
+        open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in detector.silent]
         return tuple(
             [
                 name
                 for name in open_links
-                if detector.is_mute(name, now_us) and not (name == here.parent and detector.hears_parent(now_us))
+                if detector.is_unresponsive(name, now_us)
+                and not (name == here.parent and detector.hears_parent(now_us))
             ]
         )
 
@@ -125,7 +126,7 @@ class Council:
     def silent(self, peer: str, refused: bool, now_us: int) -> None:
         """A peer's connection broke or could not be made; `refused`: its own host says that the process is gone."""
         self._follow(now_us)
-        self._detector.silent(peer, refused)
+        self._detector.lost(peer, refused)
         if refused:
             self._suspicions.ended(peer, now_us)
             self._election.look_again(now_us)
@@ -146,7 +147,7 @@ class Council:
             return
         self._follow(now_us)
         self._detector.met(peer, incarnation, now_us)
-        if self._detector.refuses(peer):
+        if self._detector.has_ended(peer):
             self._suspicions.ended(peer, now_us)
 
     def tick(self, now_us: int) -> None:
@@ -166,7 +167,7 @@ class Council:
         if is_voter and root is not None and root not in (here.name, here.parent):
             self._ping(root, now_us)
         for name in children:
-            if detector.is_overdue(name, now_us) or detector.refuses(name):
+            if detector.is_overdue(name, now_us) or detector.has_ended(name):
                 self.suspect(name, now_us)
         self._suspicions.watch_leaders(now_us)
         self._registry.tick(now_us)
@@ -178,7 +179,7 @@ class Council:
             self._ping(parent, now_us)
         hears = detector.hears_parent(now_us)
         detector.leased = detector.leased and hears
-        if (not hears and detector.is_mute(parent, now_us)) or detector.refuses(parent):
+        if (not hears and detector.is_unresponsive(parent, now_us)) or detector.has_ended(parent):
             self.suspect(parent, now_us)
         self._suspicions.seek_help(parent, now_us)
 
@@ -226,7 +227,7 @@ class Council:
             self._send(peer, message)
 
     def _ping(self, peer: str, now_us: int) -> None:
-        if peer not in self._detector.quiet:
+        if peer not in self._detector.silent:
             self._send(peer, Ping(now_us, self._view.decided.version))
 
     def _on_ping(self, peer: str, message: Ping, now_us: int) -> None:
@@ -239,7 +240,7 @@ class Council:
 
     def _on_pong(self, peer: str, message: Pong, now_us: int) -> None:
         here = self._view
-        if self._detector.refuses(peer):
+        if self._detector.has_ended(peer):
             return  # a later life
         self._suspicions.answered(peer)
         if peer in (here.parent, here.configuration.root):

@@ -71,7 +71,7 @@ class Election:
     def _hears(self, dead: tuple[Life, ...], now_us: int) -> bool:
         """One of these lives, as far as this broker can tell, and none is certainly gone."""
         known = [life for life in dead if self._view.incarnation_of(life.name) <= life.incarnation]
-        if any(self._detector.refuses(life.name) for life in known):
+        if any(self._detector.has_ended(life.name) for life in known):
             return False
         return any(self._detector.hears(life.name, now_us) for life in known)
 
@@ -80,7 +80,7 @@ class Election:
         if ballot is None:
             return
         yes = [voter.life for voter in configuration.voters if voter.name in ballot.yes]
-        if self._view.is_majority(configuration, yes, self._detector.is_over):
+        if self._view.is_majority(configuration, yes, self._detector.is_ended):
             self._ballot = None
             declare(self._view, sorted(ballot.dead), self._outcomes)
 

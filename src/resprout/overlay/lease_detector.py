@@ -15,6 +15,7 @@ thin link words may be late; but words overtake bulk, so bytes alone do not stan
 
 from typing import Final
 
+from resprout.overlay.liveness import Liveness
 from resprout.overlay.places import Life
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.view import MembershipView
@@ -36,10 +37,10 @@ class LeaseDetector:
         self.leased = True
         self.renewed_us = 0
         """When the latest ping was sent that the parent answered."""
-        self.quiet: dict[str, int] = {}
+        self.silent: dict[str, int] = {}
         """Peers with a broken connection -> what was posted to them since."""
-        self._over: dict[str, int] = {}
-        """Name -> highest incarnation that is certainly over."""
+        self._ended: dict[str, int] = {}
+        """Name -> highest incarnation that has certainly ended."""
         self._received: dict[str, int] = {}
         self._stirred: dict[str, int] = {}
         """Peers -> when something large last got on, from or to them."""
@@ -71,19 +72,19 @@ class LeaseDetector:
         """A message came."""
         self._received[peer] = self._spoke[peer] = now_us
         self._unproven.discard(peer)
-        if self.quiet:
-            self._not_quiet(peer)
+        if self.silent:
+            self._not_silent(peer)
 
     def connected(self, peer: str, now_us: int) -> None:
         """Its connection stands (again), and nothing has come on it yet."""
         if peer not in self._unproven:
             self._unproven.add(peer)
             self._received[peer] = now_us
-        self._not_quiet(peer)
+        self._not_silent(peer)
 
-    def _not_quiet(self, peer: str) -> None:
-        if peer in self.quiet:
-            del self.quiet[peer]
+    def _not_silent(self, peer: str) -> None:
+        if peer in self.silent:
+            del self.silent[peer]
             self._began(peer, self._view.sessions.get(peer, self._view.incarnation_of(peer)))
 
     def stirred(self, peer: str, now_us: int) -> None:
@@ -94,7 +95,7 @@ class LeaseDetector:
     def stirred_us(self, peer: str) -> int:
         return self._stirred.get(peer, 0)
 
-    def is_mute(self, name: str, now_us: int) -> bool:
+    def is_unresponsive(self, name: str, now_us: int) -> bool:
         """Nothing at all has come from it for a lease. A link that is slow brings something all the time."""
         return now_us - self._received.get(name, 0) > self.lease_us
 
@@ -107,27 +108,36 @@ class LeaseDetector:
         self._began(peer, incarnation)
 
     def _began(self, peer: str, incarnation: int) -> None:
-        self._over[peer] = incarnation - 1
+        self._ended[peer] = incarnation - 1
 
-    def silent(self, peer: str, refused: bool) -> None:
-        self.quiet.setdefault(peer, 0)
+    def lost(self, peer: str, refused: bool) -> None:
+        """Its connection is broken, or cannot be made; `refused`: its own host says that the process is gone."""
+        self.silent.setdefault(peer, 0)
         if refused:
             known = self._view.incarnation_of(peer)
-            self._over[peer] = max(known, self._view.sessions.get(peer, known), self._over.get(peer, 0))
+            self._ended[peer] = max(known, self._view.sessions.get(peer, known), self._ended.get(peer, 0))
 
-    def refuses(self, name: str) -> bool:
+    def has_ended(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over."""
-        return self._over.get(name, -1) >= self._view.incarnation_of(name)
+        return self._ended.get(name, -1) >= self._view.incarnation_of(name)
 
-    def is_over(self, life: Life) -> bool:
+    def is_ended(self, life: Life) -> bool:
         """This life is certainly over, by the word of its host."""
-        return self._over.get(life.name, -1) >= life.incarnation
+        return self._ended.get(life.name, -1) >= life.incarnation
+
+    def liveness(self, name: str, now_us: int) -> Liveness:
+        """Of the life that stands in the tree under this name, as far as connections and words tell."""
+        if self.has_ended(name):
+            return Liveness.ENDED
+        if name in self.silent:
+            return Liveness.SILENT
+        return Liveness.UNRESPONSIVE if self.is_unresponsive(name, now_us) else Liveness.HEARD
 
     def may_post(self, peer: str) -> bool:
-        posted = self.quiet.get(peer)
+        posted = self.silent.get(peer)
         if posted is None:
             return True
-        self.quiet[peer] = posted + 1
+        self.silent[peer] = posted + 1
         return posted < UNHEARD_POSTS_MAX
 
     def pinged(self, peer: str, now_us: int) -> None:
@@ -172,7 +182,7 @@ class LeaseDetector:
     def hears(self, name: str, now_us: int) -> bool:
         """The parent, or the root from one of its voters: it has answered, or something of it has come, within a
         lease."""
-        if self.refuses(name):
+        if self.has_ended(name):
             return False
         long_ago_us = -self.lease_us - 1
         latest_us = max(self._ponged.get(name, long_ago_us), self._received.get(name, long_ago_us))
@@ -185,7 +195,7 @@ class LeaseDetector:
         here = self._view
         heard = {voter.life for voter in here.configuration.voters if self._is_voter_heard(voter.name, now_us)}
         is_half = here.is_half_with_root(here.configuration, heard)
-        self.leased = is_half or here.is_majority(here.configuration, heard, self.is_over)
+        self.leased = is_half or here.is_majority(here.configuration, heard, self.is_ended)
 
     def _is_voter_heard(self, name: str, now_us: int) -> bool:
         return name == self._view.name or now_us - self._pinged.get(name, -self.lease_us - 1) <= self.lease_us
@@ -206,7 +216,7 @@ class LeaseDetector:
     def is_sure(self, name: str, now_us: int, since_us: int | None = None) -> bool:
         """It is certainly gone, or was silent (or owed an answer, since then) for longer than its lease while our own
         was renewed after that moment."""
-        if self.refuses(name):
+        if self.has_ended(name):
             return True
         here = self._view
         lapsed_us = (self._last_sign(name, now_us) if since_us is None else since_us) + self.patience_us
@@ -218,11 +228,11 @@ class LeaseDetector:
     def forget_strangers(self) -> None:
         """Keep nothing about peers that are neither in view nor voters."""
         here = self._view
-        if len(self._received) + len(self._over) + len(here.sessions) <= 4 * (len(here.places) + 64):
+        if len(self._received) + len(self._ended) + len(here.sessions) <= 4 * (len(here.places) + 64):
             return
         known = {*here.places, *here.neighbours, *here.configuration.names}
         tables = (
-            self.quiet, self._over, self._received, self._spoke, self._stirred, self._pinged, self._ponged,
+            self.silent, self._ended, self._received, self._spoke, self._stirred, self._pinged, self._ponged,
             here.sessions,
         )  # fmt: skip
         for table in tables:

@@ -5,6 +5,8 @@ above whom. Nothing here changes anything; answers follow sorted names and the o
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from resprout.overlay.liveness import Liveness
+
 if TYPE_CHECKING:
     from resprout.overlay.view import MembershipView
 
@@ -50,7 +52,7 @@ def component(view: "MembershipView", name: str) -> tuple[str, ...]:
         here = open_ends.pop()
         above = parent_of(view, here)
         for other in (*around(view, here), *(() if above is None else (above,))):
-            if other not in found and view.is_dead(other) and not view.is_gone(other):
+            if other not in found and view.liveness(view.life(other)) is Liveness.DECLARED_DEAD:
                 found.add(other)
                 open_ends.append(other)
     return tuple(sorted(found))
@@ -74,15 +76,15 @@ def coordinator(view: "MembershipView", dead: Collection[str]) -> str | None:
 
 
 def authority(
-    view: "MembershipView", suspect: str, is_mute: Callable[[str], bool]
+    view: "MembershipView", suspect: str, is_unresponsive: Callable[[str], bool]
 ) -> tuple[str | None, frozenset[str]]:
-    """Who may declare a broker dead: its parent or the next ancestor that is neither dead nor mute; beyond the root,
-    the nearest such broker in the order of links. Also the suspect with everybody who was passed over on the way: had
-    they a say, two brokers would follow the root at once."""
+    """Who may declare a broker dead: its parent or the next ancestor that is neither dead nor unresponsive; beyond the
+    root, the nearest such broker in the order of links. Also the suspect with everybody who was passed over on the way:
+    had they a say, two brokers would follow the root at once."""
     passed = {suspect}
 
     def is_passed(name: str) -> bool:
-        return view.is_dead(name) or is_mute(name)
+        return view.is_dead(name) or is_unresponsive(name)
 
     while True:
         above = [parent_of(view, name) for name in sorted(passed)]
@@ -113,7 +115,7 @@ def nearest(
                 if not is_passed(name):
                     return name
                 following.append(name)
-                if passed is not None and not view.is_gone(name):
+                if passed is not None and not view.is_replaced(name):
                     passed.add(name)
         level = following
     return None

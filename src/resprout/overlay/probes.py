@@ -48,7 +48,7 @@ class Probes:
 
     def is_crash(self, suspects: frozenset[str], now_us: int) -> bool:
         """True when these may be declared dead. Takes several calls: the answers of those around must come first."""
-        doubtful = [name for name in sorted(suspects) if not self._detector.refuses(name)]
+        doubtful = [name for name in sorted(suspects) if not self._detector.has_ended(name)]
         if not doubtful:
             return True
         for name in doubtful:
@@ -61,12 +61,12 @@ class Probes:
                 if name not in probing.asked:
                     probing.asked[name] = now_us
                     self._post(name, Probe(probing.number))
-            quiet = [name for name in edge if self._is_quiet(name, probing, now_us)]
-            if not quiet:
+            unanswering = [name for name in edge if self._is_unanswering(name, probing, now_us)]
+            if not unanswering:
                 # After a heal the suspects' own next signs of life must have had the time to come first.
                 settled = now_us - probing.answered_us > 2 * self._detector.heartbeat_us
                 return not edge and len(piece) <= self._view.faults and settled
-            piece.update(quiet)
+            piece.update(unanswering)
             if len(piece) > self._view.faults:
                 self._cut, self._cut_us = tuple(sorted(piece)), now_us
                 return False
@@ -101,8 +101,8 @@ class Probes:
         near = {name for inside in piece for name in lineage.around(here, inside)} - piece - probing.answered
         return sorted(name for name in near if name != here.name and not here.is_dead(name))
 
-    def _is_quiet(self, name: str, probing: _Round, now_us: int) -> bool:
-        return now_us - probing.asked[name] > self._detector.lease_us // 2 or self._detector.refuses(name)
+    def _is_unanswering(self, name: str, probing: _Round, now_us: int) -> bool:
+        return now_us - probing.asked[name] > self._detector.lease_us // 2 or self._detector.has_ended(name)
 
     def _on_probe(self, peer: str, message: Probe, now_us: int) -> None:
         self._post(peer, Probed(message.number))

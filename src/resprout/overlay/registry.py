@@ -183,8 +183,8 @@ class Registry:
         if self._entry is not entry or entry.done or not entry.spread:
             return False
         if entry.new is not None:
-            configurations, is_over = entry.needed.values(), self._detector.is_over
-            if not all(here.is_majority(configuration, entry.yes, is_over) for configuration in configurations):
+            configurations, is_ended = entry.needed.values(), self._detector.is_ended
+            if not all(here.is_majority(configuration, entry.yes, is_ended) for configuration in configurations):
                 return False
             here.follow_decided(entry.new)
             for name in entry.new.names:

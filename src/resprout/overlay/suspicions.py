@@ -49,7 +49,7 @@ class Suspicions:
         self._outcomes = outcomes
         self._asked: dict[str, int] = {}
         """Authorities that have not answered a report -> since when."""
-        self._mute: dict[str, None] = {}
+        self._unanswering: dict[str, None] = {}
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
             Suspect: self._on_suspect, Alive: self._on_alive, Orphan: self._on_orphan, Gone: self._on_gone,
         }  # fmt: skip
@@ -57,12 +57,12 @@ class Suspicions:
     def clear(self) -> None:
         """This broker has a new place: what was asked before no longer matters."""
         self._asked.clear()
-        self._mute.clear()
+        self._unanswering.clear()
 
     def answered(self, name: str) -> None:
         """This broker can be asked (again)."""
         self._asked.pop(name, None)
-        self._mute.pop(name, None)
+        self._unanswering.pop(name, None)
 
     def accuse(self, name: str, now_us: int, force: bool = False, lost: tuple[str, ...] = ()) -> None:
         """Judge or report a broker. `force`: as if everybody were sure. `lost`: others that cannot be asked either."""
@@ -76,7 +76,7 @@ class Suspicions:
             asked_us = self._asked.setdefault(authority, now_us)
             if now_us - asked_us > MUTE_LEASES * self._detector.lease_us:
                 del self._asked[authority]
-                self._mute[authority] = None
+                self._unanswering[authority] = None
             forgotten = tuple(here.forgotten)[-TOLD_MAX:] if lost else ()
             self._post(authority, Suspect(here.life(name), here.lives(piece - {name}), force, forgotten))
 
@@ -97,20 +97,22 @@ class Suspicions:
         if here.neighbours.get(peer):
             self.accuse(peer, now_us)
         if peer in self._asked:
-            for name in [name for name, is_open in here.neighbours.items() if is_open and self._detector.refuses(name)]:
+            for name in [
+                name for name, is_open in here.neighbours.items() if is_open and self._detector.has_ended(name)
+            ]:
                 self.accuse(name, now_us)
 
     def watch_leaders(self, now_us: int) -> None:
         """A member of a repair may be the only one left to miss its coordinator."""
         for leader in sorted(set(self._view.attached.values())):
-            if self._detector.refuses(leader) or leader in self._detector.quiet:
+            if self._detector.has_ended(leader) or leader in self._detector.silent:
                 self.accuse(leader, now_us)
 
     def seek_help(self, parent: str, now_us: int) -> None:
         """The parent is gone for long and nobody has come: ask the voters whether this broker was left out."""
         here, detector = self._view, self._detector
         is_long = now_us - detector.renewed_us > ORPHAN_LEASES * detector.lease_us
-        if is_long and detector.refuses(parent) and self._is_alone(parent):
+        if is_long and detector.has_ended(parent) and self._is_alone(parent):
             for name in here.configuration.names:
                 if name != here.name:
                     self._post(name, Orphan(here.life(parent)))
@@ -118,10 +120,10 @@ class Suspicions:
     def _is_alone(self, parent: str) -> bool:
         """Nobody who lives has asked this broker to join the repair of its parent."""
         leader = self._view.attached.get(parent)
-        return leader is None or self._detector.refuses(leader)
+        return leader is None or self._detector.has_ended(leader)
 
     def _is_mute(self, name: str) -> bool:
-        return name in self._mute or self._detector.refuses(name)
+        return name in self._unanswering or self._detector.has_ended(name)
 
     def _judge(self, name: str, piece: frozenset[str], now_us: int, force: bool) -> None:
         if len(piece) == 1 and lineage.parent_of(self._view, name) == self._view.name:
@@ -148,10 +150,10 @@ class Suspicions:
         passed = [life.name for life in message.passed_over if life.name in here.places and life.name != here.name]
         for other in passed:
             self._probes.knock(other, now_us)
-            if self._detector.refuses(other):
+            if self._detector.has_ended(other):
                 self.accuse(other, now_us)
         if incarnation <= here.tombstones.get(name, -1):
-            if self._registry.wanted is None and incarnation <= here.gone.get(name, -1):
+            if self._registry.wanted is None and incarnation <= here.replaced.get(name, -1):
                 self._post(peer, Gone(message.suspect))
         elif name in here.places and here.incarnation_of(name) == incarnation:
             self._take_up(name, tuple(passed) if message.force else (), now_us, message.force)
@@ -165,7 +167,7 @@ class Suspicions:
             self.accuse(name, now_us, force, lost)
 
     def _on_alive(self, peer: str, message: Alive, now_us: int) -> None:
-        if not self._detector.refuses(message.name):  # else a later life speaks, which knows nothing of the tree
+        if not self._detector.has_ended(message.name):  # else a later life speaks, which knows nothing of the tree
             self.answered(message.name)
 
     def _on_orphan(self, peer: str, message: Orphan, now_us: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from resprout.overlay import lineage
+from resprout.overlay.liveness import Liveness
 from resprout.overlay.places import (
     LEAP_MAX,
     LIVES_MAX,
@@ -50,7 +51,7 @@ class MembershipView:
         """The own place included, once it was published."""
         self.tombstones: dict[str, int] = {}
         """Name -> highest dead incarnation, latest burial last."""
-        self.gone: dict[str, int] = {}
+        self.replaced: dict[str, int] = {}
         """Name -> highest incarnation whose repair is finished."""
         self.outlived = 0
         """The highest life of this broker's own name that somebody has called dead."""
@@ -108,9 +109,17 @@ class MembershipView:
         """The life that we have a session with was declared dead. It may be a later one than stands in the tree."""
         return self.sessions.get(name, self.incarnation_of(name)) <= self.tombstones.get(name, -1)
 
-    def is_gone(self, name: str) -> bool:
+    def is_replaced(self, name: str) -> bool:
         """The repair of the life that stands in the tree is finished."""
-        return self.incarnation_of(name) <= self.gone.get(name, -1)
+        return self.incarnation_of(name) <= self.replaced.get(name, -1)
+
+    def liveness(self, life: Life) -> Liveness:
+        """As far as others have spoken about it: whether it is heard is for the failure detector to tell."""
+        if life.incarnation <= self.replaced.get(life.name, -1):
+            return Liveness.REPLACED
+        if self.is_buried(life):
+            return Liveness.DECLARED_DEAD
+        return Liveness.FORGOTTEN if life in self.forgotten else Liveness.HEARD
 
     def bury(self, name: str, incarnation: int) -> None:
         """This life and all before it are dead."""
@@ -123,12 +132,12 @@ class MembershipView:
         if len(self.tombstones) > TOMBSTONES_MAX:
             del self.tombstones[next(iter(self.tombstones))]
 
-    def mark_gone(self, names: Iterable[str]) -> None:
+    def mark_replaced(self, names: Iterable[str]) -> None:
         """The repair of these is finished here."""
         for life in self.dead_lives(names):
-            self.gone[life.name] = max(life.incarnation, self.gone.pop(life.name, -1))
-        while len(self.gone) > REPAIRED_MAX:
-            del self.gone[next(iter(self.gone))]
+            self.replaced[life.name] = max(life.incarnation, self.replaced.pop(life.name, -1))
+        while len(self.replaced) > REPAIRED_MAX:
+            del self.replaced[next(iter(self.replaced))]
         self._let_in()
 
     def record(self, registration: Registration) -> bool:
@@ -160,10 +169,10 @@ class MembershipView:
         self,
         configuration: Configuration,
         lives: Collection[Life],
-        is_over: Callable[[Life], bool] = lambda life: False,
+        is_ended: Callable[[Life], bool] = lambda life: False,
     ) -> bool:
         """More than half of the voters, those aside that the operator has forgotten (all of them, perhaps); half of
-        them with the root, if the others were declared dead; or all that are not certainly gone (`is_over`). Whoever
+        them with the root, if the others were declared dead; or all that are not certainly gone (`is_ended`). Whoever
         else could have decided would be among the gone: all of a majority, and more than f."""
         voters = [voter.life for voter in configuration.voters if voter.life not in self.forgotten]
         if 2 * sum(life in lives for life in voters) > len(voters) or (configuration.voters and not voters):
@@ -171,7 +180,7 @@ class MembershipView:
         others = [life for life in voters if life not in lives]
         if self.is_half_with_root(configuration, lives) and all(self.is_buried(life) for life in others):
             return True
-        return bool(lives) and all(is_over(life) for life in others)
+        return bool(lives) and all(is_ended(life) for life in others)
 
     def is_half_with_root(self, configuration: Configuration, lives: Collection[Life]) -> bool:
         """At least half of the voters, the root among them. Any two such halves have the root in common, and each has
@@ -259,10 +268,10 @@ class MembershipView:
     def admits(self, name: str, incarnation: int) -> bool:
         """May this life be given a place here? Not while an earlier life of the name still stands in our view."""
         self.sweep()
-        if incarnation <= max(self.tombstones.get(name, -1), self.gone.get(name, -1)) or name in self.neighbours:
+        if incarnation <= max(self.tombstones.get(name, -1), self.replaced.get(name, -1)) or name in self.neighbours:
             return False
         known = self.places.get(name)
-        return known is None or known.incarnation == incarnation or self.is_gone(name)
+        return known is None or known.incarnation == incarnation or self.is_replaced(name)
 
     def bonds(self) -> dict[str, int]:
         """Neighbours with their incarnations."""
@@ -294,7 +303,7 @@ class MembershipView:
 
     def _awaits_repair(self, name: str) -> bool:
         """The known life, dead or not, still has its place: somebody near lists it."""
-        if self.is_gone(name):
+        if self.is_replaced(name):
             return False
         return name in self.neighbours or name in lineage.branches(self, self.reach + 1)
 

@@ -120,7 +120,7 @@ class Handover:
         for record in self._totals.locks.in_line():
             record.heard.update(merged.told.get(record.id, {}))
             if (said := merged.said.get(record.id)) is not None:
-                record.floor = max(record.floor, said.highest, clock.tick() if said.silent else 0)
+                record.floor = max(record.floor, said.highest, clock.tick() if said.is_unclosed else 0)
 
     def resume(self) -> None:
         """Last step: closing goes on, and then totals that have no place are submitted again. Local clients may publish

@@ -29,7 +29,7 @@ class Said(NamedTuple):
 
     highest: int
     """The highest stamp that they closed with; -1 when they said nothing."""
-    silent: bool
+    is_unclosed: bool
     """Some piece of them had told nobody alive that it is closed."""
 
 

@@ -151,8 +151,8 @@ class Totals:
         """All undelivered totals, and what each waits for."""
         found = [Waiting(bundle, None, ()) for bundle in self.submissions.waiting.values()]
         for record in self.locks.undelivered.values():
-            silent = tuple(name for name in self.position.neighbours if name not in record.heard)
-            found.append(Waiting(record.bundle, record.place, silent))
+            unclosed = tuple(name for name in self.position.neighbours if name not in record.heard)
+            found.append(Waiting(record.bundle, record.place, unclosed))
         return tuple(found)
 
     # -- submit and lock -----------------------------------------------------------------------------------------------
@@ -277,14 +277,14 @@ class Totals:
         links, heard, floor = self.position.neighbours, record.heard, record.floor
         if not record.active or record.stamp is not None or len(heard) + 1 < len(links):
             return
-        silent = [name for name in links if name not in heard]
-        if len(silent) > 1:
+        unclosed = [name for name in links if name not in heard]
+        if len(unclosed) > 1:
             return
         *_, second, highest = sorted((floor, floor, *(heard[name] for name in links if name in heard)))
-        for name in silent or links:
+        for name in unclosed or links:
             if links[name] and name not in record.told:
                 self.tell_closed(record, name, second if heard.get(name) == highest else highest)
-        if not silent and self.locks.first is record:
+        if not unclosed and self.locks.first is record:
             self.settle(record, highest + 1)
 
     def tell_closed(self, record: LockRecord, name: str, stamp: int) -> None:

@@ -113,7 +113,7 @@ class Core(Step):
 
     def tick(self) -> None:
         """What was said to neighbours a while ago has arrived, if all of them are heard."""
-        if not any(link.quiet for link in self.links.values()):
+        if not any(link.silent for link in self.links.values()):
             self.left.turn(self.now_us, self.options.lease_us)
 
     # -- the end of this life ------------------------------------------------------------------------------------------

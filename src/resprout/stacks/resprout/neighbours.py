@@ -7,6 +7,7 @@ A link that is not open is owed everything: its cursor stays where it is and the
 from typing import TYPE_CHECKING
 
 from resprout.order.link import Link
+from resprout.order.link_state import LinkState
 from resprout.overlay.places import Life
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Neighbours:
         """Bundles may cross from now on, behind what was said before."""
         core = self._core
         assert core.peers.find(link.name) is not None, "a link is made within a session"
-        link.open = True
-        link.quiet = not core.peers.is_clear(link.name)
+        link.move_to(LinkState.OPEN)
+        link.silent = not core.peers.is_clear(link.name)
         if link.cursor is None and core.outbox.room(link.name) <= 0:
             link.cursor = core.log.next_no
         core.outbound.extend(core.adverts.told(link.name))
@@ -46,7 +47,7 @@ class Neighbours:
         """The neighbour is declared dead: from now on its link is owed everything, and nothing is heard from it."""
         core = self._core
         if link.open:
-            link.open = False
+            link.move_to(LinkState.IN_REPAIR)
             core.view.neighbours[link.name] = False
             core.pressure.forget(link.name)
             if link.cursor is None:
@@ -55,6 +56,7 @@ class Neighbours:
     def remove(self, link: Link) -> None:
         """Nothing is left of it; what it owed and was owed has been handed to others."""
         core = self._core
+        link.move_to(LinkState.REMOVED)
         del core.links[link.name]
         del core.view.neighbours[link.name]
         core.adverts.remove_neighbour(link.name, core.outbound)

@@ -37,9 +37,9 @@ class PeerSessions:
         self._admission = admission
         self._coordinator = coordinator
         self._parcels = parcels
-        self._estranged: dict[str, int] = {}
+        self._asked_back: dict[str, int] = {}
         """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
-        self._mute: tuple[str, ...] = ()
+        self._unresponsive: tuple[str, ...] = ()
         """Neighbours that keep their connections and answer nothing: the trace says so of each."""
 
     def up(self, event: LinkUp) -> None:
@@ -87,8 +87,8 @@ class PeerSessions:
         elif event.cause is EndCause.CLOSED and self._is_stranger(link):
             self._coordinator.unlink(link)
         elif event.cause is EndCause.CLOSED:
-            link.quiet = True
-            self._estranged[name] = core.now_us
+            link.silent = True
+            self._asked_back[name] = core.now_us
             core.peers.post(name, Ping(core.now_us, core.view.decided.version))
         else:  # the session cannot go on, so this life of the neighbour is over for the tree
             self._council.silent(name, True, core.now_us)
@@ -120,9 +120,9 @@ class PeerSessions:
         peer.silent = True
         link = core.links.get(event.peer)
         if link is not None and link.open:
-            if not link.quiet:
+            if not link.silent:
                 core.note("suspect", f"{event.peer} is not heard")
-            link.quiet = True
+            link.silent = True
         if newcomer_name(event.peer) is not None:
             return  # a newcomer, who will come again or not
         if self._coordinator.awaits(event.peer):
@@ -163,14 +163,14 @@ class PeerSessions:
     def tick(self) -> None:
         """Children that ended their sessions and said nothing more are lost."""
         core = self._core
-        mute = self._council.mute(core.now_us) if core.attached else ()
-        for name in mute:
-            if name not in self._mute:
+        unresponsive = self._council.unresponsive(core.now_us) if core.attached else ()
+        for name in unresponsive:
+            if name not in self._unresponsive:
                 core.note("suspect", f"{name} keeps its connection and answers nothing")
-        self._mute = mute
-        for name, since_us in list(self._estranged.items()):
+        self._unresponsive = unresponsive
+        for name, since_us in list(self._asked_back.items()):
             if core.now_us - since_us > core.options.lease_us:
-                del self._estranged[name]
+                del self._asked_back[name]
                 if name in core.links and core.links[name].open:
                     self._council.silent(name, True, core.now_us)
 
@@ -184,7 +184,7 @@ class PeerSessions:
         """Reports go on where nothing waits before them."""
         core = self._core
         link = core.links.get(name)
-        if link is not None and link.quiet and link.open and core.peers.is_clear(name):
-            link.quiet = False
+        if link is not None and link.silent and link.open and core.peers.is_clear(name):
+            link.silent = False
             core.book.touch_all()
             core.reports.all_soon()

@@ -89,7 +89,7 @@ class TotalWay:
     def report(self, only_done: bool = False) -> None:
         """With the other reports; and forget those that everybody is through with."""
         core = self._core
-        listening = [name for name, link in core.links.items() if link.open and not link.quiet]
+        listening = [name for name, link in core.links.items() if link.open and not link.silent]
         for name, news in core.book.reports(listening, only_done):
             core.speaking.say_in_order(name, news)  # a total must be known before anything is said of it
         for id in core.book.forget(core.links):

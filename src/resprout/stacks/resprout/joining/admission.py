@@ -70,7 +70,7 @@ class Admission:
         if name in core.sessions.all:
             raise PeerError(f"{name!r} is the name of a client")
         view = core.view
-        over = max(view.tombstones.get(name, -1), view.gone.get(name, -1))
+        over = max(view.tombstones.get(name, -1), view.replaced.get(name, -1))
         if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
             core.peers.post(key, Fenced(over))
             if key != name:

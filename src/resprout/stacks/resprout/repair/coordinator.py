@@ -138,7 +138,7 @@ class Coordinator:
         repair = self.current
         if repair is None or message.token != repair.token:
             return
-        if self._council.refuses(peer) and not self._core.view.is_dead(peer):
+        if self._council.has_ended(peer) and not self._core.view.is_dead(peer):
             self.declared([peer])  # a later life says so, which knows nothing: the one that stood there is dead, too
         elif self._stands(peer):
             repair.others[peer] = None

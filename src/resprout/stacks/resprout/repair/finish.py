@@ -86,7 +86,7 @@ class FinishRepair:
         """The tree, and the other parts of this broker, that it is over."""
         core = self._core
         view = core.view
-        view.mark_gone(repair.dead)
+        view.mark_replaced(repair.dead)
         core.waves.start(view.publish_place(), view.reach, lambda: None)
         core.waves.share(list(links))
         core.handover.resume()

@@ -120,7 +120,7 @@ class Member:
         unsaid = core.speaking.unsaid.get(old.name, [])
         for life in head.dead:
             view.bury(life.name, life.incarnation)
-        view.mark_gone([life.name for life in head.dead])
+        view.mark_replaced([life.name for life in head.dead])
         view.follow(head.configuration)
         view.epoch = max(view.epoch, head.epoch)
         core.clock.raise_to(head.clock)
