@@ -8,6 +8,7 @@ import pytest
 
 from resprout.cli.main import run
 from resprout.scenario.load import parse_scenario
+from resprout.sim.classes import CLASSES
 from resprout.sim.swarm import swarm_trial
 from resprout.sim.trial import Trial
 
@@ -66,6 +67,12 @@ def test_a_seed_that_cannot_even_be_drawn_is_told_and_nothing_is_written(
     assert run(["swarm", "--seeds", "1", "--class", "faults", "--write", str(file)]) == 1
     assert "whose rehearsal failed" in capfd.readouterr().out
     assert not file.exists()
+
+
+def test_help_names_every_class(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["swarm", "--help"]) == 0
+    said = capfd.readouterr().out
+    assert all(name in said for name in CLASSES)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.net.stage import run, until
 
 async def kill(network: Local, number: int) -> None:
     """Without a farewell: its connections end, and nobody listens there any more."""
-    await network._running[number].close()
+    await network.brokers[number].close()
 
 
 async def numbers(inbox: Inbox, last: int) -> list[int]:

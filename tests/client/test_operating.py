@@ -22,7 +22,7 @@ WHY = "waits for b3, which is not heard"
 
 def standing_of(network: Local) -> MembershipView:
     """What the root knows of the tree."""
-    links = network._running[0].host.machine
+    links = network.brokers[0].host.machine
     assert isinstance(links, Links) and isinstance(links.machine, ResproutBroker)
     return links.machine.core.view
 
@@ -66,7 +66,7 @@ def test_what_is_dead_already_may_be_forgotten() -> None:
         async with resprout.local(brokers=2) as network, network.connect("c") as client:
             view = standing_of(network)
             await until(lambda: view.neighbours == {"b1": True})
-            await network._running[1].close()
+            await network.brokers[1].close()
             await until(lambda: not view.neighbours)
             await asyncio.gather(client.forget("b1"), client.forget("b1"))
 

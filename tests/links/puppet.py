@@ -146,13 +146,19 @@ class Desk:
     """A node under test, driven by hand: each method is one step, at the time that `now_us` says."""
 
     def __init__(
-        self, name: str = "b1", options: LinkOptions | None = None, incarnation: int = 1, role: str = "broker"
+        self,
+        name: str = "b1",
+        options: LinkOptions | None = None,
+        incarnation: int = 1,
+        role: str = "broker",
+        incarnation_max: int | None = None,
     ) -> None:
         self.puppet = Puppet()
         self.options = options or LinkOptions()
         self.links = Links(
-            self.puppet, name=name, role=role, incarnation=incarnation, rng=Random(7), options=self.options
-        )
+            self.puppet, name=name, role=role, incarnation=incarnation, rng=Random(7), options=self.options,
+            incarnation_max=lambda: incarnation_max,
+        )  # fmt: skip
         self.name = name
         self.now_us = 0
         self.started = self.links.start(0)

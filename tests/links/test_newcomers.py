@@ -9,12 +9,7 @@ from resprout.links.links import Links
 from tests.links.puppet import Desk, Parcel, data, frames
 
 MOST = 1000
-
-
-def sober(desk: Desk) -> Desk:
-    """A node that believes in no life beyond this number."""
-    desk.links._board._incarnation_max = lambda: MOST
-    return desk
+"""A node that is told so believes in no life beyond this number."""
 
 
 def test_a_newcomer_never_ends_the_session_of_the_one_whose_name_it_wants() -> None:
@@ -80,7 +75,7 @@ def test_a_later_life_that_is_reached_in_the_place_of_the_earlier_one_ends_the_s
 
 @pytest.mark.parametrize("role", ["client", "broker", "newcomer"])
 def test_a_life_far_beyond_the_clock_is_refused_and_the_name_stays_free(role: str) -> None:
-    desk = sober(Desk("b0"))
+    desk = Desk("b0", incarnation_max=MOST)
     refused = frames(desk.accept(5, "x1", role=role, incarnation=(1 << 63) - 1))
     assert [type(frame) for frame in refused] == [Goodbye] and "far beyond the clock here" in refused[0].reason
     assert desk.links.latest_incarnation("x1") == 0
@@ -88,7 +83,7 @@ def test_a_life_far_beyond_the_clock_is_refused_and_the_name_stays_free(role: st
 
 
 def test_a_welcome_from_far_beyond_the_clock_is_refused_too() -> None:
-    desk = sober(Desk("b1"))
+    desk = Desk("b1", incarnation_max=MOST)
     told = desk.reach(5, "b0", incarnation=MOST + 1)
     assert any(isinstance(x, Transmit) and isinstance(x.frame, Goodbye) for x in told)
     assert desk.puppet.heard(LinkUp) == [] and isinstance(desk.links, Links)

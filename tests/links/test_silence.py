@@ -219,7 +219,7 @@ def test_an_opener_that_has_restarted_is_found_out_and_a_session_with_its_next_l
     greet(acceptor, Desk("b1", incarnation=2), 6)
     assert acceptor.puppet.events[-2:] == [
         LinkDown("b1", "b1 restarted", EndCause.RESTARTED),
-        LinkUp("b1", "broker", 2, 2 * START_BYTES),
+        LinkUp("b1", "broker", 2, START_BYTES),
     ]
     assert acceptor.puppet.current["b1"].sent == []
     acceptor.now_us = 10**6

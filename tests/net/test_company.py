@@ -1,6 +1,7 @@
 """A broker's way into the network: whoever answers will do."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from resprout.core.errors import UsageError
 from resprout.net import company as company_module
 from resprout.net.address import Address
-from resprout.net.company import find_company
+from resprout.net.company import FoundCompany, look_for_company
 from resprout.net.frames import Here
 from resprout.net.host import Host
 
@@ -26,6 +27,15 @@ async def listening(stack: AsyncExitStack, name: str, role: str = "broker", met:
 
 def quiet(text: str) -> None:
     """What nobody needs to hear."""
+
+
+async def find_company(
+    parent: Address | None, contacts: Sequence[Address], me: str, say: Callable[[str], None]
+) -> FoundCompany:
+    """However long it takes."""
+    company = await look_for_company(parent, contacts, me, say, (), None)
+    assert company is not None
+    return company
 
 
 def test_everybody_who_answers_is_company_and_the_parent_is_known_by_its_address() -> None:

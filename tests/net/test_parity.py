@@ -8,7 +8,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
-from resprout.net.run.coordinator import run_processes
+from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
@@ -50,7 +50,7 @@ def test_every_ready_made_scenario_without_faults_is_compared() -> None:
 def test_processes_and_the_virtual_world_come_to_the_same_verdict(name: str) -> None:
     scenario = load_scenario(FOLDER / f"{name}.toml", SMALLER[name])
     virtual = run_scenario(scenario)
-    real = asyncio.run(run_processes(scenario))
+    real = asyncio.run(RealRun(scenario).finish())
     assert (virtual.ended, real.ended) == ("quiescent", "quiescent")
     in_virtue, in_fact = verdict_on(scenario, virtual.rows), verdict_on(scenario, real.rows)
     for counts in (in_fact.counts, in_virtue.counts):
@@ -63,6 +63,6 @@ def test_processes_and_the_virtual_world_come_to_the_same_verdict(name: str) -> 
 def test_subscriptions_that_come_and_go_keep_every_promise() -> None:
     """When they are confirmed depends on timing, so the numbers differ from those of the virtual world."""
     scenario = load_scenario(FOLDER / "random.toml", ["workload.0.operations=40", "workload.0.churn=0.3"])
-    real = asyncio.run(run_processes(scenario))
+    real = asyncio.run(RealRun(scenario).finish())
     assert real.ended == "quiescent"
     assert verdict_on(scenario, real.rows).counts["publications"] == 200

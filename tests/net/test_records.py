@@ -107,7 +107,6 @@ def test_a_file_that_is_mostly_dead_is_rewritten(tmp_path: Path) -> None:
         file.apply([Persist(b"%4d" % n * 50)])
         file.apply([Forget(3)])
         largest = max(largest, path.stat().st_size)
-        assert path.stat().st_size == file.size_bytes
     assert largest < 3 * records_module.COMPACT_BYTES_MIN
     expected = [b"%4d" % n * 50 for n in (2997, 2998, 2999)]
     assert file.read() == expected

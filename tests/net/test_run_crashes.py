@@ -6,7 +6,7 @@ from pathlib import Path
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
-from resprout.net.run.coordinator import ProcessRunResult, run_processes
+from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
 
@@ -17,7 +17,7 @@ QUICK = ["options.heartbeat_us=200_000", "options.lease_us=1_000_000", "options.
 
 
 def run(scenario: Scenario) -> tuple[ProcessRunResult, Verdict]:
-    result = asyncio.run(run_processes(scenario))
+    result = asyncio.run(RealRun(scenario).finish())
     verdict = judge(result.rows, bank_initial=scenario.bank_initial)
     assert not verdict.violated, "\n".join(lines(verdict))
     assert result.ended == "quiescent"

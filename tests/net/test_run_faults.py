@@ -18,7 +18,7 @@ from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
 from resprout.cli import run as cli_run
 from resprout.cli.main import run as cli
-from resprout.net.run.coordinator import ProcessRunResult, run_processes
+from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.net.run.orders import ClientsProgress
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
@@ -60,7 +60,7 @@ def fault(at: str, kind: str, nodes: str, more: str = "") -> str:
 
 def run(*faults: str, more: str = "") -> tuple[ProcessRunResult, Verdict]:
     scenario: Scenario = parse_scenario(TREE + more + "".join(faults))
-    result = asyncio.run(run_processes(scenario, links=LINKS))
+    result = asyncio.run(RealRun(scenario, links=LINKS).finish())
     verdict = judge(result.rows)
     assert not verdict.violated, "\n".join(lines(verdict))
     assert result.ended == "quiescent"
@@ -100,7 +100,7 @@ def test_stopped_processes_cut_clients_and_cut_brokers_go_on_without_loss() -> N
 
 def test_a_client_that_is_away_for_too_long_is_told_of_its_loss() -> None:
     away = fault("700ms", "cut", '["c0", "b0"]') + fault("6s", "heal", '["c0", "b0"]')
-    result = asyncio.run(run_processes(parse_scenario(TREE + away), links=LINKS))
+    result = asyncio.run(RealRun(parse_scenario(TREE + away), links=LINKS).finish())
     assert seen(result, "session_lost") == ["c0"]
     verdict = judge(result.rows)
     assert verdict.check("lost").anomalies == 0 and verdict.check("lost_told").anomalies > 0

@@ -1,5 +1,6 @@
 """One broker's totals, word by word: what it says, when it delivers, what it refuses."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,10 +42,11 @@ class Desk:
             self.position,
             self.clock,
             lambda peer, message: self.said.append((peer, message)),
-            lambda bundle, tseq: self.delivered.append((bundle, tseq)),
+            lambda bundle, tseq: self.on_delivered(bundle, tseq),
             lambda bundle: id_of(bundle) in self.seen,
         )
         self.handover = Handover(self.totals)
+        self.on_delivered: Callable[[Bundle, int], None] = lambda bundle, tseq: self.delivered.append((bundle, tseq))
 
     def hear(self, peer: str, message: ProtocolMessage) -> list[tuple[str, ProtocolMessage]]:
         """What the broker says in answer."""
@@ -86,7 +88,7 @@ def test_a_long_queue_of_totals_is_no_deep_recursion() -> None:
         if waiting:
             desk.totals.submit(waiting.pop())
 
-    desk.totals._deliver = deliver
+    desk.on_delivered = deliver
     desk.totals.submit(waiting.pop())
     assert [bundle.first for bundle, _ in desk.delivered] == list(range(1, 5_001))
     assert [tseq for _, tseq in desk.delivered] == list(range(1, 5_001))
@@ -394,7 +396,7 @@ def test_after_a_repair_what_waits_is_submitted_again_before_clients_may_submit_
     desk.hear("up", Lock(0, 1, total("a")))
     desk.totals.submit(total("c", 1))
     may_go_on: list[bool] = []
-    desk.totals._deliver = lambda bundle, tseq: may_go_on.append(not desk.totals.unsubmitted)
+    desk.on_delivered = lambda bundle, tseq: may_go_on.append(not desk.totals.unsubmitted)
     desk.position.neighbours = {"new": True}
     desk.position.parent = "new"
     desk.handover.take_locks([GrantedLock(0, 1, total("a"))], (), ["up"], ["new"])

@@ -6,7 +6,6 @@ a latency that is fixed or drawn per message. A crash cuts each outgoing stream 
 """
 
 import dataclasses
-import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from resprout.order.totals.merge import MemberLocks, Piece
 from resprout.order.totals.messages import GrantedLock, LockReport, TotalId, WelcomeLock, id_of
 from resprout.order.totals.newcomers import accept_welcome, joined, newcomer_locks
 from resprout.order.totals.totals import Totals
+from tests.network import Network
 
 Reached = dict[str, tuple[int, int]]
 
@@ -145,7 +145,7 @@ class Node:
 
     def _append(self, bundle: Bundle) -> None:
         self.log.append(bundle)
-        self.times[id_of(bundle)] = self.net.now
+        self.times[id_of(bundle)] = self.net.now_us
         mark = (bundle.incarnation, bundle.last)
         self.seen[bundle.publisher] = max(mark, self.seen.get(bundle.publisher, (0, 0)))
 
@@ -300,7 +300,7 @@ class Node:
         self.net.joining.discard(parent)
 
 
-class Net:
+class Net(Network):
     """The tree, its links and its faults. `latency(a, b)` is asked for each message."""
 
     def __init__(
@@ -310,20 +310,16 @@ class Net:
         rng: random.Random,
         handover: Callable[[Totals], Handover] = Handover,
     ) -> None:
+        super().__init__()
         self.latency = latency
         self.rng = rng
         self.handover = handover
-        self.now = 0
-        self.events = 0
         self.known: dict[TotalId, set[TotalId]] = {}
         """What was in the log of its broker when a publication was accepted there, or submitted; of every broker that
         its client said it to, because only what more than one has can have been shown to the client."""
         self.joining: set[str] = set()
         self.published: dict[str, list[Bundle]] = {}
         """All that a client has published, by its name."""
-        self._calendar: list[tuple[int, int, Callable[[], object]]] = []
-        self._count = 0
-        self._last: dict[tuple[str, str], int] = {}
         self._cut: dict[tuple[str, str], int] = {}
         self._repairing: Counter[str] = Counter()
         """In how many unfinished repairs a broker takes part: such a one does not crash, that would be another test."""
@@ -341,28 +337,20 @@ class Net:
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def at(self, time: int, what: Callable[[], object]) -> None:
-        self._count += 1
-        heapq.heappush(self._calendar, (time, self._count, what))
-
     def run(self, pause_after: int | None = None) -> None:
         """Until everything has come to rest, or so many events have happened."""
-        while self._calendar and self.events != pause_after:
-            self.now, _, what = heapq.heappop(self._calendar)
-            self.events += 1
-            what()
+        while self.events != pause_after and self.pass_on():
+            pass
 
     def send(self, sender: str, receiver: str, message: Any) -> None:
-        sent = self.now
-        arrival = max(sent + self.latency(sender, receiver), self._last.get((sender, receiver), 0))
-        self._last[sender, receiver] = arrival
+        sent = self.now_us
 
         def arrive() -> None:
             node = self.nodes[receiver]
-            if node.alive and sent < self._cut.get((sender, receiver), self.now + 1):
+            if node.alive and sent < self._cut.get((sender, receiver), self.now_us + 1):
                 node.take(sender, message)
 
-        self.at(arrival, arrive)
+        self.carry(sender, receiver, self.latency(sender, receiver), arrive)
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
@@ -393,8 +381,8 @@ class Net:
             return False
         node.alive = False
         for other in self.nodes:
-            self._cut[name, other] = self.now - self.rng.randrange(0, 2 * self.latency(name, other) + 2)
-        self.at(self.now + delay, lambda: self._declare(name))
+            self._cut[name, other] = self.now_us - self.rng.randrange(0, 2 * self.latency(name, other) + 2)
+        self.at(self.now_us + delay, lambda: self._declare(name))
         return True
 
     def _declare(self, name: str) -> None:
@@ -404,7 +392,7 @@ class Net:
         first = self._piece(name)
         leader = self._leader(first)
         if self.nodes[leader].flush is not None or self._grants[leader]:
-            self.at(self.now + 5, lambda: self._declare(name))
+            self.at(self.now_us + 5, lambda: self._declare(name))
             return
         pieces = [first]
         for other in self.nodes[leader].position.neighbours:

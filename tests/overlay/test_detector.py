@@ -1,7 +1,7 @@
 """The failure detector: single steps, and drawn runs with crashes, returns, slow networks, cuts and sleepers."""
 
-from heapq import heappop, heappush
-from itertools import count
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -17,6 +17,7 @@ from resprout.overlay.detector import (
     DetectorOptions,
     Heartbeat,
 )
+from tests.network import Time
 
 OPTIONS = DetectorOptions(heartbeat_us=100, timeout_us=300, timeout_max_us=2_000)
 
@@ -154,22 +155,20 @@ def test_a_heartbeat_can_travel() -> None:
     assert Heartbeat().background and BeatDue().background and Heartbeat.express
 
 
-class World:
+class World(Time):
     """Some who watch each other. At first messages are slow and links are cut at will (what is said then waits, as in
     a session); some crash, some return, some sleep. From `calm_us` on messages come together, every `slowest_us`."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.rng = rng = Random(seed)
         self.names = [f"n{number}" for number in range(rng.randint(2, 5))]
         self.calm_us = 10_000
         self.slowest_us = rng.choice((50, 600, 1_500))
-        self.now_us = 0
         self.detectors: dict[str, Detector] = {}
         self.asleep_until: dict[str, int] = dict.fromkeys(self.names, 0)
         self.cut: set[frozenset[str]] = set()
         self.waiting: dict[tuple[str, str], int] = {}
-        self._queue: list[tuple[int, int, str, str, str]] = []
-        self._numbers = count()
         self.wrong_since_calm = 0
         for name in self.names:
             self.begin(name)
@@ -186,7 +185,7 @@ class World:
     def _perform(self, name: str, out: list[Effect]) -> None:
         for effect in out:
             if isinstance(effect, SetTimer):
-                self._put(effect.at_us, "timer", name, "")
+                self.at(effect.at_us, partial(self._fire, name))
             elif isinstance(effect, Send):
                 self._send(name, effect.peer)
 
@@ -197,10 +196,25 @@ class World:
             at_us = self.now_us + self.rng.randint(1, 4_000)
             if self.now_us >= self.calm_us:
                 at_us = (self.now_us // self.slowest_us + 1) * self.slowest_us
-            self._put(at_us, "beat", peer, name)
+            self.at(at_us, partial(self._beat, peer, name))
 
-    def _put(self, at_us: int, kind: str, name: str, peer: str) -> None:
-        heappush(self._queue, (at_us, next(self._numbers), kind, name, peer))
+    def _beat(self, name: str, peer: str) -> None:
+        if self._is_awake(name, partial(self._beat, name, peer)):
+            self.detectors[name].heard(peer, self.now_us)
+
+    def _fire(self, name: str) -> None:
+        if self._is_awake(name, partial(self._fire, name)):
+            out: list[Effect] = []
+            suspected = self.detectors[name].fired(self.now_us, out)
+            self.wrong_since_calm += sum(other in self.detectors for other in suspected)
+            self._perform(name, out)
+
+    def _is_awake(self, name: str, action: Callable[[], None]) -> bool:
+        """Who sleeps does it when it wakes up; who is dead does not."""
+        if name in self.detectors and self.asleep_until[name] > self.now_us:
+            self.at(self.asleep_until[name], action)
+            return False
+        return name in self.detectors
 
     def mishap(self) -> None:
         rng = self.rng
@@ -221,28 +235,15 @@ class World:
         self.cut.clear()
         for (name, peer), beats in self.waiting.items():
             for _ in range(beats):
-                self._put(self.now_us + 1, "beat", peer, name)
+                self.after(1, partial(self._beat, peer, name))
             for one, two in ((name, peer), (peer, name)):
                 if one in self.detectors:
                     self.detectors[one].linked(two)
         self.waiting.clear()
 
     def run(self, until_us: int) -> None:
-        while self._queue and self._queue[0][0] <= until_us:
-            at_us, _, kind, name, peer = heappop(self._queue)
-            self.now_us = max(self.now_us, at_us)
-            if name not in self.detectors:
-                continue
-            if self.asleep_until[name] > self.now_us:
-                self._put(self.asleep_until[name], kind, name, peer)
-                continue
-            if kind == "beat":
-                self.detectors[name].heard(peer, self.now_us)
-            else:
-                out: list[Effect] = []
-                suspected = self.detectors[name].fired(self.now_us, out)
-                self.wrong_since_calm += sum(other in self.detectors for other in suspected)
-                self._perform(name, out)
+        while self.pass_on(until_us):
+            pass
         self.now_us = until_us
 
 

@@ -5,13 +5,13 @@ when that is over. A crash cuts every outgoing stream at a random point. The dri
 `heard`) come late and repeatedly, as they do from sockets.
 """
 
-import heapq
 import random
 from collections.abc import Callable, Mapping
 
 from resprout.core.contract import ProtocolMessage
 from resprout.overlay.places import Life
 from resprout.overlay.status import CouncilOptions
+from tests.network import Network
 from tests.overlay.repair import Broker, Join
 
 HEARTBEAT_US = 1_500
@@ -19,11 +19,11 @@ LEASE_US = 9_000
 OPTIONS = CouncilOptions(heartbeat_us=HEARTBEAT_US, lease_us=LEASE_US)
 
 
-class World:
+class World(Network):
     def __init__(self, seed: int, parents: Mapping[str, str | None], faults: int) -> None:
+        super().__init__(LEASE_US)
         self.random = random.Random(seed)
         self.faults = faults
-        self.now_us = LEASE_US
         self.brokers: dict[str, Broker] = {}
         self.crashed: dict[str, bool] = {}
         """Dead now -> whether its host still refuses connections."""
@@ -35,10 +35,7 @@ class World:
         self.history: list[tuple[int, str, str, tuple[Life, ...]]] = []
         """(when, who, what, about whom)."""
         self.returns = True
-        self._calendar: list[tuple[int, int, Callable[[], None]]] = []
-        self._entries = 0
         self._latency: dict[frozenset[str], int] = {}
-        self._arrives: dict[tuple[str, str], int] = {}
         self._sessions: dict[frozenset[str], dict[str, int]] = {}
         self._cuts: dict[tuple[str, int, str], int] = {}
         self._held: list[Callable[[], None]] = []
@@ -71,18 +68,9 @@ class World:
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def at(self, when_us: int, action: Callable[[], None]) -> None:
-        self._entries += 1
-        heapq.heappush(self._calendar, (when_us, self._entries, action))
-
-    def after(self, delay_us: int, action: Callable[[], None]) -> None:
-        self.at(self.now_us + delay_us, action)
-
     def run(self, leases: float) -> None:
         until_us = self.now_us + int(leases * LEASE_US)
-        while self._calendar and self._calendar[0][0] <= until_us:
-            self.now_us, _, action = heapq.heappop(self._calendar)
-            action()
+        while self.pass_on(until_us):
             self.watch()
         self.now_us = until_us
 
@@ -233,9 +221,8 @@ class World:
             return
         receiver = self.brokers[peer]
         sent_us = self.now_us
-        when_us = max(sent_us + self._delay(here, peer), self._arrives.get((here, peer), 0) + 1)
-        self._arrives[here, peer] = when_us
-        self.at(when_us, lambda: self._arrive(sender, receiver, sent_us, message))
+        delay_us = self._delay(here, peer)
+        self.carry(here, peer, delay_us, lambda: self._arrive(sender, receiver, sent_us, message), gap_us=1)
 
     def _arrive(self, sender: Broker, receiver: Broker, sent_us: int, message: ProtocolMessage) -> None:
         here, peer = sender.name, receiver.name

@@ -1,7 +1,7 @@
 """One drawn schedule: replicas over a network that loses, doubles and reorders, with crashes, restarts from what was
 on disk at that moment, snapshots and changes of the configuration. In the end all heals, and there must be progress."""
 
-import heapq
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any
@@ -11,6 +11,7 @@ import msgspec
 from resprout.core.contract import Effect, Persist, Send, SetTimer
 from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.replica import Chosen, Led, News, Replica, Restored
+from tests.network import Time
 from tests.replicas.decisions import Decisions, Word
 
 HASTY = (ReplicaOptions(heartbeat_us=20, patience_us=60), ReplicaOptions(heartbeat_us=50, patience_us=200))
@@ -20,12 +21,12 @@ PROGRESS_US = 200_000
 NAMES_MAX = 8
 
 
-class Schedule:
+class Schedule(Time):
     def __init__(self, seed: int, restless_us: int = 6_000) -> None:
+        super().__init__()
         self.rng = rng = Random(seed)
         self.seed = seed
         self.decisions = Decisions()
-        self.now_us = 0
         self.restless_us = restless_us
         self.running: dict[str, Replica] = {}
         self.disks: dict[str, list[bytes]] = {}
@@ -37,8 +38,6 @@ class Schedule:
         self.doubling = rng.choice((0.0, 0.1))
         self.crash_rate = rng.choice((0.0, 0.002, 0.01))
         self.cut: set[str] = set()
-        self._queue: list[tuple[int, int, Any]] = []
-        self._numbers = count()
         self._commands = count()
         self.members = tuple(f"r{i}" for i in range(rng.choice((1, 2, 3, 3, 5))))
         self._founders = self.members
@@ -73,7 +72,7 @@ class Schedule:
             elif isinstance(effect, SetTimer):
                 key = (name, effect.timer)
                 self.timers[key] = effect.at_us
-                self._put(effect.at_us, ("timer", key, effect.at_us))
+                self.at(effect.at_us, partial(self._fire, key, effect.at_us))
         if cut < len(out):
             self.crash(name)
             return
@@ -108,30 +107,21 @@ class Schedule:
             copies = 0
         for _ in range(copies):
             delay_us = rng.randint(1, 5) if calm else rng.choice((1, 10, rng.randint(1, 150), rng.randint(1, 1_000)))
-            self._put(self.now_us + delay_us, ("message", sender, to, message))
-
-    def _put(self, at_us: int, what: Any) -> None:
-        heapq.heappush(self._queue, (at_us, next(self._numbers), what))
+            self.after(delay_us, partial(self._arrive, sender, to, message))
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def step(self) -> None:
-        at_us, _, what = heapq.heappop(self._queue)
-        self.now_us = max(self.now_us, at_us)
-        out: list[Effect] = []
-        if what[0] == "timer":
-            _, key, due_us = what
-            name, timer = key
-            if self.timers.get(key) != due_us or name not in self.running:
-                return
+    def _fire(self, key: tuple[str, Any], due_us: int) -> None:
+        name, timer = key
+        if self.timers.get(key) == due_us and name in self.running:
             del self.timers[key]
-            news = self.running[name].fired(timer, self.now_us, out)
-        else:
-            _, sender, name, message = what
-            if name not in self.running:
-                return
-            news = self.running[name].hear(sender, message, self.now_us, out)
-        self._perform(name, out, news)
+            out: list[Effect] = []
+            self._perform(name, out, self.running[name].fired(timer, self.now_us, out))
+
+    def _arrive(self, sender: str, name: str, message: Any) -> None:
+        if name in self.running:
+            out: list[Effect] = []
+            self._perform(name, out, self.running[name].hear(sender, message, self.now_us, out))
 
     def mishap(self) -> None:
         """What happens beside messages and timers, while the network is restless."""
@@ -178,11 +168,9 @@ class Schedule:
         """AssertionError for what must not be, or when there is no progress in the end."""
         steps = 0
         while self.now_us < self.restless_us and steps < STEPS_MAX:
-            if self._queue:
-                self.step()
-            else:
+            if not self.pass_on():
                 self.now_us += 50
-            if self.rng.random() < 0.1 or not self._queue:
+            if self.rng.random() < 0.1 or self.next_us is None:
                 self.mishap()
             steps += 1
         self.now_us = max(self.now_us, self.restless_us)
@@ -196,8 +184,7 @@ class Schedule:
         wanted = b"the last"
         self.decisions.proposed.add(wanted)
         end_us = self.now_us + PROGRESS_US
-        while steps < STEPS_MAX and self.now_us < end_us and self._queue:
-            self.step()
+        while steps < STEPS_MAX and self.now_us < end_us and self.pass_on():
             steps += 1
             if steps % 20 == 0 and wanted not in {v for k, v in self.decisions.slots.values() if k == "command"}:
                 for name in sorted(self.running):

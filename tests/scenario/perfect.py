@@ -3,9 +3,6 @@
 The least that applications need in order to run, and a reference for what they may assume: it keeps every guarantee.
 """
 
-import heapq
-from collections.abc import Callable
-
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.keys import topics_of
 from resprout.core.message import Message
@@ -23,29 +20,25 @@ from resprout.filters.predicate import parse_predicate
 from resprout.scenario.app import App, Applied, WakeAt, Wish
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.model import Scenario
+from tests.network import Time
 
 
-class PerfectNetwork:
+class PerfectNetwork(Time):
     def __init__(self, scenario: Scenario, latency_us: int = 1_000) -> None:
+        super().__init__()
         maker = AppMaker(scenario)
         self.apps: dict[str, App] = {client.name: maker.make(client.name) for client in scenario.clients}
         self.latency_us = latency_us
-        self.now_us = 0
         self.wishes: list[tuple[int, str, Wish]] = []
         self.deliveries: dict[str, list[Message]] = {name: [] for name in self.apps}
         self.live: dict[str, dict[tuple[str, str | None], None]] = {name: {} for name in self.apps}
         self._counts: dict[tuple[str, str], int] = {}
-        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
-        self._number = 0
 
     def run(self, until_us: int = 10**12, steps_max: int = 200_000) -> None:
         for name, app in self.apps.items():
             self._take(name, app.start(0))
-        while self._agenda and self._agenda[0][0] <= until_us:
-            self.now_us, _, action = heapq.heappop(self._agenda)
-            action()
-            steps_max -= 1
-            assert steps_max, "the applications do not come to an end"
+        while self.pass_on(until_us):
+            assert self.events < steps_max, "the applications do not come to an end"
 
     def applied(self, client: str) -> list[Applied]:
         return [wish for _, name, wish in self.wishes if name == client and isinstance(wish, Applied)]
@@ -57,19 +50,13 @@ class PerfectNetwork:
             if isinstance(wish, PublishRequest) and client in (None, name)
         ]
 
-    def _later(self, delay_us: int, action: Callable[[], None]) -> None:
-        self._number += 1
-        heapq.heappush(self._agenda, (self.now_us + delay_us, self._number, action))
-
     def _take(self, name: str, wishes: "list[Wish] | tuple[Wish, ...] | object") -> None:
         assert isinstance(wishes, list | tuple)
         for wish in wishes:
             self.wishes.append((self.now_us, name, wish))
             match wish:
                 case WakeAt(at_us):
-                    self._later(
-                        max(0, at_us - self.now_us), lambda: self._take(name, self.apps[name].woke(self.now_us))
-                    )
+                    self.after(max(0, at_us - self.now_us), lambda: self._take(name, self.apps[name].woke(self.now_us)))
                 case PublishRequest():
                     self._publish(name, wish)
                 case SubscribeRequest(filter_, where):
@@ -80,7 +67,7 @@ class PerfectNetwork:
                     self._tell(name, SubscriptionEnded(filter_, where))
 
     def _tell(self, name: str, news: ClientNews) -> None:
-        self._later(self.latency_us, lambda: self._take(name, self.apps[name].told(news, self.now_us)))
+        self.after(self.latency_us, lambda: self._take(name, self.apps[name].told(news, self.now_us)))
 
     def _publish(self, name: str, request: PublishRequest) -> None:
         stream = request.guarantee.stream
@@ -91,7 +78,7 @@ class PerfectNetwork:
         message = Message(
             name, 1, seq, request.topic, request.keys, request.guarantee, dict(request.attributes), request.payload, 0
         )
-        self._later(self.latency_us, lambda: self._deliver(message))
+        self.after(self.latency_us, lambda: self._deliver(message))
 
     def _deliver(self, message: Message) -> None:
         topics = topics_of(message.topic, message.keys)

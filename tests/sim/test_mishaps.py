@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import BrokerSpec, FaultKind
 from resprout.scenario.seeds import random_for
+from resprout.sim.blows import REPAIRED_US
 from resprout.sim.fault_model import FaultModel
-from resprout.sim.mishaps import with_mishaps
+from resprout.sim.mishaps import SHORT_US_MAX, with_mishaps
 from resprout.sim.swarm import swarm_trial
 from resprout.sim.trial import EVENTS_MAX, EndlessError, Trial, formed_us, rehearse
 from resprout.stacks.survival import everything
@@ -167,3 +168,17 @@ def test_scenarios_with_faults_of_their_own_are_left_alone() -> None:
     faults = next(trial.timed.faults for trial in map(trial_of, SEEDS) if trial.timed.faults)
     scenario = msgspec.structs.replace(draw_scenario(1), faults=faults)
     assert with_mishaps(scenario) == Trial(scenario)
+
+
+def test_another_stack_meets_nothing_that_it_does_not_survive() -> None:
+    """The baseline: one broker at a time, which is back after its repair; clients are away for moments only."""
+    for seed in range(1, 121):
+        faults = swarm_trial(seed, stack="ginger").timed.faults
+        struck = {fault.nodes[0]: fault.at_us for fault in faults if fault.kind is FaultKind.CRASH}
+        for fault in faults:
+            assert fault.kind is not FaultKind.LEAVE or fault.nodes[0].startswith("c")
+            if fault.kind is FaultKind.RECOVER and fault.nodes[0].startswith("b"):
+                assert fault.at_us - struck[fault.nodes[0]] > REPAIRED_US
+        away = [fault.at_us for fault in faults if fault.kind is FaultKind.PARTITION]
+        back = [fault.at_us for fault in faults if fault.kind is FaultKind.HEAL and not fault.links]
+        assert all(min(end - begin for end in back if end >= begin) <= SHORT_US_MAX for begin in away)

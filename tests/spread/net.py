@@ -211,7 +211,7 @@ class Net:
                 check_forest(asked, wanted, waiting)
 
     def _check_asked(self, here: str, there: str, compact: bool) -> None:
-        asked = self.brokers[here].interest._asked[there].predicates
+        asked = [predicate for _, predicate, _ in self.brokers[here].interest.standing(there)[0]]
         assert sorted(asked) == sorted(self.brokers[there].interest.index.predicates_of(here)), "both ends agree"
         behind = [predicate for client, predicate in self.wanted if self._is_behind(client, here, there)]
         assert set(asked) <= set(behind), "nothing is asked that nobody wants"

@@ -13,6 +13,7 @@ from resprout.spread import asked, covers
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Interested
 from resprout.spread.outbound import Outbound
+from tests.spread.test_interest import asks_of
 
 FEW, MANY = 250, 1000
 Change = tuple[str, Predicate]
@@ -98,7 +99,7 @@ def work(changes: list[Change], leave: bool = False, patience: int = 64) -> int:
             (interest.want if what == "want" else interest.drop)("c", predicate, outbound)
         if leave:
             interest.drop_all("c", outbound)
-            assert not interest._asked["n"].predicates
+            assert not asks_of(interest, "n")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(covers, "PATIENCE", patience)  # less than the few, so that few and many use it up alike
@@ -152,7 +153,7 @@ def test_a_wide_wish_replaces_no_more_than_it_may_and_the_rest_stays_asked(monke
     outbound: Outbound = []
     interest.want("d", parse_predicate("#"), outbound)
     assert outbound[0] == ("n", Interested(31, "#", None)) and len(outbound) == 11
-    assert len(interest._asked["n"].predicates) == 21
+    assert len(asks_of(interest, "n")) == 21
     outbound.clear()
     interest.drop("d", parse_predicate("#"), outbound)
-    assert len(outbound) == 11 and sorted(interest._asked["n"].predicates) == sorted(plain(30))
+    assert len(outbound) == 11 and sorted(asks_of(interest, "n")) == sorted(plain(30))

@@ -72,10 +72,10 @@ def test_a_new_neighbour_that_was_told_what_it_is_asked_hears_only_what_has_chan
     table.drop("c", T)
     table.want("c", parse_predicate("v"), confirmed=True)
     said(table)
-    table.add_link("new", [Interested(id, predicate.filter, predicate.where_text) for id, predicate in asks])
+    table.add_link("new", asks)
     (asked, withdrawn) = said(table)
     assert isinstance(asked[1], Interested) and asked[1].filter == "v"
-    assert withdrawn == ("new", Uninterested(asks[0][0]))
+    assert withdrawn == ("new", Uninterested(asks[0].id))
 
 
 def test_a_neighbour_asks_once_and_withdraws_what_it_asked() -> None:

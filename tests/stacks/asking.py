@@ -47,8 +47,8 @@ class _Ear:
 class Told(Played):
     """A run that is over, and what its clients were told in it."""
 
-    def __init__(self, run: Run, watch: Watch, heard: list[News]) -> None:
-        super().__init__(run, watch, run.finish())
+    def __init__(self, scene: Scenario, run: Run, watch: Watch, heard: list[News]) -> None:
+        super().__init__(scene, run, watch, run.finish())
         self.heard = heard
 
     def news(self, kind: type, client: str | None = None) -> list[News]:
@@ -75,7 +75,7 @@ def ask(scene: Scenario, faults: Sequence[FaultSpec], asked: Sequence[Asked]) ->
     run.world.at(0, listen)
     for one in asked:
         run.world.at(one.at_us, put, one)
-    return Told(run, watch, heard)
+    return Told(scene, run, watch, heard)
 
 
 def two_kinds(parents: dict[str, str | None], homes: Sequence[str], time_limit: str = "120s") -> Scenario:

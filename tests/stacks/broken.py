@@ -29,9 +29,10 @@ from resprout.order.totals.totals import Totals
 from resprout.spread import asked
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
-from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, core, flush
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, core
 from resprout.stacks.resprout.forwarding import Forwarding, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
+from resprout.stacks.resprout.repair import finish
 from resprout.stacks.resprout.repair.pool import Pool
 from resprout.stacks.routes import Picks, Routes
 from resprout.stacks.stack import BrokerSeat, Stack
@@ -256,7 +257,7 @@ class Rewirer(ResproutBroker):
     """Makes the links of a repair and hands over nothing of what was on its way."""
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
-        with mock.patch.object(flush, "Pool", _EmptyPool):
+        with mock.patch.object(finish, "Pool", _EmptyPool):
             return super().step(event, now_us)
 
 

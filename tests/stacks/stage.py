@@ -97,7 +97,8 @@ class Watch(Recorder):
 class Played:
     """A run that is over."""
 
-    def __init__(self, run: Run, watch: Watch, result: RunResult) -> None:
+    def __init__(self, scene: Scenario, run: Run, watch: Watch, result: RunResult) -> None:
+        self._scene = scene
         self._run = run
         self._watch = watch
         self.result = result
@@ -128,7 +129,7 @@ class Played:
         assert process is not None and isinstance(process.machine, Links)
         machine = process.machine.machine
         assert isinstance(machine, ClientMachine)
-        return machine._search.home
+        return machine.broker
 
     def notes(self, kind: str, node: str | None = None) -> list[Row]:
         return [row for row in self.rows if row.kind == kind and node in (None, row.node)]
@@ -144,7 +145,7 @@ class Played:
         return {name: self.broker(name).core.view.parent for name in names}
 
     def _is_broker(self, name: str) -> bool:
-        return name in {broker.name for broker in self._run._scenario.brokers} or name.startswith("b")
+        return name in {broker.name for broker in self._scene.brokers} or name.startswith("b")
 
 
 def at_event(event: int, kind: FaultKind, *nodes: str, host: bool = False) -> FaultAtEvent:
@@ -169,8 +170,8 @@ def play(
         for event, name, accused in accusations:
             run.world.at_event(event, partial(_ask, run, name, accused))
         if accusations and not at_events:
-            run.world._settle_us = 20_000_000  # as if there were a fault: nobody knows yet that it was no crash
-        return Played(run, watch, run.finish())
+            run.world.settle_us = 20_000_000  # as if there were a fault: nobody knows yet that it was no crash
+        return Played(scene, run, watch, run.finish())
 
 
 def _ask(run: Run, name: str, accused: str) -> None:

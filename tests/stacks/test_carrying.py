@@ -49,12 +49,12 @@ def publish(tree: Tree, name: str, guarantee: Guarantee, *keys: str, payload: by
 def arrive(tree: Tree, sender: str, receiver: str) -> None:
     """Everything that is under way from one to the other."""
     while tree.queues[sender, receiver]:
-        tree._arrive(sender, receiver)
+        tree.arrive(sender, receiver)
 
 
 def until(tree: Tree, sender: str, receiver: str, kind: type) -> None:
     while not isinstance(tree.queues[sender, receiver][0][1], kind):
-        tree._arrive(sender, receiver)
+        tree.arrive(sender, receiver)
 
 
 def waiting(tree: Tree, name: str, broker: str = "b1") -> int:
@@ -90,7 +90,7 @@ def test_what_names_a_key_that_a_total_holds_is_carried_and_nothing_else_is() ->
     until(tree, "b0", "b1", Lock)
     publish(tree, "q", CAUSAL, "k")
     assert under_way(tree, "q") == [], "not active here yet"
-    tree._arrive("b0", "b1")
+    tree.arrive("b0", "b1")
     publish(tree, "q", CAUSAL, "other")
     assert under_way(tree, "q") == []
     publish(tree, "q", FIFO, "k")
@@ -108,7 +108,7 @@ def test_eventual_waits_neither_for_its_client_nor_for_a_key() -> None:
     publish(tree, "p", TOTAL, "k")
     arrive(tree, "b1", "b0")
     until(tree, "b0", "b1", Lock)
-    tree._arrive("b0", "b1")
+    tree.arrive("b0", "b1")
     publish(tree, "p", EVENTUAL, "k")
     publish(tree, "q", EVENTUAL, "k")
     assert waiting(tree, "p") == waiting(tree, "q") == 0
@@ -155,7 +155,7 @@ def test_what_is_heavy_waits_for_nothing_that_came_later() -> None:
         publish(tree, "q", TOTAL, "k")
     arrive(tree, "b1", "b0")
     until(tree, "b0", "b1", Lock)
-    tree._arrive("b0", "b1")
+    tree.arrive("b0", "b1")
     publish(tree, "p", CAUSAL, "k", payload=bytes(HEAVY_BYTES))
     assert waiting(tree, "p") == 1 and under_way(tree, "p") == []
     arrive(tree, "b0", "b1")
@@ -163,7 +163,7 @@ def test_what_is_heavy_waits_for_nothing_that_came_later() -> None:
     arrive(tree, "b0", "b2")
     arrive(tree, "b1", "b0")
     until(tree, "b2", "b0", Closed)
-    tree._arrive("b2", "b0")
+    tree.arrive("b2", "b0")
     arrive(tree, "b0", "b1")
     assert waiting(tree, "p") == 0 and under_way(tree, "p") == [CAUSAL], "the first is delivered, the second is not"
     tree.run()
@@ -206,7 +206,7 @@ def test_a_client_that_has_delivered_a_total_elsewhere_publishes_behind_it() -> 
     publish(tree, "p", TOTAL, "k")
     arrive(tree, "b1", "b0")
     until(tree, "b0", "b1", Lock)
-    tree._arrive("b0", "b1")
+    tree.arrive("b0", "b1")
     broker = tree.brokers["b1"]
     broker.step(LinkUp("m", "client", 1, 1 << 20), 0)
     broker.step(Received("m", Attend(9, received=(Mark("p", "ordered", 1, 1),))), 0)
@@ -231,7 +231,7 @@ def test_what_a_disk_brings_back_keeps_behind_the_total_that_holds_its_key() -> 
     publish(tree, "p", TOTAL, "k")
     arrive(tree, "b1", "b0")
     until(tree, "b0", "b1", Lock)
-    tree._arrive("b0", "b1")
+    tree.arrive("b0", "b1")
     found = Bundle("x", 1, 1, 1, 0, "t", ("k",), CAUSAL, b"", pack_payloads([b"kept"]))
     tree._step("b1", Recovered((to_record(found),)))
     assert tree.brokers["b1"].core.totals.is_under_way(found)

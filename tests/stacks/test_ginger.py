@@ -126,6 +126,17 @@ def test_one_crash_after_the_other_is_repaired_until_one_broker_is_left() -> Non
     assert list(played.brokers) == ["b3"]
 
 
+def test_a_root_whose_host_falls_silent_is_followed_by_who_waits_for_all_orphans() -> None:
+    """The follower may hear of the death from an orphan that noticed first, which is not all there is to wait for."""
+    brokers = tree({"r": None, "a": "r", "b": "r", "c": "r", "d": "r"})
+    homes = {"c1": "a", "c2": "b", "c3": "d"}
+    for at_us in (WORK_BEGINS_US, WORK_BEGINS_US + 9_000):
+        silent = FaultSpec(at_us, FaultKind.CRASH, nodes=("r",), host=True)
+        played = play(scenario(brokers, clients(homes, "t"), work(list(homes), "t"), faults=(silent,)))
+        played.check_clean()
+        assert len(played.brokers) == 4
+
+
 def test_a_broker_that_returns_joins_as_a_leaf_and_takes_part() -> None:
     chain = tree({"b0": None, "b1": "b0", "b2": "b1"})
     faults = (
@@ -205,6 +216,15 @@ def test_each_total_of_a_bundle_has_a_place_of_its_own() -> None:
     played = play(scenario(tree({"b0": None, "b1": "b0"}), clients(homes, "a"), busy))
     assert played.verdict.check("tseq").status == CLEAN
     assert len({row.tseq for row in played.result.rows if row.kind == "deliver"}) == 60
+
+
+def test_an_orphan_says_with_its_request_what_is_wanted_below_it() -> None:
+    row = tree({"b0": None, "b1": "b0", "b2": "b1", "b3": "b2"})
+    readers = (*clients({"c0": "b0"}, "x"), *clients({"c2": "b2"}, "a"), *clients({"c3": "b3"}, "a", "b/#"))
+    played = play(scenario(row, readers, work(["c0"], "a"), faults=(crash(WORK_BEGINS_US + 5_000, "b1"),)))
+    played.check_clean()
+    (request,) = [request for request in played.messages(ParentRequest) if request.dead]
+    assert sorted(wish.filter for wish in request.wants) == ["a", "b/#"]
 
 
 # -- the wire and hostile peers ----------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ def arrives(tree: Tree, sender: str, receiver: str, kind: type) -> None:
     """Everything on this way, up to the first of this kind."""
     queue: deque[tuple[int, object]] = tree.queues[sender, receiver]
     while not isinstance(queue[0][1], kind):
-        tree._arrive(sender, receiver)
-    tree._arrive(sender, receiver)
+        tree.arrive(sender, receiver)
+    tree.arrive(sender, receiver)
 
 
 def got(tree: Tree, name: str) -> list[bytes]:
@@ -99,7 +99,7 @@ def test_while_a_subscription_is_not_confirmed_own_publications_are_not_passed()
     """Were one of them published elsewhere as well, that copy might not come by: nobody knows here whom to ask."""
     tree = small_tree()
     tree.ask("reader", SubscribeRequest("u"))
-    tree._arrive("reader", "b0")
+    tree.arrive("reader", "b0")
     core = tree.brokers["b0"].core
     assert list(core.sessions.hopeful) == ["reader"]
     cross(tree)

@@ -157,7 +157,7 @@ class Tree:
         if isinstance(choice[1], Timer):
             self._fire(*choice)
         else:
-            self._arrive(*choice)
+            self.arrive(*choice)
         return True
 
     def detector(self) -> None:
@@ -178,7 +178,7 @@ class Tree:
         self.now_us = max(self.now_us, self.timers.pop((name, timer)))
         self._step(name, TimerFired(timer))
 
-    def _arrive(self, sender: str, receiver: str) -> None:
+    def arrive(self, sender: str, receiver: str) -> None:
         number, item = self.queues[sender, receiver].popleft()
         if isinstance(item, Writable):
             if self.sessions.get((receiver, sender)) != number:

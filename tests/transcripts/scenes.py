@@ -176,8 +176,8 @@ RETURN: Final = Scene(
         (
             "c1",
             "Attend",
-        ): "The host of b1 refuses, so c1 turns to its first refuge, b0: who served it last, how far it has "
-        "come (nothing yet), and the subscription that it brings along. It is answered when the repair is over.",
+        ): "The host of b1 refuses, so c1 turns to the successor of b1, b0: who served it last, how far it "
+        "has come (nothing yet), and the subscription that it brings along. It is answered when the repair is over.",
         ("b0", "Serving"): "The client is served, and given its share: what the ghost was shown, less what it has.",
         (
             "c1",

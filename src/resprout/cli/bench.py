@@ -13,7 +13,7 @@ from resprout.cli.load.orders import Flood, Pace
 from resprout.cli.load.ours import command
 from resprout.cli.load.process import LoadProcess
 from resprout.cli.load.stream import SIZE_MIN
-from resprout.cli.load.team import Flooded, Team
+from resprout.cli.load.team import FloodResult, Team
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.core import limits
 from resprout.core.errors import UsageError
@@ -104,11 +104,11 @@ def bench(
     return 0
 
 
-async def _measure_unless_stopped(load: BenchLoad) -> tuple[Flooded, Latency] | None:
+async def _measure_unless_stopped(load: BenchLoad) -> tuple[FloodResult, Latency] | None:
     return await unless_stopped(_measure(load), stopped_by_signals())
 
 
-async def _measure(load: BenchLoad) -> tuple[Flooded, Latency]:
+async def _measure(load: BenchLoad) -> tuple[FloodResult, Latency]:
     def worker(role: str, address: str) -> LoadProcess:
         return LoadProcess(f"the {role}", command(role, address, load.guarantee))
 
@@ -129,7 +129,7 @@ def _say(step: str) -> None:
         click.echo(step, err=True)
 
 
-def _as_data(load: BenchLoad, flooded: Flooded, latency: Latency) -> dict[str, Any]:
+def _as_data(load: BenchLoad, flooded: FloodResult, latency: Latency) -> dict[str, Any]:
     return {
         "brokers": load.brokers,
         "subscribers": load.subscribers,
@@ -149,7 +149,7 @@ def _as_data(load: BenchLoad, flooded: Flooded, latency: Latency) -> dict[str, A
     }
 
 
-def _print(load: BenchLoad, flooded: Flooded, latency: Latency) -> None:
+def _print(load: BenchLoad, flooded: FloodResult, latency: Latency) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(
         f"[bold]{flooded.messages:,} messages[/] of {load.size} bytes, {load.guarantee.label}:"

@@ -62,6 +62,11 @@ class Local:
             raise UsageError("the brokers are not running: use them inside `async with resprout.local() as network`")
         return tuple(str(address) for address in self._addresses)
 
+    @property
+    def brokers(self) -> tuple[RunningBroker, ...]:
+        """Those that run, `b0` first: to look at them, or to `close` one and see how clients go on."""
+        return tuple(self._running)
+
     def connect(
         self,
         name: str | None = None,

@@ -44,6 +44,9 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     word: ClassVar[str | None] = None
     """What traces call it, where they do not use the name of its class."""
+    pressing: ClassVar[bool] = False
+    """Others stand still until it has come: on a connection of which nothing is known yet, more of this may be on its
+    way than of the rest."""
     express: ClassVar[bool] = False
     """True for what may overtake everything that was sent before it: it must pass where much else waits."""
 

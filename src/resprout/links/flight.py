@@ -15,11 +15,13 @@ from typing import Final
 from resprout.core import limits
 
 START_BYTES: Final = 128 << 10
-"""On a connection of which nothing is known yet, or not any more. As much as a repair usually has to say, which must
-not take a second round trip."""
+"""At most, on a connection of which nothing is known yet, or not any more. As much as a repair usually has to say,
+which must not take a second round trip."""
 START_BYTES_SHARED: Final = 128 << 10
-"""On all connections of a node together: it may begin on all of them at once, and they may share one thin line. At
-1 Mbit this takes a second, half of a lease."""
+"""On all connections of a node together: it may begin on all of them at once, and they may share one thin line. Each
+has its share of this. At 1 Mbit it takes a second, half of a lease."""
+START_BYTES_FREE: Final = 128 << 10
+"""Beyond its share a connection may take of this for what is pressing, as long as something is left."""
 START_BYTES_LEAST: Final = 8 << 10
 """About what TCP begins with."""
 LEAST_BYTES: Final = 4 << 10
@@ -34,35 +36,81 @@ RATES_KEPT: Final = 16
 """The best of so many tells what the link carries: some are low because there was little to send."""
 
 
+def shares(links: int) -> int:
+    """For so many: a power of two, so that those that are there need not be told of everyone who comes."""
+    return 1 << max(0, links - 1).bit_length()
+
+
+class Beginnings:
+    """What the connections of one node may take beyond their shares while nothing is known of them."""
+
+    __slots__ = ("free_bytes",)
+
+    def __init__(self) -> None:
+        self.free_bytes = START_BYTES_FREE
+
+
 class Flight:
     """Positions are bytes of the session, counted from its beginning."""
 
-    __slots__ = ("_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks", "part_bytes")
+    __slots__ = (
+        "_beginnings", "_flight_us", "_rates", "_start_bytes", "_taken_bytes", "_trip_us", "bytes_max", "marked",
+        "marks", "part_bytes",
+    )  # fmt: skip
 
     def __init__(self, flight_us: int) -> None:
         self._flight_us = flight_us
+        self._beginnings = Beginnings()
+        self._taken_bytes = 0
+        """Of what is free for whoever begins."""
         self.marks: deque[tuple[int, int, int]] = deque()
         """Acknowledgements that were asked for: position, when it left, how much was acknowledged by then."""
         self._rates: deque[int] = deque(maxlen=RATES_KEPT)
         """Bytes per second."""
         self._trip_us = TRIP_US_MAX
-        self._start_bytes = START_BYTES
+        self._start_bytes = START_BYTES_SHARED
         self.marked = 0
         """The position of the latest mark."""
         self.bytes_max = 0
         """So much may be on its way."""
         self.part_bytes = 0
         """So much of it in one part."""
-        self._allow(START_BYTES)
+        self._allow(self._start_bytes)
 
-    def share(self, links: int) -> None:
-        """So many begin at a time."""
-        self._start_bytes = max(START_BYTES_LEAST, min(START_BYTES, START_BYTES_SHARED // max(1, links)))
+    @property
+    def room_bytes(self) -> int:
+        """So much the stack may hand over: what waits longer had better wait in its log."""
+        return 2 * self.bytes_max if self._rates else START_BYTES
+
+    def share(self, links: int, beginnings: Beginnings) -> None:
+        """So many begin at a time, and have these in common."""
+        self._start_bytes = max(START_BYTES_LEAST, START_BYTES_SHARED // shares(links))
         if not self.marks and not self._rates:
+            self.end()
             self._allow(self._start_bytes)
+        if not self._taken_bytes:
+            self._beginnings = beginnings
+
+    def is_full(self, bytes_on_way: int, pressing: bool) -> bool:
+        """Nothing more may leave now. While nothing is known, what is pressing takes of what is free."""
+        if bytes_on_way < self.bytes_max:
+            return False
+        if not pressing or self._rates or self.bytes_max >= START_BYTES:
+            return True
+        more = min(self.part_bytes, START_BYTES - self.bytes_max, self._beginnings.free_bytes)
+        self._beginnings.free_bytes -= more
+        self._taken_bytes += more
+        self.bytes_max += more
+        return bytes_on_way >= self.bytes_max
+
+    def end(self) -> None:
+        """Of the beginning, or of the connection: others may begin with what this one took."""
+        self._beginnings.free_bytes += self._taken_bytes
+        self._taken_bytes = 0
 
     def begin(self, position: int) -> None:
         """Another connection, perhaps another way."""
+        self.end()
         self.marks.clear()
         self._rates.clear()
         self._trip_us = TRIP_US_MAX
@@ -72,6 +120,7 @@ class Flight:
     def rest(self) -> None:
         """Nothing was sent for a while. Others may have begun to use the link, and all may begin again at once."""
         if not self.marks and self.bytes_max > self._start_bytes:
+            self.end()
             self._rates.clear()
             self._allow(self._start_bytes)
 
@@ -88,6 +137,7 @@ class Flight:
             _, left_us, before = marks.popleft()
         trip_us = max(1, now_us - left_us)
         self._trip_us = min(self._trip_us, trip_us)
+        self.end()
         self._rates.append((position - before) * 1_000_000 // trip_us)
         self._allow(2 * max(self._rates) * (self._trip_us + self._flight_us) // 1_000_000)
         if self.bytes_max == LEAST_BYTES:

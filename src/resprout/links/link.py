@@ -3,6 +3,7 @@
 import msgspec
 
 from resprout.core.contract import Effect, Transmit
+from resprout.links.flight import Beginnings
 from resprout.links.frames import Data
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies
@@ -96,22 +97,31 @@ class LinkSession(Session):
             self.spoke_us = now_us
             out.append(Transmit(self.connection, frame))
 
-    def stand(self, connection: int, links: int, now_us: int) -> None:
+    def stand(self, connection: int, links: int, beginnings: Beginnings, now_us: int) -> None:
         """There is a connection, one of so many."""
         self.connection = connection
-        self.flight.share(links)
-        self.allow()
+        self.share(links, beginnings)
         self.stood_us = self.heard_us = self.spoke_us = now_us
+
+    def share(self, links: int, beginnings: Beginnings) -> None:
+        """There are so many connections now."""
+        self.flight.share(links, beginnings)
+        self.allow()
 
     def came(self, now_us: int) -> None:
         """The peer has acknowledged something that it was asked to acknowledge."""
         self.flight.acknowledged(self.acknowledged, now_us)
         self.allow()
 
-    def rest(self, links: int) -> None:
+    def fall(self) -> None:
+        """The connection is gone."""
+        self.connection = 0
+        self.flight.end()
+
+    def rest(self, links: int, beginnings: Beginnings) -> None:
         """To be called now and then: whoever has sent nothing since the last time begins again with little."""
         if self.weight == self.rested and not self.outbox:
-            self.flight.share(links)
+            self.flight.share(links, beginnings)
             self.flight.rest()
             self.allow()
         self.rested = self.weight

@@ -184,7 +184,7 @@ class Session:
 
     def allow(self) -> None:
         """What may be on its way has changed, and the room with it."""
-        room = max(ROOM_BYTES_MIN, 2 * self.flight.bytes_max)
+        room = max(ROOM_BYTES_MIN, self.flight.room_bytes)
         self._allowance = min(room, self._outbox_bytes_max // 2)
         self.limit = min(self.grant, self.confirmed_bytes + self._allowance)
 

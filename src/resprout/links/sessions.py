@@ -19,6 +19,7 @@ from resprout.core.contract import (
     Transmit,
     Writable,
 )
+from resprout.links.flight import Beginnings, shares
 from resprout.links.frames import Goodbye
 from resprout.links.handshake import Acquaintances, Identity
 from resprout.links.link import LinkSession
@@ -40,6 +41,8 @@ class LinkSessions:
         self.met = Acquaintances(options.acquaintances_max)
         self._is_broker = me.role == "broker"
         self._options = options
+        self.beginnings = Beginnings()
+        """What all connections have in common of which nothing is known yet."""
 
     def latest_incarnation(self, peer: str) -> int:
         """The latest life of a peer that was met; 0 for none."""
@@ -50,7 +53,11 @@ class LinkSessions:
 
     def stand(self, link: LinkSession, connection: int, is_up: bool, now_us: int, out: Effects) -> None:
         """A session begins, or (`is_up`) goes on, on this connection."""
-        link.stand(connection, len(self.live) + 1, now_us)
+        links = len(self.live) + 1
+        if shares(links) > shares(links - 1):
+            for other in self.live.values():
+                other.share(links, self.beginnings)
+        link.stand(connection, links, self.beginnings, now_us)
         self.live[connection] = link
         self._stop_lingering(link, out)
         if not is_up:
@@ -68,7 +75,7 @@ class LinkSessions:
     def lose(self, link: LinkSession, now_us: int, out: Effects) -> None:
         """The connection is gone, the session stays."""
         del self.live[link.connection]
-        link.connection = 0
+        link.fall()
         link.silent = True
         self.news.append(Silent(link.peer, False))
         options = self._options
@@ -120,7 +127,7 @@ class LinkSessions:
                 refuse(link.connection, reason, out, code=code)
             else:
                 out.append(Disconnect(link.connection, reason))
-            link.connection = 0
+            link.fall()
 
     def _stop_lingering(self, link: LinkSession, out: Effects) -> None:
         if link.lingers:

@@ -28,6 +28,8 @@ class _Shipping:
         self._bounded = bounded
         self._batch: list[Any] = []
         self._batch_bytes = 0
+        self._pressing = False
+        """What leaves, or would leave, next."""
 
     def ship(self) -> None:
         link = self._link
@@ -36,6 +38,7 @@ class _Shipping:
             weight = end - begin
             if self._batch and (self._batch_bytes + weight > part_bytes or len(self._batch) == MESSAGES_PER_FRAME):
                 self._ship_batch()
+            self._pressing = message.pressing
             if weight and self._is_full():
                 break
             if link.body is None and (weight <= part_bytes or not link.pack(message)):
@@ -59,7 +62,7 @@ class _Shipping:
 
     def _is_full(self) -> bool:
         link = self._link
-        return self._bounded and link.departed - link.acknowledged >= link.flight.bytes_max
+        return self._bounded and link.flight.is_full(link.departed - link.acknowledged, self._pressing)
 
     def _ship_batch(self) -> None:
         link = self._link

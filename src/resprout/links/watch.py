@@ -33,9 +33,9 @@ class Watch:
         every_us = self._every_us or 0
         if self._silence_us is not None and now_us <= self._due_us + every_us:
             self._suspect(self._silence_us, now_us, out)
-        links = self._board.sessions.live.values()
-        for link in links:
-            link.rest(len(links))
+        sessions = self._board.sessions
+        for link in sessions.live.values():
+            link.rest(len(sessions.live), sessions.beginnings)
         if self._heartbeat_us is not None:
             quiet_since_us = now_us + every_us - self._heartbeat_us  # at the next look it would be too late
             for link in self._board.sessions.live.values():

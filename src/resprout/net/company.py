@@ -41,23 +41,6 @@ class FoundCompany(msgspec.Struct, frozen=True):
         return tuple(name for name in self.peers if name != self.parent)
 
 
-async def find_company(
-    parent: Address | None,
-    contacts: Sequence[Address],
-    me: str,
-    say: Callable[[str], None],
-    members: Sequence[Address] = (),
-) -> FoundCompany:
-    """Those who listen there, however long it takes until one does; `say` is told once who is waited for. `members`
-    were in the network when this broker was: perhaps something else listens there by now.
-
-    UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name.
-    """
-    company = await look_for_company(parent, contacts, me, say, members, None)
-    assert company is not None, "it is waited for"
-    return company
-
-
 async def look_for_company(
     parent: Address | None,
     contacts: Sequence[Address],
@@ -66,8 +49,12 @@ async def look_for_company(
     members: Sequence[Address],
     patience_s: float | None,
 ) -> FoundCompany | None:
-    """The same, for a broker that does without: None when nobody has answered after `patience_s`, or when all hosts say
-    that nobody listens."""
+    """Those who listen there; `say` is told once who is waited for. `members` were in the network when this broker was:
+    perhaps something else listens there by now. Without `patience_s`, however long it takes until one does. With it,
+    for a broker that does without: None when nobody has answered by then, or when all hosts say that nobody listens.
+
+    UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name.
+    """
     asked = [(address, "parent") for address in (parent,) if address is not None]
     asked += [(address, "contact") for address in dict.fromkeys(contacts) if address != parent]
     asked += [(address, MEMBER) for address in dict.fromkeys(members) if address != parent and address not in contacts]

@@ -38,10 +38,6 @@ class RecordFile:
         """Where the entries of records begin that are not forgotten."""
         self._broken = False
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size
-
     def read(self) -> list[bytes]:
         """The records that are not forgotten, oldest first. DiskError when they cannot be read."""
         try:

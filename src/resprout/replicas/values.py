@@ -31,10 +31,6 @@ class SlotEntry(msgspec.Struct, frozen=True, array_like=True):
     def is_configuration(self) -> bool:
         return bool(self.members)
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.command and not self.members
-
 
 NOTHING: Final = SlotEntry()
 """Fills a slot that a leader before may have left open."""

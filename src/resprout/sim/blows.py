@@ -21,6 +21,8 @@ LATER_OPERATIONS: Final = 15
 """Per client: enough to be busy when a later blow falls."""
 LONG_EVENTS: Final = 12_000
 """A run with more of them is struck no more: it takes too long to go through several of its kind."""
+REPAIRED_US: Final = 60_000_000
+"""Ample for one repair of the slowest tree that is drawn."""
 TIME_LIMIT_US: Final = 900_000_000
 """Ample for three repairs of the slowest tree that is drawn."""
 
@@ -127,6 +129,8 @@ class _Blows:
                 if not self._survival.recovers or rng.random() < 0.5:
                     return False
                 soon_us = fault.at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
+                if not self._survival.returns_early:
+                    soon_us += REPAIRED_US
                 self._later(FaultSpec(soon_us, FaultKind.RECOVER, (name,), disk=self._keeps_disk()))
             case FaultKind.LEAVE:
                 others = [other for other in self._living if other != name]

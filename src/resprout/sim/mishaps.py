@@ -20,7 +20,7 @@ WHEN_US_MAX: Final = 3_000_000
 """Most drawn workloads are busy in the first seconds."""
 
 LASTS_US_MAX: Final = 5_000_000
-"""Well below the time for which a session waits for its peer."""
+"""Well below the time for which a session waits for its peer; but a client looks for another broker meanwhile."""
 
 SHORT_US_MAX: Final = 1_200_000
 """Well below the time after which a broker may be taken for dead."""
@@ -70,7 +70,7 @@ def _with_faults(scenario: Scenario, faults: list[FaultSpec]) -> Scenario:
 def _mishap(rng: Random, scenario: Scenario, name: str, from_us: int) -> list[FaultSpec]:
     at_us = from_us + rng.randint(0, WHEN_US_MAX)
     is_client = any(client.name == name for client in scenario.clients)
-    longest_us = LASTS_US_MAX if is_client else SHORT_US_MAX
+    longest_us = LASTS_US_MAX if is_client and survival_of(scenario).cuts else SHORT_US_MAX
     back_us = at_us + rng.choice((0, rng.randint(0, 20_000), rng.randint(0, longest_us)))
     above = _above(scenario, name)
     choices = [

@@ -72,7 +72,8 @@ class World:
         self.network = Network(self.calendar, self.nodes, distances, self.hand, self._arrive, weigh, is_background)
         self.events = 0
         """How many entries of the calendar have happened: with the seed, a name for any moment of a run."""
-        self._settle_us = settle_us
+        self.settle_us = settle_us
+        """For so long it must stay calm until the run is over."""
         self._is_housekeeping = is_housekeeping
         self._busy = busy
         self._on_note = on_note
@@ -280,8 +281,8 @@ class World:
         trip = self._trips[0][0] if self._trips else sys.maxsize
         calm_since_us = self._calm_since(None)
         while times:
-            deadline_us = until_us if calm_since_us is None else min(until_us, calm_since_us + self._settle_us)
-            if times[0] > deadline_us or (calm_since_us is not None and self._settle_us == 0):
+            deadline_us = until_us if calm_since_us is None else min(until_us, calm_since_us + self.settle_us)
+            if times[0] > deadline_us or (calm_since_us is not None and self.settle_us == 0):
                 calendar.now_us = deadline_us
                 break
             now_us = calendar.now_us = times[0]
@@ -295,7 +296,7 @@ class World:
             del calendar.entries[now_us]
             calendar.pending -= len(bucket)
             calm_since_us = self._calm_since(calm_since_us)
-        if calm_since_us is not None and (not times or calm_since_us + self._settle_us <= until_us):
+        if calm_since_us is not None and (not times or calm_since_us + self.settle_us <= until_us):
             return "quiescent"
         calendar.now_us = max(calendar.now_us, until_us)
         return "timeout"

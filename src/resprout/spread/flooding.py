@@ -9,6 +9,7 @@ what is wanted there (`Subscriptions.add`), before it is promised to anybody.
 Tenants: the stack `flood`; `sites`, with routing `flooding` and `filtering`; CBCAST along its tree.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from resprout.core.bundle import Bundle
@@ -23,14 +24,16 @@ class Onward(NamedTuple):
 
 
 class Flooding:
-    def __init__(self, table: Subscriptions, filtered: bool = False) -> None:
+    def __init__(self, table: Subscriptions, filtered: bool = False, neighbours: Collection[str] | None = None) -> None:
+        """`neighbours`: where the table does not know them, because they are not asked for anything."""
         self._table = table
         self._filtered = filtered
+        self._neighbours = table.neighbours if neighbours is None else neighbours
 
     def onward(self, bundle: Bundle, source: str | None) -> Onward:
         """Where it goes now. `source`: the neighbour that it came from; None, or a client: published here. Publishers
         read what they publish if they ask for it."""
-        neighbours = self._table.neighbours
+        neighbours = self._neighbours
         matches = self._table.matches(bundle)
         links = [name for name in neighbours if name != source and (name in matches or not self._filtered)]
         return Onward(links, {name: offsets for name, offsets in matches.items() if name not in neighbours})

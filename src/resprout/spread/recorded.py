@@ -90,12 +90,12 @@ class RecordedSubscriptions:
     def has_link(self, name: str) -> bool:
         return name in self._asks
 
-    def asks_for(self, name: str) -> list[tuple[int, Predicate]]:
+    def asks_for(self, name: str) -> tuple[Interested, ...]:
         """What a neighbour-to-be will be asked, and under which numbers: all that anybody else wants."""
         needed = self.table.wanted_beyond(name)
         first = self._last_id + 1
         self._last_id += len(needed)
-        return list(enumerate(needed, start=first))
+        return tuple(Interested(id, one.filter, one.where_text) for id, one in enumerate(needed, start=first))
 
     def remove_link(self, name: str) -> Confirmed:
         """It is no neighbour any more, and its wishes are gone."""

@@ -18,7 +18,8 @@ class Survival(msgspec.Struct, frozen=True):
     freezes: bool = False
     """Whether one may stop for longer than it takes to be declared dead, and go on."""
     cuts: bool = False
-    """Whether up to f brokers may be cut off from all others, and come back."""
+    """Whether up to f brokers may be cut off from all others, and come back; and clients for so long that they turn to
+    other brokers, while their own one lives."""
     partitions: bool = False
     """Whether the network may be in two for a while, each part larger than f."""
     joins: bool = False
@@ -27,6 +28,8 @@ class Survival(msgspec.Struct, frozen=True):
     """Whether a crashed broker may start again with what it had persisted."""
     recovers_without_disk: bool = False
     """Whether it may with nothing."""
+    returns_early: bool = False
+    """Whether a crashed broker may be back before its repair is complete."""
     again: bool = False
     """Whether more may fall when the repair of those before is complete."""
 
@@ -42,5 +45,5 @@ def everything(faults: int) -> Survival:
     """Of a tree that repairs itself around any f of its brokers on a path of 2f + 1."""
     return Survival(
         faults, 2 * faults + 1, majority=True, silent_hosts=True, freezes=True, cuts=True, partitions=True, joins=True,
-        leaves=True, recovers_with_disk=True, recovers_without_disk=True, again=True,
+        leaves=True, recovers_with_disk=True, recovers_without_disk=True, returns_early=True, again=True,
     )  # fmt: skip

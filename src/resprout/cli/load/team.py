@@ -30,7 +30,7 @@ class Brokers(Protocol):
     async def stop(self) -> None: ...
 
 
-class Flooded(msgspec.Struct, frozen=True):
+class FloodResult(msgspec.Struct, frozen=True):
     """As fast as it goes. Processor times are microseconds per message published; None where they are not known."""
 
     messages: int
@@ -99,12 +99,12 @@ class Team:
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    async def flood(self, order: Flood, batches: bool = False) -> Flooded:
+    async def flood(self, order: Flood, batches: bool = False) -> FloodResult:
         patience_s = PATIENCE_S + (order.seconds or 0.0)
         cpu_s = self._broker_cpu_s()
         sent, got = await self._run(order, Expect(order.size, patience_s, batches=batches))
         per_message = 1e6 / sent.count
-        return Flooded(
+        return FloodResult(
             messages=sent.count,
             subscribers=self._count,
             seconds=(max((each.end_ns for each in got), default=sent.end_ns) - sent.begin_ns) / 1e9,

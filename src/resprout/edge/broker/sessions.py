@@ -44,7 +44,7 @@ class ClientSessions:
         subscriptions: SubscriptionPort,
         finished: Callable[[Any], None] = lambda item: None,
     ) -> None:
-        self._serving = serving
+        self.serving = serving
         self._log = log
         self._subscriptions = subscriptions
         self.copies_of: Callable[[Any], int] = lambda item: serving.faults_tolerated + 1
@@ -90,7 +90,7 @@ class ClientSessions:
         if attend.received:
             session.received = from_marks(attend.received)
             self.returned[session.name] = session
-        out.append(Send(session.name, msgspec.structs.replace(self._serving, successors=successors, resumed=resumed)))
+        out.append(Send(session.name, msgspec.structs.replace(self.serving, successors=successors, resumed=resumed)))
         for one in held:
             predicate = session.subscriptions[one.id] = one.predicate
             users = session.users.get(predicate, 0)
@@ -187,6 +187,22 @@ class ClientSessions:
 
     # -- what a client is told -----------------------------------------------------------------------------------------
 
+    def address(self, item: HeldBundle, bundle: Bundle, wanted: Mapping[str, tuple[int, ...] | None]) -> None:
+        """An item with its place: whose it is, and who reads it. `wanted`: which of its messages each direction wants,
+        None for all; directions that are no clients of this broker, and clients that were given it elsewhere, do not
+        count."""
+        picks = {}
+        for name, offsets in wanted.items():
+            session = self.all.get(name)
+            if session is not None and not session.has(bundle):
+                self._log.add_reader(item, session)
+                if offsets is not None:
+                    picks[name] = offsets
+        item.picks = picks or None
+        if (publisher := self.publisher_of(bundle)) is not None:
+            item.client = publisher
+            self.published(publisher, item)
+
     def show(self, item: HeldBundle, out: list[Effect]) -> None:
         """Give an item to its readers, and its publisher the `safe` receipt."""
         self._log.show(item)
@@ -204,7 +220,7 @@ class ClientSessions:
                 self._give(session, item, whole, out)
         publisher: ClientSession | None = item.client
         if publisher is not None and not publisher.gone:
-            publisher.count(item, self.copies_of(item), self._serving.faults_tolerated + 1)
+            publisher.count(item, self.copies_of(item), self.serving.faults_tolerated + 1)
             publisher.turn(item.stream, ReceiptLevel.SAFE, item.last)
             publisher.turn_delivered(item)
             self._tell_receipts(publisher, item)
@@ -245,7 +261,10 @@ class ClientSessions:
         (self._turned if prompt else self._turned_soon)[session.name] = session
 
     def published(self, session: ClientSession, item: HeldBundle) -> None:
-        session.published(item)
+        if ReceiptLevel.DELIVERED in self.serving.receipts:
+            session.published(item)
+        else:  # nobody waits to hear what becomes of it
+            session.turn(item.stream, ReceiptLevel.ACCEPTED, item.last)
         self._tell_receipts(session, item)
 
     def adopt(
@@ -259,7 +278,7 @@ class ClientSessions:
         session.adopt(items)
         for item in items:
             if item.shown:
-                session.count(item, self.copies_of(item), self._serving.faults_tolerated + 1)
+                session.count(item, self.copies_of(item), self.serving.faults_tolerated + 1)
         for stream, last in (reached or {}).items():
             session.settle(stream, last)
         self._turned[session.name] = session

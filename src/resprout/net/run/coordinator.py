@@ -97,7 +97,8 @@ class RealRun:
             live.write([promise_row(promise)])
 
     async def finish(self) -> ProcessRunResult:
-        """However it ends, no process is left afterwards. ProcessError when the processes cannot be started."""
+        """Runs it to quiescence, to its time limit, or to the first process that fails; however it ends, no process is
+        left afterwards. UsageError when it cannot be run with processes, ProcessError when they cannot be started."""
         ended = ""
         try:
             await self._start()
@@ -221,16 +222,3 @@ async def _first(*works: Coroutine[Any, Any, T]) -> T:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-async def run_processes(
-    scenario: Scenario,
-    on_progress: OnProgress | None = None,
-    links: Mapping[str, int] | None = None,
-    on_row: OnRow = lambda row: None,
-) -> ProcessRunResult:
-    """Runs it to quiescence, to its time limit, or to the first process that fails.
-
-    UsageError when it cannot be run with processes, ProcessError when they cannot be started.
-    """
-    return await RealRun(scenario, on_progress, links, on_row).finish()

@@ -7,7 +7,7 @@ that may be missing are -1 then.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -84,6 +84,8 @@ class Closed(ProtocolMessage, frozen=True, tag=70):
 class LockReport(ProtocolMessage, frozen=True, tag=71):
     """To the coordinator of a repair: one lock as a member knows it."""
 
+    pressing: ClassVar[bool] = True
+
     epoch: int
     number: int
     bundle: Bundle
@@ -107,6 +109,8 @@ class LockReport(ProtocolMessage, frozen=True, tag=71):
 class GrantedLock(ProtocolMessage, frozen=True, tag=72):
     """To the members of a repair: one lock of all that any of them knew."""
 
+    pressing: ClassVar[bool] = True
+
     epoch: int
     number: int
     bundle: Bundle
@@ -125,6 +129,8 @@ class GrantedLock(ProtocolMessage, frozen=True, tag=72):
 class WelcomeLock(ProtocolMessage, frozen=True, tag=73):
     """To a newcomer: a total that is not yet delivered at its parent."""
 
+    pressing: ClassVar[bool] = True
+
     epoch: int
     number: int
     bundle: Bundle
@@ -142,6 +148,8 @@ class WelcomeLock(ProtocolMessage, frozen=True, tag=73):
 
 class LastTotals(ProtocolMessage, frozen=True, tag=74):
     """The last total of each publisher that has a place; in parts, when there are many."""
+
+    pressing: ClassVar[bool] = True
 
     marks: Marks
 

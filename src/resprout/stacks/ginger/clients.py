@@ -17,7 +17,6 @@ from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import TotalRequest
 from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.window import WindowEntry, id_of
-from resprout.wire.columns import check_columns
 
 
 class SettleDue(Timer, frozen=True):
@@ -84,7 +83,6 @@ class GingerClients:
             core.out.append(CancelTimer(SettleDue(name)))
         core.unstable.pop(name, None)
         core.pressure.forget(name)
-        core.sessions.leave(name, core.out)
 
     # -- clients of the dead -------------------------------------------------------------------------------------------
 
@@ -120,11 +118,7 @@ class GingerClients:
     # -- publishing ----------------------------------------------------------------------------------------------------
 
     def publish(self, session: ClientSession, message: Publish) -> None:
-        bundle = message.bundle
-        session.check_next(bundle)
-        check_columns(bundle)
-        self._core.sessions.accepted(session, bundle, message.prompt)
-        if bundle.guarantee is Guarantee.EVENTUAL and not self._core.options.eventual_waits:
+        if message.bundle.guarantee is Guarantee.EVENTUAL and not self._core.options.eventual_waits:
             self._publish_now(session, message)
         else:
             session.waiting.append(message)

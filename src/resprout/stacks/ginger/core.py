@@ -111,15 +111,7 @@ class GingerCore(Step):
         entry.taken_in = True
         self.log[entry.id] = entry
         wanting = self.wishes.table.matches(bundle)
-        clients = [self.sessions.all[name] for name in wanting if name in self.sessions.all]
-        for session in clients:
-            if not session.has(bundle):
-                self.add_reader(entry, session)
-        picks = {session.name: offsets for session in entry.readers if (offsets := wanting[session.name]) is not None}
-        entry.picks = picks or None
-        if (publisher := self.sessions.publisher_of(bundle)) is not None:
-            entry.client = publisher
-            self.sessions.published(publisher, entry)
+        self.sessions.address(entry, bundle, wanting)
         for name, link in self.links.items():
             if name == entry.source:
                 continue
@@ -165,15 +157,15 @@ class GingerCore(Step):
         entry.shown = True
 
     def add_reader(self, entry: WindowEntry, session: ClientSession) -> None:
-        entry.untaken += 1
+        entry.needed += 1
         entry.waiting[READERS] = None
         if not entry.shown:
             entry.readers = (*entry.readers, session)
 
     def took(self, entry: WindowEntry) -> bool:
         """Whether it is stable then is noticed here, and by nobody else."""
-        entry.untaken -= 1
-        if entry.untaken == 0:
+        entry.needed -= 1
+        if entry.needed == 0:
             self.through(entry, READERS)
         return False
 

@@ -11,9 +11,10 @@ from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Timer
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
+from resprout.spread.messages import Interested
 from resprout.stacks.ginger.clients import GingerClients
 from resprout.stacks.ginger.core import GingerCore
-from resprout.stacks.ginger.messages import LostMessage, MessageId, Pending, Wanted
+from resprout.stacks.ginger.messages import LostMessage, MessageId, TotalLock
 from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.totals import GingerTotals, Total
 from resprout.stacks.ginger.view import View
@@ -109,7 +110,12 @@ class GingerHandover:
                 core.through(entry, name)
 
     def begin_link(
-        self, name: str, is_parent: bool, wants: Iterable[Wanted], asks: tuple[Wanted, ...], pool: Iterable[WindowEntry]
+        self,
+        name: str,
+        is_parent: bool,
+        wants: Iterable[Interested],
+        asks: tuple[Interested, ...],
+        pool: Iterable[WindowEntry],
     ) -> None:
         """`wants`: what the neighbour asks; `asks`: what it was told to be asked."""
         core = self._core
@@ -138,14 +144,14 @@ class GingerHandover:
             self._view.forget(name)
             core.out.append(CancelTimer(OrphansDue(name)))
 
-    def agree(self, seen: Marks, pending: Iterable[Pending]) -> None:
+    def agree(self, seen: Marks, pending: Iterable[TotalLock]) -> None:
         """What another broker has seen is decided here too, and what it has locked is locked."""
         core = self._core
         for mark in seen:
             core.seen.raise_to(mark.origin, mark.seq)
         for p in pending:
             if not core.is_old(p.bundle):
-                self._totals.lock(Total(p.no, p.bundle, p.hops, p.prompt))
+                self._totals.lock(Total(p))
 
     def introduce(self) -> None:
         """This broker, to its new neighbours."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from resprout.core.contract import Note, SetTimer
 from resprout.core.marks import from_marks, is_beyond
 from resprout.overlay.places import Life
+from resprout.spread.messages import Interested
 from resprout.stacks.ginger.clients import GingerClients
 from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.handover import GingerHandover, OrphansDue, lost_message
@@ -22,7 +23,6 @@ from resprout.stacks.ginger.messages import (
     ParentRequest,
     ParentResponse,
     Placed,
-    Wanted,
 )  # fmt: skip
 from resprout.stacks.ginger.outcomes import LinksChanged
 from resprout.stacks.ginger.peers import GingerPeers
@@ -34,7 +34,7 @@ from resprout.stacks.ginger.window import id_of
 class OrphanedChild:
     """A child of the dead broker, as far as it has been heard."""
 
-    __slots__ = ("asked", "lost", "overdue", "place", "request")
+    __slots__ = ("asked", "lost", "overdue", "place", "request", "wants")
 
     def __init__(self) -> None:
         self.asked = False
@@ -44,6 +44,7 @@ class OrphanedChild:
         """Its new parent."""
         self.lost: dict[MessageId, LostMessage] = {}
         self.request: LostMessageRequest | None = None
+        self.wants: tuple[Interested, ...] = ()
 
 
 class GingerRepair:
@@ -135,6 +136,7 @@ class Leader:
         repair.dead.update(dict.fromkeys(message.dead))
         orphan = repair.orphans.setdefault(name, OrphanedChild())
         orphan.asked = True
+        orphan.wants = message.wants
         accepted = name in self._peers.reserved or self.degree_left() > 0 or message.break_degree
         if accepted:
             orphan.place = self._core.name
@@ -191,7 +193,7 @@ class Leader:
         asks = {name: self._asks_of(name, repair) for name in repair.orphans}
         adopted = {name: self._adopted_by(name, repair, asks) for name in repair.orphans}
         for name in direct:
-            wants = with_adopted(requests[name].wants, adopted[name])
+            wants = with_adopted(repair.orphans[name].wants, adopted[name])
             self._handover.begin_link(name, False, wants, asks[name], entries)
         self._handover.bury(repair.dead)
         for request in requests.values():
@@ -215,26 +217,28 @@ class Leader:
         parent: str,
         dead: tuple[str, ...],
         pool: tuple[MessageId, ...],
-        asks: tuple[Wanted, ...],
+        asks: tuple[Interested, ...],
         adopted: tuple[Adopted, ...] = (),
     ) -> Attached:
         core = self._core
         pending = self._totals.pending()
         return Attached(parent, dead, pool, core.marks(), core.clock, core.epoch, asks, pending, adopted)
 
-    def _asks_of(self, name: str, repair: GingerRepair) -> tuple[Wanted, ...]:
+    def _asks_of(self, name: str, repair: GingerRepair) -> tuple[Interested, ...]:
         """What an orphan is asked by whoever becomes its parent: all that anybody wants who is not below it."""
-        wanted = {(wish.filter, wish.where_text): None for _, wish in self._core.wishes.asks_for(name)}
-        for other, request in repair.requests.items():
-            if other != name and repair.orphans[other].place != name:
-                wanted.update({(ask.filter, ask.where): None for ask in request.wants})
-        return tuple(Wanted(no, *what) for no, what in enumerate(wanted, start=1))
+        wanted = {(ask.filter, ask.where): None for ask in self._core.wishes.asks_for(name)}
+        for other, orphan in repair.orphans.items():
+            if other != name and orphan.place != name:
+                wanted.update({(ask.filter, ask.where): None for ask in orphan.wants})
+        return tuple(Interested(no, *what) for no, what in enumerate(wanted, start=1))
 
-    def _adopted_by(self, name: str, repair: GingerRepair, asks: dict[str, tuple[Wanted, ...]]) -> tuple[Adopted, ...]:
+    def _adopted_by(
+        self, name: str, repair: GingerRepair, asks: dict[str, tuple[Interested, ...]]
+    ) -> tuple[Adopted, ...]:
         return tuple(
-            Adopted(other, self._view.addresses.get(other, ""), request.wants, asks[other])
-            for other, request in repair.requests.items()
-            if repair.orphans[other].place == name
+            Adopted(other, self._view.addresses.get(other, ""), orphan.wants, asks[other])
+            for other, orphan in repair.orphans.items()
+            if orphan.place == name
         )
 
     def _expect_clients(self, repair: GingerRepair) -> None:
@@ -245,12 +249,12 @@ class Leader:
                 self._clients.expect(life, clients, self._core.wishes.table.of(name))
 
 
-def with_adopted(wants: tuple[Wanted, ...], adopted: Iterable[Adopted]) -> tuple[Wanted, ...]:
+def with_adopted(wants: tuple[Interested, ...], adopted: Iterable[Adopted]) -> tuple[Interested, ...]:
     """What an orphan asks of the leader for itself and for those that it adopts; both ends number it alike."""
     known = {(wanted.filter, wanted.where) for wanted in wants}
     further = {(w.filter, w.where): None for child in adopted for w in child.wants if (w.filter, w.where) not in known}
     first = 1 + max((wanted.id for wanted in wants), default=0)
-    return (*wants, *(Wanted(no, *what) for no, what in enumerate(further, start=first)))
+    return (*wants, *(Interested(no, *what) for no, what in enumerate(further, start=first)))
 
 
 def _causally(id: MessageId, lost: LostMessage) -> tuple[int, str, str, int]:

@@ -1,6 +1,5 @@
 """What Ginger's brokers say to each other. Tags 128..159 of the wire belong to this file."""
 
-from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -8,7 +7,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import Marks
-from resprout.filters.predicate import Predicate
+from resprout.spread.messages import Interested
 
 Place = Annotated[int, msgspec.Meta(ge=-1)]
 """In the order of totals; -1 for what is none."""
@@ -118,6 +117,8 @@ class ParentRequest(ProtocolMessage, frozen=True, tag=137):
     """The incarnation of each: its next life is another matter."""
     break_degree: bool = False
     address: str = ""
+    wants: tuple[Interested, ...] = ()
+    """What the sender and those below it want. Of a newcomer nothing: it serves nobody yet."""
 
 
 class ParentResponse(ProtocolMessage, frozen=True, tag=138):
@@ -151,27 +152,6 @@ class LostMessage(ProtocolMessage, frozen=True, tag=140):
         return self.bundle.cost
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """A subscription of somebody behind a link."""
-
-    id: int
-    filter: str
-    where: str | None
-
-
-def wanted(asks: Iterable[tuple[int, Predicate]]) -> tuple[Wanted, ...]:
-    return tuple(Wanted(id, predicate.filter, predicate.where_text) for id, predicate in asks)
-
-
-class Pending(msgspec.Struct, frozen=True, array_like=True):
-    """A total that the root has ordered and that is not processed."""
-
-    no: int
-    bundle: Bundle
-    hops: int
-    prompt: bool
-
-
 class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
     """An orphan's half of the synchronisation: send me what I lack."""
 
@@ -180,8 +160,8 @@ class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
     seen: Marks
     clock: int
     epoch: int
-    wants: tuple[Wanted, ...]
-    pending: tuple[Pending, ...]
+    pending: tuple[TotalLock, ...]
+    """Totals that the root has ordered and that are not processed."""
 
 
 class Placed(ProtocolMessage, frozen=True, tag=142):
@@ -195,9 +175,9 @@ class Adopted(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     address: str
-    wants: tuple[Wanted, ...]
+    wants: tuple[Interested, ...]
     """What it asks of its new parent."""
-    asks: tuple[Wanted, ...]
+    asks: tuple[Interested, ...]
     """What its new parent asks of it."""
 
 
@@ -211,8 +191,8 @@ class Attached(ProtocolMessage, frozen=True, tag=143):
     seen: Marks
     clock: int
     epoch: int
-    wants: tuple[Wanted, ...]
-    pending: tuple[Pending, ...]
+    wants: tuple[Interested, ...]
+    pending: tuple[TotalLock, ...]
     adopted: tuple[Adopted, ...] = ()
 
 

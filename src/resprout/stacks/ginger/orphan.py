@@ -8,6 +8,7 @@ with the parent it was given, and then with its contacts.
 
 from resprout.core.contract import CancelTimer, Note, SetTimer, Timer
 from resprout.core.errors import PeerError
+from resprout.spread.messages import Interested
 from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.handover import GingerHandover, lost_message
 from resprout.stacks.ginger.leader import with_adopted
@@ -21,8 +22,6 @@ from resprout.stacks.ginger.messages import (
     ParentRequest,
     ParentResponse,
     Placed,
-    Wanted,
-    wanted,
 )  # fmt: skip
 from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, Linked, LinksChanged
 from resprout.stacks.ginger.peers import GingerPeers
@@ -55,7 +54,8 @@ class Quest:
         self.unreachable: dict[str, None] = {}
         self.place: str | None = None
         """Who has accepted."""
-        self.asks: tuple[Wanted, ...] = ()
+        self.asks: tuple[Interested, ...] = ()
+        """What whoever leads is told to be wanted here; what changes meanwhile is said on the new link."""
         self.lost: dict[MessageId, LostMessage] = {}
 
 
@@ -111,6 +111,7 @@ class Seeker:
             return
         quest.leader = next((name for name in candidates if name != core.name), None)
         if quest.leader is not None:
+            quest.asks = core.wishes.asks_for(quest.dead[0]) if quest.dead else ()
             self._ask(quest, quest.leader)
         else:
             quest.unreachable.clear()
@@ -147,7 +148,7 @@ class Seeker:
         quest = self.quest
         if quest is not None and quest.asked == name:
             lives = tuple(self._peers.dead.get(dead, 0) for dead in quest.dead)
-            request = ParentRequest(quest.dead, lives, quest.breaking, self._seat.address)
+            request = ParentRequest(quest.dead, lives, quest.breaking, self._seat.address, quest.asks)
             self._core.outbox.send(name, request)
 
     # -- who is not there ----------------------------------------------------------------------------------------------
@@ -213,10 +214,9 @@ class Seeker:
         for entry in crossed:
             if entry.id not in there:
                 core.outbox.send(name, lost_message(entry))
-        quest.asks = wanted(core.wishes.asks_for(quest.dead[0]))
         ids = tuple(entry.id for entry in crossed)
         pending = self._totals.pending()
-        core.outbox.send(name, LostMessageRequest(ids, core.marks(), core.clock, core.epoch, quest.asks, pending))
+        core.outbox.send(name, LostMessageRequest(ids, core.marks(), core.clock, core.epoch, pending))
 
     def hear_lost(self, name: str, message: LostMessage) -> None:
         if self.quest is not None and self.quest.leader == name:

@@ -17,20 +17,21 @@ from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.keys import Pair, pairs_of
 from resprout.stacks.ginger.core import GingerCore
-from resprout.stacks.ginger.messages import MessageId, Pending, TotalAck, TotalLock, TotalProcessed, TotalRequest
+from resprout.stacks.ginger.messages import MessageId, TotalAck, TotalLock, TotalProcessed, TotalRequest
 from resprout.stacks.ginger.window import GingerLink, WindowEntry, id_of
 
 
 class Total:
     """One that the root has ordered and that is not processed here."""
 
-    __slots__ = ("acknowledged", "acks", "active", "bundle", "hops", "id", "no", "pairs", "prompt")
+    __slots__ = ("acknowledged", "acks", "active", "bundle", "hops", "id", "message", "no", "pairs", "prompt")
 
-    def __init__(self, no: int, bundle: Bundle, hops: int, prompt: bool) -> None:
-        self.no = no
-        self.bundle = bundle
-        self.hops = hops
-        self.prompt = prompt
+    def __init__(self, message: TotalLock) -> None:
+        self.message = message
+        self.no = message.no
+        self.bundle = bundle = message.bundle
+        self.hops = message.hops
+        self.prompt = message.prompt
         self.id = id_of(bundle)
         self.pairs = pairs_of(bundle.topic, bundle.keys)
         self.active = False
@@ -70,8 +71,8 @@ class GingerTotals:
     def knows(self, id: MessageId) -> bool:
         return id in self.requested or id in self.in_progress
 
-    def pending(self) -> tuple[Pending, ...]:
-        return tuple(Pending(t.no, t.bundle, t.hops, t.prompt) for t in self.in_progress.values())
+    def pending(self) -> tuple[TotalLock, ...]:
+        return tuple(total.message for total in self.in_progress.values())
 
     def _is_held(self, pair: Pair) -> bool:
         queue = self._queues.get(pair)
@@ -100,12 +101,17 @@ class GingerTotals:
         if core.is_root:
             self._ordered += 1
             no = (core.epoch << 32) + self._ordered
-            self.lock(Total(no, message.bundle, message.hops, message.prompt))
+            self.lock(Total(TotalLock(no, message.bundle, message.hops, message.prompt)))
         elif (parent := core.parent) is not None and parent.name not in core.broken:
             core.tell_skips(parent)
             core.put(parent, TotalRequest(message.bundle, message.hops + 1, message.prompt))
 
     # -- down ----------------------------------------------------------------------------------------------------------
+
+    def hear_lock(self, link: GingerLink, message: TotalLock) -> None:
+        if not link.is_parent:
+            raise PeerError("only a parent orders totals")
+        self.lock(Total(message))
 
     def lock(self, total: Total) -> None:
         """The next one in the root's order."""
@@ -120,7 +126,7 @@ class GingerTotals:
             self._queues.setdefault(pair, deque()).append(total)
         for child in core.children:
             if child not in core.broken:
-                core.outbox.pass_by(child, TotalLock(total.no, total.bundle, total.hops, total.prompt))
+                core.outbox.pass_by(child, total.message)
         if not self.waited_for:
             self._activate(total)
 

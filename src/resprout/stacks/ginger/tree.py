@@ -15,16 +15,28 @@ Until then whatever would pass the dead broker waits; the rest goes on.
 from resprout.core.contract import Note, Retire
 from resprout.stacks.ginger.clients import GingerClients
 from resprout.stacks.ginger.core import GingerCore
-from resprout.stacks.ginger.handover import GingerHandover
+from resprout.stacks.ginger.handover import GingerHandover, OrphansDue
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.leader import Leader
-from resprout.stacks.ginger.messages import Contact, LostMessage, ParentRequest, ParentResponse, wanted
-from resprout.stacks.ginger.orphan import Quest, Seeker
-from resprout.stacks.ginger.outcomes import FollowsRoot
+from resprout.stacks.ginger.messages import (
+    Attached,
+    Contact,
+    LostMessage,
+    LostMessageRequest,
+    NodeGone,
+    ParentBuffer,
+    ParentRequest,
+    ParentResponse,
+    Placed,
+)  # fmt: skip
+from resprout.stacks.ginger.orphan import ParentAnswerDue, Quest, Seeker
+from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, LinksChanged
 from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import GingerLink
+from resprout.stacks.shell.desk import Handler
+from resprout.stacks.shell.shell import Table
 from resprout.stacks.stack import BrokerSeat
 
 UNSEEN = 1 << 62
@@ -52,6 +64,24 @@ class Tree:
         self.seeker = Seeker(seat, core, totals, view, self.peers, self._handover)
         self._later: dict[str, ParentRequest] = {}
         """Requests that cannot be answered now."""
+        leader, seeker = self.leader, self.seeker
+        self.handlers: dict[type, Handler] = {
+            ParentRequest: lambda peer, message: self.hear_request(peer.name, message),
+            ParentResponse: lambda peer, message: seeker.hear_response(peer.name, message),
+            ParentBuffer: lambda peer, message: seeker.hear_buffer(peer.name, message),
+            LostMessage: lambda peer, message: self._hear_lost(peer.name, message),
+            LostMessageRequest: lambda peer, message: leader.hear_lost_request(peer.name, message),
+            Placed: lambda peer, message: leader.hear_placed(peer.name, message),
+            Attached: lambda peer, message: seeker.hear_attached(peer.name, message),
+            NodeGone: lambda peer, message: self._hear_gone(peer.name, message),
+        }
+        """What any broker may say."""
+        self.timers: Table = {ParentAnswerDue: seeker.answer_due, OrphansDue: leader.orphans_due}
+        self.outcomes: Table = {
+            LinksChanged: lambda outcome: self.settle(),
+            Answered: lambda outcome: self.reconsider(),
+            FollowsRoot: self._follow_root,
+        }
 
     @property
     def is_settled(self) -> bool:
@@ -105,7 +135,11 @@ class Tree:
             else:
                 self.seeker.give_up_on(name)
 
-    def follow_root(self, outcome: FollowsRoot) -> None:
+    def _hear_gone(self, name: str, message: NodeGone) -> None:
+        if message.incarnation == self._seat.incarnation:
+            self._core.end_life(Retire(f"declared dead by {name}"))
+
+    def _follow_root(self, outcome: FollowsRoot) -> None:
         siblings = [contact.name for contact in self._view.succession]
         orphans = [*siblings, *(name for dead in outcome.dead for name in self._view.children_of(dead))]
         self.leader.lead(outcome.dead, orphans)
@@ -166,14 +200,14 @@ class Tree:
         for name in admitted:
             del self._view.newcomers[name]
             if self.peers.is_up(name):
-                asks = wanted(core.wishes.asks_for(name))
+                asks = core.wishes.asks_for(name)
                 core.outbox.send(name, ParentResponse(True))
                 core.outbox.send(name, self.leader.attached(core.name, (), (), asks))
                 self._handover.begin_link(name, False, (), asks, ())
         if admitted:
             self.settle()
 
-    def hear_lost(self, name: str, message: LostMessage) -> None:
+    def _hear_lost(self, name: str, message: LostMessage) -> None:
         self.seeker.hear_lost(name, message)
         self.leader.hear_lost(name, message)
 

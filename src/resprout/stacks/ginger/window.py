@@ -13,8 +13,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.marks import Reached
-from resprout.edge.broker.ports import Picks
-from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.item import KeptItem
 from resprout.stacks.ginger.messages import MessageId, Progress
 
 READERS = "~"
@@ -25,42 +24,21 @@ def id_of(bundle: Bundle) -> MessageId:
     return MessageId(bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
 
 
-class WindowEntry:
-    """One publication at one broker."""
+class WindowEntry(KeptItem):
+    """One publication at one broker. Its source is the link it came on; None for a local client's."""
 
-    __slots__ = (
-        "bundle", "client", "first", "hops", "id", "last", "lock", "no", "picks", "prompt", "readers", "safe", "shown",
-        "source", "stream", "taken_in", "tseq", "untaken", "waiting",
-    )  # fmt: skip
+    __slots__ = ("id", "lock", "safe", "taken_in", "waiting")
 
     def __init__(self, bundle: Bundle, hops: int, source: str | None, prompt: bool, tseq: int = -1) -> None:
-        self.bundle = bundle
-        self.stream = bundle.stream
-        self.first = bundle.first
-        self.last = bundle.last
+        super().__init__(bundle, hops, source, prompt, tseq)
         self.id = id_of(bundle)
-        self.no = 0
-        """Its place in this broker's order."""
-        self.hops = hops
-        self.source = source
-        """The link it came on; None for a local client's."""
-        self.prompt = prompt
-        self.tseq = tseq
-        """Of a total: in the one order of totals."""
         self.waiting: dict[str, None] = {}
         """Directions that are not through with it."""
-        self.client: ClientSession | None = None
-        """Of its publisher, if it is served here."""
-        self.readers: tuple[ClientSession, ...] = ()
-        self.untaken = 0
-        """Readers that have not taken it."""
-        self.picks: Picks | None = None
         self.lock = 0
         """Of a total: the number under which it was locked."""
         self.taken_in = False
         """False while a lock holds it: then it is here, but nowhere in the order."""
         self.safe = hops > 0
-        self.shown = False
 
     @property
     def undone(self) -> int:

@@ -1,4 +1,4 @@
-"""The default stack: one log per broker, links as cursors over it, one flush per crash.
+"""The default stack: one log per broker, links as cursors over it, one repair per crash.
 
 Every broker keeps one log, in the order it accepted things. The tree has no cycles and links are FIFO, so passing the
 log on in order gives FIFO and causal order with no ordering metadata but a number and a Lamport stamp per bundle. What

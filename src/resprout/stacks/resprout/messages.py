@@ -4,7 +4,7 @@ What a broker must hand over (`Attach`, `Grant`, `Welcome`) can be much, so it t
 names it, then parts in any number, then `ParcelEnd`. Parts cost room like bundles do.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -50,6 +50,12 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 
+class ParcelMessage(ProtocolMessage, frozen=True):
+    """The head of a parcel, a part of it, or its end: until all of it has come, a member of a repair stands still."""
+
+    pressing: ClassVar[bool] = True
+
+
 class JoinRequest(ProtocolMessage, frozen=True, tag=100):
     """Take me as your child."""
 
@@ -73,7 +79,7 @@ class NameTaken(ProtocolMessage, frozen=True, tag=118):
     reason: str
 
 
-class Welcome(ProtocolMessage, frozen=True, tag=102):
+class Welcome(ParcelMessage, frozen=True, tag=102):
     """You are my child now; parcel."""
 
     clock: int
@@ -107,7 +113,7 @@ class NotMember(ProtocolMessage, frozen=True, tag=105):
     token: int
 
 
-class Attach(ProtocolMessage, frozen=True, tag=106):
+class Attach(ParcelMessage, frozen=True, tag=106):
     """What the link to a dead neighbour still owed and was owed; parcel."""
 
     token: int
@@ -118,7 +124,7 @@ class Attach(ProtocolMessage, frozen=True, tag=106):
     epoch: int
 
 
-class Grant(ProtocolMessage, frozen=True, tag=107):
+class Grant(ParcelMessage, frozen=True, tag=107):
     """The first message of the link that replaces the dead one; parcel."""
 
     token: int
@@ -135,7 +141,7 @@ class Grant(ProtocolMessage, frozen=True, tag=107):
 # -- parts of parcels --------------------------------------------------------------------------------------------------
 
 
-class Item(ProtocolMessage, frozen=True, tag=108):
+class Item(ParcelMessage, frozen=True, tag=108):
     """A bundle of the pool. `side`: in `Attach`, 1 when it came from the sender's side of the dead link, else 0; in
     `Grant`, the member from whose side it came, 0 for the sender's own, -1 for that of a dead broker's clients."""
 
@@ -153,7 +159,7 @@ class Item(ProtocolMessage, frozen=True, tag=108):
         return self.bundle.key_bytes
 
 
-class Stub(ProtocolMessage, frozen=True, tag=109):
+class Stub(ParcelMessage, frozen=True, tag=109):
     """The place of a bundle that is stable, and of which only receipts are still to come."""
 
     publisher: str
@@ -169,7 +175,7 @@ class Stub(ProtocolMessage, frozen=True, tag=109):
         return 160
 
 
-class SeenMarks(ProtocolMessage, frozen=True, tag=110):
+class SeenMarks(ParcelMessage, frozen=True, tag=110):
     marks: Marks
 
     @property
@@ -177,7 +183,7 @@ class SeenMarks(ProtocolMessage, frozen=True, tag=110):
         return 128 * len(self.marks)
 
 
-class Asks(ProtocolMessage, frozen=True, tag=111):
+class Asks(ParcelMessage, frozen=True, tag=111):
     """What the sender wants of the receiver."""
 
     asks: tuple[AskedInterest, ...]
@@ -187,7 +193,7 @@ class Asks(ProtocolMessage, frozen=True, tag=111):
         return sum(48 + 4 * len(ask.filter) + 4 * len(ask.where or "") for ask in self.asks)
 
 
-class ServedAsks(ProtocolMessage, frozen=True, tag=112):
+class ServedAsks(ParcelMessage, frozen=True, tag=112):
     """What the sender had confirmed to the dead broker."""
 
     served: tuple[Served, ...]
@@ -197,7 +203,7 @@ class ServedAsks(ProtocolMessage, frozen=True, tag=112):
         return sum(48 + 4 * len(ask.filter) + 4 * len(ask.where or "") for ask in self.served)
 
 
-class Surroundings(ProtocolMessage, frozen=True, tag=113):
+class Surroundings(ParcelMessage, frozen=True, tag=113):
     """What the sender knows of the tree."""
 
     places: tuple[Place, ...]
@@ -208,7 +214,7 @@ class Surroundings(ProtocolMessage, frozen=True, tag=113):
         return 512 + 128 * (len(self.tombstones) + sum(2 + len(place.neighbours) for place in self.places))
 
 
-class Listeners(ProtocolMessage, frozen=True, tag=124):
+class Listeners(ParcelMessage, frozen=True, tag=124):
     """Clients with subscriptions that this broker stands for: the sender itself, or the dead neighbour of an `Attach`,
     as far as the sender has heard. Said even if there are none: then that is known."""
 
@@ -220,7 +226,7 @@ class Listeners(ProtocolMessage, frozen=True, tag=124):
         return 64 + 72 * len(self.names)
 
 
-class ClientLives(ProtocolMessage, frozen=True, tag=125):
+class ClientLives(ParcelMessage, frozen=True, tag=125):
     """The latest lives of clients that the sender has heard of."""
 
     lives: tuple[Life, ...]
@@ -230,7 +236,7 @@ class ClientLives(ProtocolMessage, frozen=True, tag=125):
         return 80 * len(self.lives)
 
 
-class NetworkName(ProtocolMessage, frozen=True, tag=119):
+class NetworkName(ParcelMessage, frozen=True, tag=119):
     """Of a `Welcome`: which network the newcomer is in now."""
 
     network: str
@@ -240,7 +246,7 @@ class NetworkName(ProtocolMessage, frozen=True, tag=119):
         return 64
 
 
-class ParcelEnd(ProtocolMessage, frozen=True, tag=115):
+class ParcelEnd(ParcelMessage, frozen=True, tag=115):
     pass
 
 

@@ -161,7 +161,8 @@ class PeerSessions:
             core.forwarding.pump(link)
 
     def tick(self) -> None:
-        """Children that ended their sessions and said nothing more are lost."""
+        """Children that ended their sessions and say nothing more are silent, and no more than that: what they have to
+        say may be on its way, that this broker was declared dead above all. If they are gone, their hosts will tell."""
         core = self._core
         unresponsive = self._council.unresponsive(core.now_us) if core.attached else ()
         for name in unresponsive:
@@ -172,7 +173,7 @@ class PeerSessions:
             if core.now_us - since_us > core.options.lease_us:
                 del self._asked_back[name]
                 if name in core.links and core.links[name].open:
-                    self._council.silent(name, True, core.now_us)
+                    self._council.silent(name, False, core.now_us)
 
     def _is_stranger(self, link: Link) -> bool:
         """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""

@@ -1,0 +1,144 @@
+"""A tree without repair: each broker joins the parent it was given, and takes in whoever asks.
+
+A broker is *in the tree* when its parent says so, and a parent says so when it is in the tree itself; the root always
+is. So a network comes alive from the root, and whatever is said to a neighbour is said to one that can pass it on. A
+broker whose parent is gone is out of the tree until that one returns; its own children stay with it. A link that begins
+or ends is left as an outcome (`LinkBegan`, `LinkEnded`), and nothing is known of what was lost on it.
+
+Not here: looking for another parent, or deciding that anybody is dead. Where no parent was given, contacts are asked in
+turn for as long as nobody is there. One that asks back was a child of an earlier life: then this is the root again.
+"""
+
+from collections.abc import Mapping
+
+from resprout.core.contract import Close, LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
+from resprout.core.errors import PeerError
+from resprout.edge.messages import Successor
+from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+
+
+class Join(ProtocolMessage, frozen=True, tag=176):
+    """Be my parent."""
+
+    address: str = ""
+    """Where the sender listens."""
+
+
+class Joined(ProtocolMessage, frozen=True, tag=177):
+    """You are in the tree, below me. The first message of the link."""
+
+    address: str = ""
+
+
+TREE_MESSAGES = (Join, Joined)
+
+
+class LinkBegan(Outcome, frozen=True):
+    name: str
+
+
+class LinkEnded(Outcome, frozen=True):
+    name: str
+
+
+class PlainTree:
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox) -> None:
+        self._seat = seat
+        self._step = step
+        self._outbox = outbox
+        self._peers = Peers(step, outbox)
+        self._candidates = [seat.parent] if seat.parent is not None else list(seat.contacts)
+        self._asking: dict[str, Join] = {}
+        """Would-be children of a broker that is not in the tree itself."""
+        self.parent = self._candidates[0] if self._candidates else None
+        self.is_in = self.parent is None
+        """In the tree."""
+        self.links: dict[str, Successor] = {}
+        """The neighbours, and where they listen."""
+
+    @property
+    def successors(self) -> tuple[Successor, ...]:
+        """Where clients turn when this broker is gone."""
+        return tuple(self.links.values())
+
+    def begin(self) -> None:
+        if self.parent is not None:
+            self._peers.open(self.parent)
+
+    def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, Desk]:
+        """What brokers may say: any of them, and besides (`handlers`) neighbours."""
+        joining: dict[type, Handler] = {Join: self._asked, Joined: self._accepted}
+        return Desk(self._peers.find, joining), Desk(self._neighbour, handlers)
+
+    def _neighbour(self, name: str) -> Peer | None:
+        return self._peers.find(name) if name in self.links else None
+
+    # -- sessions (`BrokerSessions`) -----------------------------------------------------------------------------------
+
+    def knows(self, name: str) -> bool:
+        return self._peers.get(name) is not None
+
+    def up(self, event: LinkUp) -> None:
+        self._lose(event.peer)  # a session that begins anew has lost the old one
+        if self._peers.came_up(event.peer, event.incarnation, event.room) is None:
+            self._step.out.append(Close(event.peer, f"{self._seat.name} takes no more brokers"))
+        elif event.peer == self.parent:
+            self._outbox.send(event.peer, Join(self._seat.address))
+
+    def down(self, event: LinkDown) -> None:
+        self._peers.went_down(event.peer)
+        self._lose(event.peer)
+
+    def silent(self, event: Silent) -> None:
+        """A contact that is not there: the next one. A parent is waited for."""
+        if event.peer == self.parent and not self.is_in and self._seat.parent is None:
+            self._peers.close(event.peer, "somebody else is asked")
+            self._candidates.append(self._candidates.pop(0))
+            self.parent = self._candidates[0]
+            self._peers.open(self.parent)
+
+    def cut_off(self, name: str, reason: str) -> None:
+        self._peers.close(name, reason)
+        self._lose(name)
+        if name == self.parent:
+            self._peers.open(name)
+
+    def _lose(self, name: str) -> None:
+        self._asking.pop(name, None)
+        if self.links.pop(name, None) is not None:
+            self.is_in = self.is_in and name != self.parent
+            self._step.outcomes.append(LinkEnded(name))
+
+    # -- joining -------------------------------------------------------------------------------------------------------
+
+    def _asked(self, peer: Peer, message: Join) -> None:
+        if peer.name in self.links:
+            raise PeerError(f"{peer.name} is a neighbour already")
+        if not self.is_in and self._seat.parent is None and peer.name in self._candidates:
+            if self.parent is not None and self.parent != peer.name:
+                self._peers.close(self.parent, "this is the root")
+            self.parent, self.is_in = None, True
+        self._asking[peer.name] = message
+        self._take_in()
+
+    def _accepted(self, peer: Peer, message: Joined) -> None:
+        if peer.name != self.parent or self.is_in:
+            raise PeerError(f"{peer.name} was not asked for a place")
+        self.is_in = True
+        self._link(peer.name, message.address)
+        self._take_in()
+
+    def _take_in(self) -> None:
+        if self.is_in:
+            for name, message in self._asking.items():
+                self._outbox.send(name, Joined(self._seat.address))
+                self._link(name, message.address)
+            self._asking.clear()
+
+    def _link(self, name: str, address: str) -> None:
+        self.links[name] = Successor(name, address)
+        self._step.outcomes.append(LinkBegan(name))

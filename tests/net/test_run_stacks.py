@@ -1,0 +1,59 @@
+"""Stacks beside the default one, with real processes: the same scenarios, the same judge."""
+
+import asyncio
+from pathlib import Path
+
+from resprout.audit.judge import judge
+from resprout.audit.report import lines
+from resprout.audit.verdict import Verdict
+from resprout.net.run.coordinator import ProcessRunResult, RealRun
+from resprout.scenario.load import load_scenario
+from resprout.stacks.registry import find_stack
+
+FOLDER = Path(__file__).parents[2] / "scenarios"
+
+GINGER = [
+    'stack="ginger"',
+    "options={total_degree=3, timer_us=1_000_000, client_timer_us=3_000_000}",
+    "workload.0.operations=12",
+    "workload.0.start=2500ms",
+]
+
+
+def run(name: str, changes: list[str]) -> tuple[ProcessRunResult, Verdict]:
+    scenario = load_scenario(FOLDER / f"{name}.toml", changes)
+    stack = find_stack(scenario.stack)
+    result = asyncio.run(RealRun(scenario).finish())
+    verdict = judge(result.rows, bank_initial=scenario.bank_initial, promise=stack.promise())
+    excused = [anomaly for anomaly in verdict.anomalies if anomaly.rule in stack.known_anomalies]
+    assert len(verdict.anomalies) == len(excused), "\n".join(lines(verdict))
+    assert result.ended == "quiescent"
+    return result, verdict
+
+
+def nodes(result: ProcessRunResult, kind: str) -> list[str]:
+    return [row.node for row in result.rows if row.kind == kind]
+
+
+def test_ginger_serves_a_bank() -> None:
+    _, verdict = run("bank", [*GINGER, "workload.0.interval=20ms"])
+    assert verdict.counts["deliveries"] == 5 * 5 * 12
+
+
+def test_ginger_repairs_its_tree_when_a_broker_is_killed() -> None:
+    result, verdict = run("crash-b1", [*GINGER, "fault.0.at=3s"])
+    assert set(nodes(result, "repair_end")) == {"b4", "b5"}, "both orphans have a parent"
+    assert verdict.counts["deliveries"] == 5 * 5 * 12
+
+
+def test_ginger_takes_a_broker_in_that_returns() -> None:
+    faults = 'fault=[{at="3s", kind="crash", nodes=["b1"]}, {at="5s", kind="recover", nodes=["b1"]}]'
+    result, verdict = run("recover", [*GINGER, faults])
+    assert nodes(result, "recover") == ["b1"]
+    assert verdict.counts["deliveries"] == 5 * 5 * 12
+
+
+def test_flood_reaches_everybody_in_a_chain() -> None:
+    work = '{kind="random", topics=["line/up", "line/down"], operations=30, mix={eventual=1.0}, start="4s"}'
+    _, verdict = run("chain", ['stack="flood"', "options={}", f"workload=[{work}]"])
+    assert verdict.counts["publications"] == 90 and verdict.counts["deliveries"] > 180
