@@ -78,7 +78,7 @@ class Bench:
         for no, entry_facts in enumerate(self.reference.entries):
             if entry_facts.shown and entry_facts.taken < entry_facts.readers:
                 actions.append(partial(self._reader_takes, no))
-        first = self.reference.first_unshown()
+        first = self.reference.first_held_back()
         if first is not None and self.reference.entries[first].safe:
             actions.append(partial(self._show, first))
         return actions
@@ -155,7 +155,7 @@ class Bench:
 
     def finish(self) -> None:
         """Everybody says and takes everything."""
-        while (first := self.reference.first_unshown()) is not None or any(f.pending for f in self.facts.values()):
+        while (first := self.reference.first_held_back()) is not None or any(f.pending for f in self.facts.values()):
             for name in NEIGHBOURS:
                 while self.facts[name].pending:
                     self._catches_up(name, wants=True)

@@ -193,7 +193,7 @@ class Log:
             source.upto = entry.no
 
     @property
-    def first_unshown(self) -> int | None:
+    def first_held_back(self) -> int | None:
         """The lowest place of what is not shown."""
         first = self.held_back.first
         return None if first is None else first.no

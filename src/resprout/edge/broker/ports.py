@@ -66,7 +66,7 @@ class RetentionPort(Protocol):
         """The place of the next item."""
 
     @property
-    def first_unshown(self) -> int | None:
+    def first_held_back(self) -> int | None:
         """The lowest place of what is not shown."""
 
     def show(self, item: Any) -> None:

@@ -187,12 +187,12 @@ class ClientSession:
         self.taken = deliveries
         return taken
 
-    def ended(self, first_unshown: int | None) -> list[int]:
+    def ended(self, first_held_back: int | None) -> list[int]:
         """Subscriptions of which nothing can come any more."""
         ended: list[int] = []
         while self.endings:
             place, id = self.endings[0]
-            if first_unshown is not None and first_unshown < place:
+            if first_held_back is not None and first_held_back < place:
                 break
             if any(item.no < place for item in self.backlog):
                 break

@@ -318,7 +318,7 @@ class ClientSessions:
                 out.extend(Send(session.name, told) for told in session.take_turned())
             self._turned.clear()
         if self._ending:
-            first = self._log.first_unshown
+            first = self._log.first_held_back
             for session in list(self._ending.values()):
                 ended = session.ended(first)
                 out.extend(Send(session.name, Unsubscribed(id)) for id in ended)

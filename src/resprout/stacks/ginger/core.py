@@ -150,7 +150,7 @@ class GingerCore(Step):
         return self.taken_in + 1
 
     @property
-    def first_unshown(self) -> int | None:
+    def first_held_back(self) -> int | None:
         return self.held_back[0].no if self.held_back else None
 
     def show(self, entry: WindowEntry) -> None:

@@ -156,7 +156,7 @@ class ResproutBroker(Shell):
         )
 
     def begin(self) -> None:
-        self.clients.began_us = self.core.now_us
+        self.clients.lost.began_us = self.core.now_us
         self.newcomer.start()
         self._set_tick()
 
@@ -280,7 +280,7 @@ class ResproutBroker(Shell):
         core.out.append(SetTimer(Tick(), core.now_us + core.options.heartbeat_us))
 
     def _repaired(self, outcome: Repaired) -> None:
-        self.clients.inherit(outcome.dead, outcome.successor)
+        self.clients.lost.succeeded(outcome.dead, outcome.successor)
         self._settled(Settled())
         self.core.total_way.drain()
 

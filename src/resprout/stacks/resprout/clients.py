@@ -25,10 +25,10 @@ from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
+from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
 
-SUCCEEDED_MAX = 4_096
 HEAVY_BYTES = 32 << 10
 """From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
 
@@ -45,12 +45,11 @@ class Clients:
         self._ghosts = ghosts
         self._book = book
         self._durable = durable
+        self.lost = LostBrokers(core)
         self._waiting: dict[str, Attend] = {}
         """Clients that came and cannot be served yet."""
         self._since: dict[str, int] = {}
         """When they came: what they say about their broker may not have reached this one."""
-        self._succeeded_by: dict[str, tuple[str, int]] = {}
-        """Dead broker -> who has its ghost, as far as it was heard, and since when."""
         self._draining: set[str] = set()
         self._ahead: dict[str, dict[TotalId, None]] = {}
         """Clients that came with totals which are not delivered here yet."""
@@ -62,8 +61,6 @@ class Clients:
         """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
         self._awaited: list[int] = []
         """Places in the log up to which everything must be shown before somebody who waits is served."""
-        self.began_us = 0
-        """When this life of the broker did."""
         core.total_way.drain = self.drain_all
 
     @property
@@ -152,13 +149,6 @@ class Clients:
                 session = core.sessions.all[name]
                 core.sessions.adopt(session, (), self._reached(session))
 
-    def inherit(self, dead: tuple[str, ...], successor: str) -> None:
-        for name in dead:
-            self._succeeded_by.pop(name, None)
-            self._succeeded_by[name] = (successor, self._core.now_us)
-        while len(self._succeeded_by) > SUCCEEDED_MAX:
-            del self._succeeded_by[next(iter(self._succeeded_by))]
-
     def tell_successors(self) -> None:
         """When they have changed."""
         core = self._core
@@ -191,16 +181,17 @@ class Clients:
             self._welcome(session, attend, not attend.subscriptions)
         else:
             # Who served it comes first; of those it asked, the last one kept for the others.
-            found = [self._successor_for(session.name, lost) for lost in reversed(tried[1:])]
-            known = [name for name in (self._successor_of(session.name, home_of(attend)), *found) if name is not None]
+            waited_us = core.now_us - self._since.get(session.name, core.now_us)
+            found = [self.lost.of(name, waited_us) for name in reversed(tried[1:])]
+            known = [name for name in (self.lost.of_life(home_of(attend), waited_us), *found) if name is not None]
             untried = (name for name in known if name == core.seat.name or name not in tried[1:])
             successor = next(untried, known[0] if known else None)
             if successor == core.seat.name:
                 return
             # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
             is_vain = successor is None or successor not in (
-                self._keeper_of(home_of(attend)),
-                *map(self._latest_successor, tried),
+                self.lost.keeper_of(home_of(attend)),
+                *map(self.lost.latest, tried),
             )
             if (attend.anyhow and is_vain) or (successor is None and not attend.subscriptions):
                 self._welcome(session, attend, not attend.subscriptions)
@@ -208,62 +199,8 @@ class Clients:
                 self._send_to(session, successor or core.seat.name)
 
     def _is_shown(self, upto: int) -> bool:
-        first = self._core.log.first_unshown
+        first = self._core.log.first_held_back
         return first is None or first > upto
-
-    def _successor_of(self, client: str, home: Life) -> str | None:
-        """Who looks after the clients of this life; as below. A later one of the name owes them nothing."""
-        core = self._core
-        keeper = self._keeper_of(home)
-        if keeper is not None:
-            return keeper
-        link = core.links.get(home.name)
-        now = link.incarnation if link is not None else core.view.incarnation_of(home.name)
-        return (
-            self._successor_for(client, home.name) if now <= home.incarnation or home.name == core.seat.name else None
-        )
-
-    def _keeper_of(self, home: Life) -> str | None:
-        """Who says that it looks after the clients of this life."""
-        places = self._core.view.places.values()
-        mine = self._core.seat.name
-        keepers = [place.name for place in places if home in place.looks_after and place.name != mine]
-        return next((name for name in keepers if not self._core.view.is_dead(name)), None)
-
-    def _successor_for(self, client: str, lost: str) -> str | None:
-        """Who looks after the clients of a broker that one of them has lost; this broker itself while that is not
-        decided yet, None when nobody does."""
-        core = self._core
-        view = core.view
-        successor = self._latest_successor(lost)
-        if successor is not None and successor != core.seat.name:
-            return successor
-        link = core.links.get(lost)
-        if link is not None:
-            waited_us = core.now_us - self._since.get(client, core.now_us)
-            is_heard = not core.peers.is_silent(lost) and core.peers.incarnation(lost) == link.incarnation
-            return lost if is_heard and waited_us >= 2 * core.options.heartbeat_us else core.seat.name
-        if successor is not None:
-            return None
-        if lost == core.seat.name:  # with an earlier life of this broker, or it was away for too long
-            is_young = core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
-            return view.parent if is_young else None
-        place = view.places.get(lost)
-        if place is None:
-            return None
-        above = place.parent if place.parent is not None else view.configuration.root
-        return above if above not in (core.seat.name, lost) else core.seat.name
-
-    def _latest_successor(self, name: str) -> str | None:
-        """Successors die, too, and then have successors. What they keep they do not keep for ever."""
-        successor: str | None = None
-        oldest_us = self._core.now_us - self._core.options.ghost_us
-        for _ in range(len(self._succeeded_by)):
-            following, since_us = self._succeeded_by.get(successor or name, ("", 0))
-            if not following or since_us < oldest_us or following == name:
-                break
-            successor = following
-        return successor
 
     def _send_to(self, session: ClientSession, name: str) -> None:
         place = self._core.view.places.get(name)
