@@ -27,8 +27,8 @@ def chain(faults: int = 2) -> MembershipView:
     return here
 
 
-def _authority(here: MembershipView, name: str, is_unresponsive: Callable[[str], bool]) -> tuple[str | None, set[str]]:
-    found, passed = lineage.authority(here, name, is_unresponsive)
+def _authority(here: MembershipView, name: str, is_unanswering: Callable[[str], bool]) -> tuple[str | None, set[str]]:
+    found, passed = lineage.authority(here, name, is_unanswering)
     return found, set(passed)
 
 

@@ -76,15 +76,15 @@ def coordinator(view: "MembershipView", dead: Collection[str]) -> str | None:
 
 
 def authority(
-    view: "MembershipView", suspect: str, is_unresponsive: Callable[[str], bool]
+    view: "MembershipView", suspect: str, is_unanswering: Callable[[str], bool]
 ) -> tuple[str | None, frozenset[str]]:
-    """Who may declare a broker dead: its parent or the next ancestor that is neither dead nor unresponsive; beyond the
+    """Who may declare a broker dead: its parent or the next ancestor that is neither dead nor unanswering; beyond the
     root, the nearest such broker in the order of links. Also the suspect with everybody who was passed over on the way:
     had they a say, two brokers would follow the root at once."""
     passed = {suspect}
 
     def is_passed(name: str) -> bool:
-        return view.is_dead(name) or is_unresponsive(name)
+        return view.is_dead(name) or is_unanswering(name)
 
     while True:
         above = [parent_of(view, name) for name in sorted(passed)]

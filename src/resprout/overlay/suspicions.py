@@ -69,7 +69,7 @@ class Suspicions:
         here = self._view
         if name == here.name or here.is_dead(name):
             return
-        authority, piece = lineage.authority(here, name, lambda other: self._is_mute(other) or other in lost)
+        authority, piece = lineage.authority(here, name, lambda other: self._is_unanswering(other) or other in lost)
         if authority == here.name:
             self._judge(name, piece, now_us, force)
         elif authority is not None:
@@ -122,7 +122,7 @@ class Suspicions:
         leader = self._view.attached.get(parent)
         return leader is None or self._detector.has_ended(leader)
 
-    def _is_mute(self, name: str) -> bool:
+    def _is_unanswering(self, name: str) -> bool:
         return name in self._unanswering or self._detector.has_ended(name)
 
     def _judge(self, name: str, piece: frozenset[str], now_us: int, force: bool) -> None:
@@ -161,7 +161,7 @@ class Suspicions:
     def _take_up(self, name: str, lost: tuple[str, ...], now_us: int, force: bool) -> None:
         """Somebody else suspects this broker: judge it if it is ours to judge."""
         here = self._view
-        authority, _ = lineage.authority(here, name, lambda other: self._is_mute(other) or other in lost)
+        authority, _ = lineage.authority(here, name, lambda other: self._is_unanswering(other) or other in lost)
         is_child = lineage.parent_of(here, name) == here.name
         if authority == here.name and (force or not is_child or self._detector.is_sure(name, now_us)):
             self.accuse(name, now_us, force, lost)
