@@ -22,7 +22,7 @@ from resprout.audit.judge import judge
 from resprout.audit.live.judge import LiveJudge
 from resprout.audit.live.memory import LiveOptions
 from resprout.net.run.live import PERIOD_SECONDS
-from resprout.pipeline.live.findings import Finding, Standing, Violation
+from resprout.pipeline.live.findings import Finding, JudgeProgress, Violation
 from resprout.pipeline.live.stream import watching
 from resprout.pipeline.session import session
 from resprout.trace.live_folder import LiveFolder
@@ -81,7 +81,7 @@ class Ear:
     def hear(self, batch: int, findings: Sequence[Finding]) -> None:
         now = time.monotonic()
         self.told += [(now, finding) for finding in findings]
-        if any(isinstance(finding, Standing) and finding.ended for finding in findings):
+        if any(isinstance(finding, JudgeProgress) and finding.ended for finding in findings):
             self.ended.set()
 
     def wait(self) -> None:
@@ -96,7 +96,7 @@ def rate_behind_spark(spark: "SparkSession", rows: list[Row], base: Path) -> flo
         live.write(rows[begin : begin + PART_ROWS])
     with watching(spark, live.folder, base / "checkpoint", ear.hear, files_per_trigger=len(rows) // PART_ROWS // 4):
         ear.wait()
-    standings = [(when, told.rows) for when, told in ear.told if isinstance(told, Standing)]
+    standings = [(when, told.rows) for when, told in ear.told if isinstance(told, JudgeProgress)]
     (begin_s, first), (end_s, last) = standings[0], standings[-1]
     return (last - first) / (end_s - begin_s)
 

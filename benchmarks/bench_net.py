@@ -13,7 +13,7 @@ from benchmarks.measure import Measure
 from benchmarks.net import works
 from benchmarks.net.peers import OURS, Peer, find_peers
 from benchmarks.net.works import BATCHES, FULL, QUICK, Effort
-from resprout.cli.load.team import Flooded
+from resprout.cli.load.team import FloodResult
 
 TWICE: Final = "at least 2"
 
@@ -61,7 +61,7 @@ def _compare(name: str, values: Mapping[str, float], unit: str, goals: Mapping[s
     return [Measure(name, values[OURS], unit, who, value, goals.get(who, "")) for who, value in others.items()]
 
 
-def _costs(name: str, found: Mapping[str, Sequence[Flooded]]) -> list[Measure]:
+def _costs(name: str, found: Mapping[str, Sequence[FloodResult]]) -> list[Measure]:
     """Processor time per message: by whom ours is spent, and how much it is next to others."""
     totals = {who: _total_us(rounds) for who, rounds in found.items()}
     ours = found[OURS]
@@ -77,7 +77,7 @@ def _costs(name: str, found: Mapping[str, Sequence[Flooded]]) -> list[Measure]:
     return measures + _compare(f"{name}: CPU, all three", totals, _CPU_UNIT, {})
 
 
-def _total_us(rounds: Sequence[Flooded]) -> float:
+def _total_us(rounds: Sequence[FloodResult]) -> float:
     return statistics.median(
         each.publisher_us + sum(us or 0.0 for us in each.brokers_us) + each.subscriber_us for each in rounds
     )

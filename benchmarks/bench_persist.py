@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.measure import Measure, interleaved
 from resprout.core.contract import Answer, Effect, Persist
-from resprout.net.durable import Durable
+from resprout.net.durable import DurableEffects
 from resprout.net.records import RecordFile, open_records
 
 RECORD = bytes(200)
@@ -56,7 +56,7 @@ async def _keep(records: RecordFile, count: int, waiting: int) -> int:
     def fail(error: Exception) -> None:
         raise error
 
-    durable = Durable(records, execute, fail)
+    durable = DurableEffects(records, execute, fail)
     for number in range(count):
         await under_way.acquire()
         execute(durable.pass_on([Persist(RECORD), Answer(number)]))

@@ -10,12 +10,12 @@ from benchmarks.measure import Measure, interleaved
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES, Publish
-from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
 from resprout.wire.codec import Codec
 from resprout.wire.columns import check_columns
 
 PAYLOAD = b"x" * 32
-CODEC = Codec((Hello, Welcome, Data, Goodbye), CLIENT_MESSAGES)
+CODEC = Codec((Hello, SessionWelcome, Data, Goodbye), CLIENT_MESSAGES)
 
 
 class PlainBundle(msgspec.Struct, frozen=True, array_like=True, gc=False):

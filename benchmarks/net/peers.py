@@ -11,7 +11,7 @@ from benchmarks.net.environment import BENCH_PYTHON, find_server, worker_environ
 from benchmarks.net.rows import Command, Row, python_server
 from resprout.cli.load import ours
 from resprout.cli.load.chain import OurChain
-from resprout.cli.load.process import WorkerProcess
+from resprout.cli.load.process import LoadProcess
 from resprout.cli.load.team import Team
 
 OURS: Final = "resprout"
@@ -28,17 +28,17 @@ class Peer(msgspec.Struct, frozen=True):
     """A publisher can wait until a message is safe; on one server and without a subscriber."""
 
     def team(self, brokers: int, subscribers: int, settle: bool = False) -> Team:
-        def worker(role: str, address: str) -> WorkerProcess:
+        def worker(role: str, address: str) -> LoadProcess:
             words = [str(BENCH_PYTHON), "-m", f"benchmarks.net.clients.{self.client}", role, address]
             words += ["settle"] if settle else []
-            return WorkerProcess(f"{self.name}, the {role}", words, worker_environment())
+            return LoadProcess(f"{self.name}, the {role}", words, worker_environment())
 
         return Team(Row(self.name, self.command, brokers), worker, subscribers)
 
 
 def our_team(brokers: int, subscribers: int) -> Team:
-    def worker(role: str, address: str) -> WorkerProcess:
-        return WorkerProcess(f"{OURS}, the {role}", ours.command(role, address))
+    def worker(role: str, address: str) -> LoadProcess:
+        return LoadProcess(f"{OURS}, the {role}", ours.command(role, address))
 
     return Team(OurChain(brokers), worker, subscribers)
 

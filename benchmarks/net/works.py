@@ -14,7 +14,7 @@ import msgspec
 from benchmarks.net.peers import OURS, Peer, left_out, our_team
 from resprout.cli.load.orders import Flood, Pace, Settle
 from resprout.cli.load.process import LoadError
-from resprout.cli.load.team import Flooded, Team
+from resprout.cli.load.team import FloodResult, Team
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ BATCHES: Final = f"{OURS}, batches"
 
 async def flood(
     effort: Effort, peers: Sequence[Peer], brokers: int, subscribers: int, size: int
-) -> dict[str, list[Flooded]]:
+) -> dict[str, list[FloodResult]]:
     """As fast as it goes; ours twice, message by message and in batches."""
     teams = {OURS: our_team(brokers, subscribers)}
     for peer in peers:
@@ -53,13 +53,13 @@ async def flood(
         else:
             left_out(peer.name, f"its servers are not put in a row ({brokers} brokers)")
 
-    async def once(team: Team, count: int) -> Flooded:
+    async def once(team: Team, count: int) -> FloodResult:
         return await team.flood(Flood(size, count))
 
-    async def batches(team: Team, count: int) -> Flooded:
+    async def batches(team: Team, count: int) -> FloodResult:
         return await team.flood(Flood(size, count), batches=True)
 
-    def rate(flooded: Flooded) -> float:
+    def rate(flooded: FloodResult) -> float:
         return flooded.messages_per_s
 
     return await _in_turns(effort, teams, once, rate, {BATCHES: batches})

@@ -94,8 +94,8 @@ def star_of(scenario: Scenario) -> tuple[str, list[str]]:
     above = [parent for name, parent in parents.items() if name in dead and parent is not None and parent not in dead]
     if root in dead:
         places = distances_in(scenario)
-        heirs = [name for name in orphans if parents[name] == root]
-        leader = min(heirs, key=lambda name: places.between(root, name))
+        successors = [name for name in orphans if parents[name] == root]
+        leader = min(successors, key=lambda name: places.between(root, name))
     else:
         leader = above[0]
     return leader, [name for name in dict.fromkeys((*orphans, *above)) if name != leader]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core.contract import Effect, Transmit
-from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import OptionValue, Scenario
 from resprout.sim.distances import Distances
@@ -81,7 +81,7 @@ class Played:
 
 def play(scenario: Scenario) -> Played:
     run = Run(scenario, None, ())
-    codec = Codec((Hello, Welcome, Data, Goodbye), find_stack(scenario.stack).messages)
+    codec = Codec((Hello, SessionWelcome, Data, Goodbye), find_stack(scenario.stack).messages)
     traffic = listen(run, {broker.name for broker in scenario.brokers}, codec.frame_bytes)
     result = run.finish()
     if result.ended != "quiescent":

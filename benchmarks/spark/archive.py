@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.spark.network import PUBLICATIONS_PER_TICK, TOPICS, Network
 from benchmarks.spark.rows import PART_ROWS, Run
-from resprout.pipeline.archive.check import Counts
+from resprout.pipeline.archive.check import ArchiveCounts
 from resprout.pipeline.archive.head import make_archive
 from resprout.pipeline.archive.manifest import read_manifest, write_manifest
 from resprout.pipeline.places import run_folder
@@ -79,7 +79,7 @@ def _write(archive: Path, seed: int, deliveries: int) -> Size:
     shutil.rmtree(folder, ignore_errors=True)
     run = generate(seed, deliveries)
     info = write_run(folder, run, seed)
-    write_manifest(folder, info, Counts(len(run.published), run.deliveries))
+    write_manifest(folder, info, ArchiveCounts(len(run.published), run.deliveries))
     return Size(info.rows, run.deliveries)
 
 

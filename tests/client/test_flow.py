@@ -7,7 +7,7 @@ import pytest
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.core import limits
-from resprout.core.guarantee import Receipt as Kind
+from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.messages import Attend, Subscribe
 from resprout.links.options import LinkOptions
@@ -82,7 +82,7 @@ def test_a_slow_subscriber_pushes_back_when_the_log_is_full_and_then_gets_everyt
                 if number % 100 == 0:
                     check_bounds(running, publisher, subscriber)
             await asyncio.gather(*publisher.tasks)
-            await client._streams["ordered"].reach(Kind.DELIVERED, count)
+            await client._streams["ordered"].reach(ReceiptLevel.DELIVERED, count)
             assert running.machine.core.log.bytes_held == 0
 
     run(scene())
@@ -133,7 +133,7 @@ def test_a_subscriber_that_stops_reading_its_connection_is_written_to_only_as_fa
                 assert running.machine.core.log.bytes_held <= LOG + LinkOptions().window_bytes + 2 * BUNDLE
             assert held
             await asyncio.gather(*publisher.tasks)
-            await client._streams["ordered"].reach(Kind.DELIVERED, count)
+            await client._streams["ordered"].reach(ReceiptLevel.DELIVERED, count)
             await until(lambda: "stuck" not in running.sessions)
 
     run(scene())

@@ -9,10 +9,10 @@ import resprout
 from resprout.client.client import Client
 from resprout.client.local import Local
 from resprout.core.contract import Answer
-from resprout.core.guarantee import Receipt as Kind
+from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.requests import ReceiptTurned, ReceiptWaits, Refused
 from resprout.links.links import Links
-from resprout.overlay.standing import Standing
+from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout import ResproutBroker
 from resprout.testing import Broker
 from tests.net.stage import run, until
@@ -20,11 +20,11 @@ from tests.net.stage import run, until
 WHY = "waits for b3, which is not heard"
 
 
-def standing_of(network: Local) -> Standing:
+def standing_of(network: Local) -> MembershipView:
     """What the root knows of the tree."""
     links = network.brokers[0].host.machine
     assert isinstance(links, Links) and isinstance(links.machine, ResproutBroker)
-    return links.machine.core.standing
+    return links.machine.core.view
 
 
 # -- forget ------------------------------------------------------------------------------------------------------------
@@ -42,8 +42,8 @@ def standing_of(network: Local) -> Standing:
 def test_a_refusal_is_an_error_with_its_reason(names: tuple[str, ...], reason: str) -> None:
     async def scene() -> None:
         async with resprout.local(brokers=3) as network, network.connect("c") as client:
-            standing = standing_of(network)
-            await until(lambda: len(standing.neighbours) == 2)
+            view = standing_of(network)
+            await until(lambda: len(view.neighbours) == 2)
             with pytest.raises(resprout.ForgetError, match=reason):
                 await client.forget(*names)
             await (await client.publish("t", b"x")).safe()
@@ -64,10 +64,10 @@ def test_names_that_no_broker_has_are_refused_before_anybody_is_asked() -> None:
 def test_what_is_dead_already_may_be_forgotten() -> None:
     async def scene() -> None:
         async with resprout.local(brokers=2) as network, network.connect("c") as client:
-            standing = standing_of(network)
-            await until(lambda: standing.neighbours == {"b1": True})
+            view = standing_of(network)
+            await until(lambda: view.neighbours == {"b1": True})
             await network.brokers[1].close()
-            await until(lambda: not standing.neighbours)
+            await until(lambda: not view.neighbours)
             await asyncio.gather(client.forget("b1"), client.forget("b1"))
 
     run(scene())
@@ -119,9 +119,9 @@ def test_a_receipt_says_what_it_waits_for_until_it_turns(caplog: pytest.LogCaptu
             assert repr(two) == f"<receipt ordered:2 published, {WHY}>"
             told(client, ReceiptWaits("ordered", 2, "waits for the root"))
             assert two.waiting_for == "waits for the root"
-            told(client, ReceiptTurned("ordered", Kind.ACCEPTED, 1, 1))
+            told(client, ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 1, 1))
             assert two.waiting_for == "waits for the root"
-            told(client, ReceiptTurned("ordered", Kind.ACCEPTED, 2, 2))
+            told(client, ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 2, 2))
             assert [receipt.waiting_for for receipt in (one, two, three)] == ["", "", ""]
             assert repr(two) == "<receipt ordered:2 accepted>"
 

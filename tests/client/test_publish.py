@@ -11,8 +11,7 @@ from resprout.client.publisher import BURST
 from resprout.client.receipts import Stream
 from resprout.core import limits
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee
-from resprout.core.guarantee import Receipt as Kind
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from tests.net.stage import broker, run
 
 GUARANTEES: tuple[Any, ...] = ("fifo", "causal", Guarantee.CAUSAL, Guarantee.FIFO)
@@ -154,11 +153,11 @@ def test_receipts_are_asked_for_at_once_while_somebody_waits_and_for_the_very_fi
         stream = Stream("c", 1, "ordered", asyncio.get_running_loop())
         assert stream.take_awaited(), "nobody can have waited yet, and somebody may be about to"
         assert not stream.take_awaited()
-        waiting = asyncio.create_task(stream.reach(Kind.SAFE, 1))
+        waiting = asyncio.create_task(stream.reach(ReceiptLevel.SAFE, 1))
         await asyncio.sleep(0)
         assert stream.take_awaited()
         assert stream.take_awaited(), "it still waits"
-        stream.turned(Kind.SAFE, 1, 1)
+        stream.turned(ReceiptLevel.SAFE, 1, 1)
         await waiting
         assert not stream.take_awaited()
 

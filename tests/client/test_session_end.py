@@ -11,9 +11,9 @@ from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ClosedError, ConnectError, PublishError
 from resprout.core.errors import UnsupportedReceiptError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.messages import Attend, PublishRefused, Serving, Taken, Turned
-from resprout.links.frames import Data, Welcome
+from resprout.links.frames import Data, SessionWelcome
 from resprout.net.frames import Here, Who
 from tests.net.stage import QUICK, Bare, Behave, Proxy, broker, run, somebody, until
 
@@ -159,7 +159,7 @@ def test_a_clock_that_goes_back_keeps_no_client_out(monkeypatch: pytest.MonkeyPa
     run(scene())
 
 
-def puppet_broker(*says: Any, receipts: tuple[Receipt, ...] = tuple(Receipt)) -> Behave:
+def puppet_broker(*says: Any, receipts: tuple[ReceiptLevel, ...] = tuple(ReceiptLevel)) -> Behave:
     """Serves, says that once it has heard something from its client, and then nothing more."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -168,7 +168,7 @@ def puppet_broker(*says: Any, receipts: tuple[Receipt, ...] = tuple(Receipt)) ->
         if isinstance(greeting, Who):
             peer.say(Here("b0", "broker", 1))
             return
-        peer.say(Welcome(1, "b0", "broker", 1, greeting.epoch, 0, 1 << 30))
+        peer.say(SessionWelcome(1, "b0", "broker", 1, greeting.epoch, 0, 1 << 30))
         attend = await peer.hear()
         assert attend.messages == (Attend(0),)
         peer.say(Data(1, 1, 1 << 30, (Serving("resprout", tuple(Guarantee), 0, receipts=receipts),)))
@@ -182,10 +182,10 @@ def puppet_broker(*says: Any, receipts: tuple[Receipt, ...] = tuple(Receipt)) ->
 
 def test_nobody_waits_for_a_receipt_that_the_network_does_not_give() -> None:
     async def scene() -> None:
-        turned = Turned("ordered", Receipt.ACCEPTED, 1)
-        async with somebody(puppet_broker(turned, receipts=(Receipt.ACCEPTED,))) as address:
+        turned = Turned("ordered", ReceiptLevel.ACCEPTED, 1)
+        async with somebody(puppet_broker(turned, receipts=(ReceiptLevel.ACCEPTED,))) as address:
             client = await connect(address, name="c")
-            assert client.receipts == (Receipt.ACCEPTED,)
+            assert client.receipts == (ReceiptLevel.ACCEPTED,)
             receipt = await client.publish("t", b"x")
             await receipt.accepted()
             for waiting in (receipt.safe, receipt.delivered):
@@ -266,7 +266,7 @@ def test_a_cancelled_close_leaves_nothing_open() -> None:
 
 
 def test_refused_publications_are_definite_and_leave_the_others_alone() -> None:
-    says = (PublishRefused("ordered", 2, 1, "it is not wanted"), Turned("ordered", Receipt.SAFE, 3))
+    says = (PublishRefused("ordered", 2, 1, "it is not wanted"), Turned("ordered", ReceiptLevel.SAFE, 3))
 
     async def scene() -> None:
         async with somebody(puppet_broker(*says)) as address, connect(address, name="c") as client:

@@ -7,7 +7,7 @@ import pytest
 
 import resprout
 from resprout.client.connect import parse_addresses
-from resprout.net.connection import Connection
+from resprout.net.connection import TcpConnection
 from tests.net.puppets import free_address
 from tests.net.stage import run, until
 
@@ -119,9 +119,9 @@ def test_a_payload_that_is_refused_is_no_matter_of_names() -> None:
 def test_small_frames_never_wait_in_the_system_for_company(fast_loop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nagle's algorithm on one side of a connection made a round trip through three brokers take 22 to 37 ms."""
     plugs: list[tuple[bool, int]] = []
-    made = Connection.connection_made
+    made = TcpConnection.connection_made
 
-    def look(self: Connection, transport: asyncio.BaseTransport) -> None:
+    def look(self: TcpConnection, transport: asyncio.BaseTransport) -> None:
         made(self, transport)
         plug = transport.get_extra_info("socket")
         plugs.append((self.peer is None, plug.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
@@ -130,7 +130,7 @@ def test_small_frames_never_wait_in_the_system_for_company(fast_loop: bool, monk
         async with resprout.local(brokers=2) as network, network.connect("a", broker=1) as client:
             await (await client.publish("t", b"")).safe()
 
-    monkeypatch.setattr(Connection, "connection_made", look)
+    monkeypatch.setattr(TcpConnection, "connection_made", look)
     run(scene(), fast_loop=fast_loop)
     assert {accepted for accepted, _ in plugs} == {False, True}
     assert all(at_once for _, at_once in plugs)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 
 
 @pytest.mark.parametrize("guarantee", Guarantee)
@@ -22,8 +22,8 @@ def test_any_other_word_is_refused_with_the_choices(word: Any) -> None:
 
 def test_strength_is_the_order() -> None:
     assert Guarantee.EVENTUAL < Guarantee.FIFO < Guarantee.CAUSAL < Guarantee.TOTAL
-    assert Receipt.ACCEPTED < Receipt.SAFE < Receipt.DELIVERED
-    assert [receipt.label for receipt in Receipt] == ["accepted", "safe", "delivered"]
+    assert ReceiptLevel.ACCEPTED < ReceiptLevel.SAFE < ReceiptLevel.DELIVERED
+    assert [receipt.label for receipt in ReceiptLevel] == ["accepted", "safe", "delivered"]
 
 
 def test_eventual_alone_has_a_stream_of_its_own() -> None:

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs import decisions, messages, prose, rooms
+from resprout.core.contract import word_of
+from resprout.overlay.messages import Gone
+from resprout.stacks.ginger.messages import NodeGone
+from tests.docs import decisions, messages, names, prose, rooms
 
 ARCHITECTURE = """# Architecture
 
@@ -88,7 +91,7 @@ def change(house: Path, name: str, old: str, new: str) -> None:
 
 
 def found(house: Path) -> list[str]:
-    return [line for check in (rooms, messages, decisions, prose) for line in check.complaints(house)]
+    return [line for check in (rooms, messages, decisions, names, prose) for line in check.complaints(house)]
 
 
 def test_documents_that_are_right_are_not_complained_about(house: Path) -> None:
@@ -177,3 +180,14 @@ def test_long_lines_are_found_but_for_tables_and_code(house: Path) -> None:
     with (house / "docs/client.md").open("a") as file:
         file.write(f"\n| {long} |\n\n```\n{long}\n```\n\n{long}\n")
     assert found(house) == ["docs/client.md: line 11 has 131 characters, 130 are the most"]
+
+
+def test_two_public_classes_of_one_name_are_found(house: Path) -> None:
+    (house / "src/resprout/core/clock.py").write_text("class Hello:\n    pass\n\n\nclass _Kept:\n    pass\n")
+    assert found(house) == [
+        "src/resprout/core/clock.py: Hello is also the name of a class in src/resprout/core/deep/well.py"
+    ]
+
+
+def test_messages_keep_their_words_in_traces_when_their_classes_are_renamed() -> None:
+    assert (word_of(Gone), word_of(NodeGone)) == ("Gone", "Gone")

@@ -15,7 +15,7 @@ from resprout.order.entry import Entry
 from resprout.order.log import Log
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
 
 ROOM = 1 << 20
@@ -33,9 +33,9 @@ class House:
         for name in neighbours:
             self.interest.add_neighbour(name)
             self.adverts.add_neighbour(name)
-        self.says: Says = []
-        self.wishes = ClientInterest(self.interest, self.says)
-        self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
+        self.outbound: Outbound = []
+        self.wishes = ClientInterest(self.interest, self.outbound)
+        self.advertising = Advertising(ClientAdverts(self.adverts, self.outbound))
         self.sessions = ClientSessions(SERVING, self.log, self.wishes, lambda entry: self.sessions.delivered(entry))
         self.ghosts = Ghosts(self.sessions, self.log, self.wishes, self.interest.index)
         self.out: list[Effect] = []
@@ -86,8 +86,8 @@ class House:
         return entry
 
     def show(self) -> None:
-        while self.log.unshown:
-            self.sessions.show(self.log.unshown.take_first(), self.out)
+        while self.log.held_back:
+            self.sessions.show(self.log.held_back.take_first(), self.out)
 
     def give(self, *readers: str, by: str | None = None, **how: Any) -> Entry:
         entry = self.append(*readers, by=by, **how)

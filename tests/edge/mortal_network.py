@@ -31,7 +31,7 @@ from resprout.core.contract import (
     TimerFired,
     Writable,
 )
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.messages import (
     Advertise,
@@ -95,7 +95,7 @@ class MortalNetwork:
         """Every bundle that the client ever sent, by stream and first number."""
         self.safe: dict[str, int] = dict.fromkeys(STREAMS, 0)
         self.published: dict[str, int] = dict.fromkeys(STREAMS, 0)
-        self.turned: dict[tuple[str, Receipt], int] = {}
+        self.turned: dict[tuple[str, ReceiptLevel], int] = {}
         self.produced = 0
         self.delivered: list[tuple[int, int]] = []
         """(position, number)."""
@@ -256,14 +256,14 @@ class MortalNetwork:
         session.gave += 1
         session.to_client.append(Delivery(bundle, 1, 1, None))
 
-    def receipt(self, name: str, stream: str, receipt: Receipt) -> None:
+    def receipt(self, name: str, stream: str, receipt: ReceiptLevel) -> None:
         broker, session = self._active(name)
         if session is None or not session.served:
             return
         accepted = broker.unsafe[stream]
-        if receipt >= Receipt.SAFE and accepted:
+        if receipt >= ReceiptLevel.SAFE and accepted:
             self.safe[stream] = max(self.safe[stream], accepted.pop(0).last)
-        last = accepted[-1].last if receipt is Receipt.ACCEPTED and accepted else self.safe[stream]
+        last = accepted[-1].last if receipt is ReceiptLevel.ACCEPTED and accepted else self.safe[stream]
         if last:
             session.to_client.append(Turned(stream, receipt, last))
 
@@ -308,7 +308,7 @@ class MortalNetwork:
         accepted = broker.unsafe[stream]
         last = max(self.safe[stream], accepted[-1].last if accepted else 0)
         if bundle.last <= self.safe[stream]:
-            session.to_client.append(Turned(stream, Receipt.DELIVERED, bundle.last))
+            session.to_client.append(Turned(stream, ReceiptLevel.DELIVERED, bundle.last))
         elif bundle.last > last:
             assert bundle.first == last + 1, "nothing is left out"
             accepted.append(bundle)
@@ -337,7 +337,7 @@ class MortalNetwork:
         assert home.session is not None and home.session.served
         for stream in STREAMS:
             while home.unsafe[stream]:
-                self.receipt(home.name, stream, Receipt.SAFE)
+                self.receipt(home.name, stream, ReceiptLevel.SAFE)
         while home.session.next_given <= self.produced:
             self.give(home.name)
         while self.arrive(home.name) or self.hear(home.name):

@@ -23,7 +23,7 @@ from resprout.core.contract import (
     TimerFired,
     Writable,
 )
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark
 from resprout.edge.client import machine as client_module
 from resprout.edge.client import wanted as wanted_module
@@ -47,11 +47,11 @@ from resprout.edge.messages import (
     HeldSubscription,
     Publish,
     PublishRefused,
-    Refuges,
     Subscribe,
     Subscribed,
     SubscribeRefused,
     Successor,
+    Successors,
     Turned,
     Unsubscribe,
     Unsubscribed,
@@ -287,7 +287,7 @@ def test_a_broker_that_serves_and_ends_the_session_over_and_over_is_not_asked_wi
 def test_successors_change_while_all_is_well() -> None:
     client = settled()
     client.hear(
-        Refuges((Successor("b", "h:0"), Successor("near", "h:1"), Successor("far", ""), Successor("near", "h:1")))
+        Successors((Successor("b", "h:0"), Successor("near", "h:1"), Successor("far", ""), Successor("near", "h:1")))
     )
     assert client.last == [Locate("near", "h:1")], "how to reach the broker itself is known, as it is reached"
     assert client.down().opened == ["near"]
@@ -297,7 +297,7 @@ def test_successors_change_while_all_is_well() -> None:
 
 def test_successors_without_end_are_not_all_remembered() -> None:
     client = settled()
-    client.hear(Refuges(successors(*(f"r{n}" for n in range(10 * SUCCESSORS_MAX)))))
+    client.hear(Successors(successors(*(f"r{n}" for n in range(10 * SUCCESSORS_MAX)))))
     asked = list(client.down().opened)
     while client.opened != []:
         client.silent(asked[-1])
@@ -370,9 +370,9 @@ def test_a_client_that_was_never_served_may_be_sent_on_and_comes_back() -> None:
 
 def test_a_broker_that_leaves_may_send_its_clients_on() -> None:
     client = settled()
-    client.hear(GoTo(Successor("heir", "")))
-    assert client.left == ["b"] and client.opened == ["heir"]
-    assert client.up("heir").attend.tried == ("b",)
+    client.hear(GoTo(Successor("successor", "")))
+    assert client.left == ["b"] and client.opened == ["successor"]
+    assert client.up("successor").attend.tried == ("b",)
 
 
 # -- publications --------------------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ def test_what_is_not_safe_is_sent_again_exactly_and_in_order_before_anything_new
         client.ask_together(*(publication(b"%d" % n, guarantee=guarantee) for _ in range(n + 1)))
         sent += client.sent
         client.hear(delivery(n + 1, stamp=100 + n))
-    client.hear(Turned("ordered", Receipt.SAFE, 1)).hear(Turned("eventual", Receipt.ACCEPTED, 2))
+    client.hear(Turned("ordered", ReceiptLevel.SAFE, 1)).hear(Turned("eventual", ReceiptLevel.ACCEPTED, 2))
     client.down()
     client.ask(publication(b"new"))
     client.up("up").hear(serving(), "up")
@@ -405,8 +405,8 @@ def test_what_is_sent_again_waits_for_room_and_what_became_safe_meanwhile_is_lef
     assert [bundle.first for bundle in client.published] == [1]
     client.ask(publication(b"new"))
     assert client.published == []
-    client.hear(Turned("ordered", Receipt.DELIVERED, 3), "up")
-    assert client.told[-1] == ReceiptTurned("ordered", Receipt.DELIVERED, 1, 3)
+    client.hear(Turned("ordered", ReceiptLevel.DELIVERED, 3), "up")
+    assert client.told[-1] == ReceiptTurned("ordered", ReceiptLevel.DELIVERED, 1, 3)
     assert [bundle.first for bundle in client.writable(peer="up").published] == [4, 5]
 
 
@@ -435,14 +435,14 @@ def test_receipts_go_on_and_never_back() -> None:
     client = settled()
     for _ in range(3):
         client.ask(publication())
-    client.hear(Turned("ordered", Receipt.ACCEPTED, 3)).hear(Turned("ordered", Receipt.SAFE, 2))
+    client.hear(Turned("ordered", ReceiptLevel.ACCEPTED, 3)).hear(Turned("ordered", ReceiptLevel.SAFE, 2))
     client.down()
     client.up("up").hear(serving(), "up")
-    assert client.hear(Turned("ordered", Receipt.ACCEPTED, 3), "up").told == []
-    assert client.hear(Turned("ordered", Receipt.SAFE, 1), "up").told == []
-    assert client.hear(Turned("ordered", Receipt.DELIVERED, 3), "up").told == [
-        ReceiptTurned("ordered", Receipt.SAFE, 3, 3),
-        ReceiptTurned("ordered", Receipt.DELIVERED, 1, 3),
+    assert client.hear(Turned("ordered", ReceiptLevel.ACCEPTED, 3), "up").told == []
+    assert client.hear(Turned("ordered", ReceiptLevel.SAFE, 1), "up").told == []
+    assert client.hear(Turned("ordered", ReceiptLevel.DELIVERED, 3), "up").told == [
+        ReceiptTurned("ordered", ReceiptLevel.SAFE, 3, 3),
+        ReceiptTurned("ordered", ReceiptLevel.DELIVERED, 1, 3),
     ]
 
 
@@ -527,7 +527,7 @@ def test_leaving_in_the_middle_of_a_search_ends_everything() -> None:
     assert client.ask(LeaveRequest()).last == []
 
 
-@pytest.mark.parametrize("message", [delivery(1), Subscribed(1), Turned("ordered", Receipt.SAFE, 1), None])
+@pytest.mark.parametrize("message", [delivery(1), Subscribed(1), Turned("ordered", ReceiptLevel.SAFE, 1), None])
 def test_one_that_speaks_out_of_turn_when_it_is_asked_to_serve_is_left_for_the_next(message: Any) -> None:
     client = settled()
     client.down()

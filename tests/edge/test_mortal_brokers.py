@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from tests.edge.mortal_network import BROKERS, STREAMS, Broker, MortalNetwork
@@ -60,7 +60,7 @@ class Story:
         self.network.answer(self.some_broker(how))
 
     def receipt(self, how: int) -> None:
-        self.network.receipt(self.some_broker(how), STREAMS[how % 2], tuple(Receipt)[how % 3])
+        self.network.receipt(self.some_broker(how), STREAMS[how % 2], tuple(ReceiptLevel)[how % 3])
 
     def give(self, how: int) -> None:
         self.network.produced += 1

@@ -3,7 +3,7 @@
 import pytest
 
 from resprout.core.contract import Answer
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.client.forgetting import NAMES_MAX, REQUESTS_MAX, check_names
 from resprout.edge.messages import BrokersForgotten, Extra, ForgetBrokers, PublicationWaits, Serving, Subscribe, Turned
 from resprout.edge.requests import (
@@ -123,8 +123,8 @@ def test_a_publication_that_waits_is_news_as_often_as_the_broker_says_so() -> No
 
 def test_what_has_a_receipt_by_now_does_not_wait() -> None:
     client = publisher(2)
-    client.hear(Turned("ordered", Receipt.SAFE, 1))
-    assert ReceiptTurned("ordered", Receipt.SAFE, 1, 1) in client.told
+    client.hear(Turned("ordered", ReceiptLevel.SAFE, 1))
+    assert ReceiptTurned("ordered", ReceiptLevel.SAFE, 1, 1) in client.told
     assert client.hear(PublicationWaits("ordered", 1, WHY)).told == []
     assert client.hear(PublicationWaits("ordered", 2, WHY)).told == [ReceiptWaits("ordered", 2, WHY)]
 

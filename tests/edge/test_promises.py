@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -146,8 +146,8 @@ def test_receipts_turn_in_order_and_delivered_only_when_all_readers_have_it(stac
         desk.say(reader, Subscribe(1, "t", None))
     desk.publish("p", times=3)
     turned = [(m.receipt, m.seq) for m in desk.heard("p") if isinstance(m, Turned)]
-    assert [seq for receipt, seq in turned if receipt is Receipt.SAFE] == [1, 2, 3]
-    assert not [seq for receipt, seq in turned if receipt is Receipt.DELIVERED]
+    assert [seq for receipt, seq in turned if receipt is ReceiptLevel.SAFE] == [1, 2, 3]
+    assert not [seq for receipt, seq in turned if receipt is ReceiptLevel.DELIVERED]
     desk.say("s", Taken(3))
     desk.say("z", Taken(1))
     assert desk.heard("p") == _delivered(desk, 1)
@@ -178,7 +178,9 @@ def test_a_receipt_that_nobody_waits_for_comes_later_with_the_others(stack: str)
     desk.serve("p")
     for _ in range(3):
         desk.say("p", Publish(desk.bundle("p"), prompt=False))
-    early = [message for message in desk.heard("p") if isinstance(message, Turned) and message.receipt > Receipt.SAFE]
+    early = [
+        message for message in desk.heard("p") if isinstance(message, Turned) and message.receipt > ReceiptLevel.SAFE
+    ]
     assert early == []
     desk.wait(1_000_000)
     assert Turned(_stream(desk), max(desk.stack.receipts), 3) in desk.heard("p")
@@ -186,8 +188,8 @@ def test_a_receipt_that_nobody_waits_for_comes_later_with_the_others(stack: str)
 
 def _delivered(desk: Desk, upto: int) -> list[Turned]:
     """What a publisher hears then: nothing from a stack that never says so."""
-    told = [Turned(_stream(desk), Receipt.DELIVERED, upto)]
-    return told if Receipt.DELIVERED in desk.stack.receipts else []
+    told = [Turned(_stream(desk), ReceiptLevel.DELIVERED, upto)]
+    return told if ReceiptLevel.DELIVERED in desk.stack.receipts else []
 
 
 def _stream(desk: Desk) -> str:

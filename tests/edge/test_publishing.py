@@ -7,7 +7,7 @@ import pytest
 from resprout.core import limits
 from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.contract import Answer, Open
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.messages import Attend, PublishRefused, Serving, Subscribe, Turned
 from resprout.edge.requests import (
@@ -195,7 +195,7 @@ def test_beyond_its_queue_a_client_refuses_and_later_takes_again() -> None:
     assert "bytes wait to be published or to be safe; the network does not keep up" in told[-1].reason
     client.writable()
     assert isinstance(client.ask(publication()).told[0], Refused), "what has left is kept until it is safe"
-    client.hear(Turned("ordered", Receipt.SAFE, 4))
+    client.hear(Turned("ordered", ReceiptLevel.SAFE, 4))
     assert Published("ordered", 5) in client.ask(publication()).told
 
 
@@ -217,9 +217,9 @@ def test_a_publisher_pauses_as_well_for_what_has_left_and_is_not_safe() -> None:
     for _ in range(4):
         client.ask(publication(bytes(300)))
     assert client.machine.crowded
-    assert RoomAgain() not in client.hear(Turned("ordered", Receipt.ACCEPTED, 4)).told
-    assert RoomAgain() not in client.hear(Turned("ordered", Receipt.SAFE, 2)).told
-    assert RoomAgain() in client.hear(Turned("ordered", Receipt.SAFE, 3)).told
+    assert RoomAgain() not in client.hear(Turned("ordered", ReceiptLevel.ACCEPTED, 4)).told
+    assert RoomAgain() not in client.hear(Turned("ordered", ReceiptLevel.SAFE, 2)).told
+    assert RoomAgain() in client.hear(Turned("ordered", ReceiptLevel.SAFE, 3)).told
     assert not client.machine.crowded
 
 
@@ -244,27 +244,27 @@ def test_a_client_that_leaves_sends_what_it_has_and_closes() -> None:
 def test_receipts_are_watermarks_and_include_the_weaker_ones() -> None:
     client = Puppet()
     client.ask_together(*(publication() for _ in range(9)))
-    assert client.hear(Turned("ordered", Receipt.ACCEPTED, 2)).told == [
-        ReceiptTurned("ordered", Receipt.ACCEPTED, 1, 2)
+    assert client.hear(Turned("ordered", ReceiptLevel.ACCEPTED, 2)).told == [
+        ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 1, 2)
     ]
-    assert client.hear(Turned("ordered", Receipt.DELIVERED, 5)).told == [
-        ReceiptTurned("ordered", Receipt.ACCEPTED, 3, 5),
-        ReceiptTurned("ordered", Receipt.SAFE, 1, 5),
-        ReceiptTurned("ordered", Receipt.DELIVERED, 1, 5),
+    assert client.hear(Turned("ordered", ReceiptLevel.DELIVERED, 5)).told == [
+        ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 3, 5),
+        ReceiptTurned("ordered", ReceiptLevel.SAFE, 1, 5),
+        ReceiptTurned("ordered", ReceiptLevel.DELIVERED, 1, 5),
     ]
-    assert client.hear(Turned("ordered", Receipt.SAFE, 5)).told == [], "no news"
-    assert client.hear(Turned("ordered", Receipt.SAFE, 9)).told == [
-        ReceiptTurned("ordered", Receipt.ACCEPTED, 6, 9),
-        ReceiptTurned("ordered", Receipt.SAFE, 6, 9),
+    assert client.hear(Turned("ordered", ReceiptLevel.SAFE, 5)).told == [], "no news"
+    assert client.hear(Turned("ordered", ReceiptLevel.SAFE, 9)).told == [
+        ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 6, 9),
+        ReceiptTurned("ordered", ReceiptLevel.SAFE, 6, 9),
     ]
 
 
 def test_streams_have_receipts_of_their_own() -> None:
     client = Puppet()
     client.ask_together(publication(), publication(guarantee=Guarantee.EVENTUAL))
-    client.hear(Turned("ordered", Receipt.ACCEPTED, 1))
-    assert client.hear(Turned("eventual", Receipt.ACCEPTED, 1)).told == [
-        ReceiptTurned("eventual", Receipt.ACCEPTED, 1, 1)
+    client.hear(Turned("ordered", ReceiptLevel.ACCEPTED, 1))
+    assert client.hear(Turned("eventual", ReceiptLevel.ACCEPTED, 1)).told == [
+        ReceiptTurned("eventual", ReceiptLevel.ACCEPTED, 1, 1)
     ]
 
 
@@ -288,10 +288,10 @@ def test_a_network_that_offers_less_refuses_more() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Turned("ordered", Receipt.DELIVERED, 2),
-        Turned("ordered", Receipt.ACCEPTED, 1 << 62),
-        Turned("eventual", Receipt.SAFE, 1),
-        Turned("no such stream", Receipt.SAFE, 1),
+        Turned("ordered", ReceiptLevel.DELIVERED, 2),
+        Turned("ordered", ReceiptLevel.ACCEPTED, 1 << 62),
+        Turned("eventual", ReceiptLevel.SAFE, 1),
+        Turned("no such stream", ReceiptLevel.SAFE, 1),
         PublishRefused("ordered", 1, 1 << 62, "no"),
         PublishRefused("ordered", 2, 1, "no"),
         PublishRefused("ordered", 0, 1, "no"),

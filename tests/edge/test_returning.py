@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark, from_marks
 from resprout.edge.broker import owed as owed_module
 from resprout.edge.broker.ghosts import home_of
@@ -57,13 +57,13 @@ def come_back(house: House, message: Attend, name: str = "a", room: int = ROOM) 
 def test_subscriptions_that_are_brought_along_go_on_under_their_numbers_without_another_confirmation() -> None:
     house = House(neighbours=("n",))
     session = house.serve("a", attend(held("t", id=4), held("u", "x > 1", id=7), held("t", id=9)))
-    assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u", "x > 1"))]
-    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.outbound == [("n", Interested(1, "t", None)), ("n", Interested(2, "u", "x > 1"))]
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.outbound), house.out)
     assert house.told("a") == [SERVING] and list(session.subscriptions) == [4, 7, 9]
     house.unsubscribe("a", 4)
-    assert house.says[2:] == [] and house.told("a") == [Unsubscribed(4)]
+    assert house.outbound[2:] == [] and house.told("a") == [Unsubscribed(4)]
     house.unsubscribe("a", 9)
-    assert house.says[2:] == [("n", Uninterested(1))]
+    assert house.outbound[2:] == [("n", Uninterested(1))]
 
 
 def test_another_subscription_to_the_same_has_the_base_of_the_first() -> None:
@@ -78,7 +78,7 @@ def test_a_confirmation_tells_what_had_passed_before() -> None:
     house = House("a", "b", neighbours=("n",))
     for name in "ab":
         house.subscribe(name, 1)
-    wishes = house.interest.confirmed_by("n", InterestConfirmed(1, (Mark("p", "ordered", 1, 9),)), house.says)
+    wishes = house.interest.confirmed_by("n", InterestConfirmed(1, (Mark("p", "ordered", 1, 9),)), house.outbound)
     house.sessions.confirm(wishes, house.out)
     assert house.told("a") == house.told("b") == [SERVING, Subscribed(1, (Mark("p", "ordered", 1, 9),))]
     house.subscribe("a", 2)
@@ -102,7 +102,7 @@ def test_what_cannot_have_been_confirmed_is_a_peers_fault_and_leaves_nothing(
     session = house.sessions.arrive("a", 1, ROOM)
     with pytest.raises(PeerError, match=why):
         house.sessions.welcome(session, attend(*subscriptions), (), True, house.out)
-    assert not house.out and not house.says and not session.attending and session.subscriptions == {}
+    assert not house.out and not house.outbound and not session.attending and session.subscriptions == {}
     with pytest.raises(PeerError, match=why):
         Owed(attend(*subscriptions))
 
@@ -111,9 +111,9 @@ def test_a_client_that_cannot_be_resumed_has_to_subscribe_again() -> None:
     house = House(neighbours=("n",))
     session = house.serve("a", attend(held("t", id=4)), resumed=False)
     assert [message.resumed for message in house.told("a")] == [False]
-    assert session.subscriptions == {} and house.says == []
+    assert session.subscriptions == {} and house.outbound == []
     house.subscribe("a", 4)
-    assert house.says == [("n", Interested(1, "t", None))]
+    assert house.outbound == [("n", Interested(1, "t", None))]
 
 
 def test_a_returned_client_is_known_by_what_it_has_until_it_leaves() -> None:
@@ -131,13 +131,13 @@ def test_a_returned_client_is_known_by_what_it_has_until_it_leaves() -> None:
 
 def test_a_ghost_wants_what_the_clients_of_the_dead_wanted_until_it_expires() -> None:
     house = haunted("t", "u/+", neighbours=("n",))
-    assert house.says == [("n", Interested(1, "t", None)), ("n", Interested(2, "u/+", None))]
-    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.outbound == [("n", Interested(1, "t", None)), ("n", Interested(2, "u/+", None))]
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.outbound), house.out)
     assert house.interest.index.match_any(("u/x",), {}) == [GHOST]
     assert house.ghosts.knows(Life("b2", 1)) and house.ghosts.lives() == (Life("b1", 1), Life("b2", 1))
     assert not house.ghosts.knows(Life("x", 1)) and not house.ghosts.knows(Life("b2", 2)), "lives, not names"
     house.ghosts.expire(GHOST, house.out)
-    assert house.says[2:] == [("n", Uninterested(1)), ("n", Uninterested(2))] and house.out == []
+    assert house.outbound[2:] == [("n", Uninterested(1)), ("n", Uninterested(2))] and house.out == []
     assert (
         not house.ghosts.knows(Life("b1", 1))
         and GHOST not in house.ghosts
@@ -147,22 +147,22 @@ def test_a_ghost_wants_what_the_clients_of_the_dead_wanted_until_it_expires() ->
 
 def test_what_a_ghost_has_inherited_is_not_asked_again() -> None:
     house = House(neighbours=("n",))
-    house.interest.want(GHOST, parse_predicate("t"), house.says)
-    house.says.clear()
+    house.interest.want(GHOST, parse_predicate("t"), house.outbound)
+    house.outbound.clear()
     house.ghosts.add(GHOST, DEAD, [parse_predicate("t"), parse_predicate("u"), parse_predicate("u")], house.out)
-    assert house.says == [("n", Interested(2, "u", None))]
+    assert house.outbound == [("n", Interested(2, "u", None))]
 
 
 def test_what_a_ghost_is_shown_is_sent_to_nobody_and_kept_until_it_expires() -> None:
     house = haunted()
     entries = [house.give(GHOST, by="p") for _ in range(3)]
     assert [effect for effect in house.out if isinstance(effect, Send)] == []
-    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 3)], "somebody may still be owed it"
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.SAFE, 3)], "somebody may still be owed it"
     assert all(entry.bundle is not None for entry in entries)
     house.append(GHOST, by="p")
     house.ghosts.expire(GHOST, house.out)
     house.show()
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 4)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 4)]
     assert house.empty
 
 
@@ -170,17 +170,17 @@ def test_a_ghost_reads_what_was_there_before_it_if_that_is_for_it_and_once() -> 
     house = House("p", "a")
     early, other, gone = house.give("a", by="p"), house.give("a", topic="u"), house.give()
     assert gone.bundle is None, "nobody needs it any more"
-    unshown = house.append(by="p")
+    held_back = house.append(by="p")
     late = house.append(payloads=(b"", b""), topic="v", rows=({"n": 1}, {"n": 5}))
     filtered = house.append(topic="v", rows=({"n": 1},))
     house.ghosts.add(GHOST, DEAD, [parse_predicate("t"), parse_predicate("v", "n > 4")], house.out)
-    for entry in (early, other, gone, unshown, late, filtered):
+    for entry in (early, other, gone, held_back, late, filtered):
         for _ in range(2):
             house.ghosts.read(GHOST, entry)
     house.show()
-    assert list(house.sessions.all[GHOST].backlog) == [early, unshown, late]
+    assert list(house.sessions.all[GHOST].backlog) == [early, held_back, late]
     house.take("a", 2)
-    assert list(house.log.entries.values()) == [early, unshown, late]
+    assert list(house.log.entries.values()) == [early, held_back, late]
     house.ghosts.expire(GHOST, house.out)
     assert house.empty
 
@@ -219,7 +219,7 @@ def test_everybody_who_returns_has_a_share_and_the_log_waits_for_all_of_them_and
     house.ghosts.expire(GHOST, house.out)
     assert house.told("p") == [] and not house.empty
     house.take("c", 1)
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)] and house.empty
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 1)] and house.empty
 
 
 def test_a_returned_client_that_vanishes_is_owed_nothing_any_more() -> None:
@@ -229,7 +229,7 @@ def test_a_returned_client_that_vanishes_is_owed_nothing_any_more() -> None:
     come_back(house, attend(held()), room=1)
     house.leave("a")
     house.ghosts.expire(GHOST, house.out)
-    assert house.told("p")[-1] == Turned("ordered", Receipt.DELIVERED, 2) and house.empty
+    assert house.told("p")[-1] == Turned("ordered", ReceiptLevel.DELIVERED, 2) and house.empty
 
 
 def test_only_what_was_lost_with_its_own_brokers_is_given() -> None:
@@ -346,28 +346,28 @@ def test_a_publisher_that_returns_has_the_receipts_of_what_is_still_on_its_way()
     session = house.serve("p", attend())
     house.told("p")
     house.sessions.adopt(session, entries)
-    assert house.told("p") == [Turned("ordered", Receipt.ACCEPTED, 2), Turned("ordered", Receipt.SAFE, 1)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.ACCEPTED, 2), Turned("ordered", ReceiptLevel.SAFE, 1)]
     house.sessions.known(session, entries[0].bundle or house.bundle())
-    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 1)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.SAFE, 1)]
     house.show()
-    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 2)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.SAFE, 2)]
     house.take("a", 2)
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)] and house.empty
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 2)] and house.empty
 
 
 @pytest.mark.parametrize(
     ("reached", "at_once", "later"),
     [
-        ({}, [], Turned("ordered", Receipt.DELIVERED, 4, first=4)),
-        ({"ordered": 4}, [Turned("ordered", Receipt.DELIVERED, 3)], Turned("ordered", Receipt.DELIVERED, 4)),
+        ({}, [], Turned("ordered", ReceiptLevel.DELIVERED, 4, first=4)),
+        ({"ordered": 4}, [Turned("ordered", ReceiptLevel.DELIVERED, 3)], Turned("ordered", ReceiptLevel.DELIVERED, 4)),
         (
             {"ordered": 9, "eventual": 2},
             [
-                Turned("ordered", Receipt.DELIVERED, 3),
-                Turned("ordered", Receipt.DELIVERED, 9, first=5),
-                Turned("eventual", Receipt.DELIVERED, 2),
+                Turned("ordered", ReceiptLevel.DELIVERED, 3),
+                Turned("ordered", ReceiptLevel.DELIVERED, 9, first=5),
+                Turned("eventual", ReceiptLevel.DELIVERED, 2),
             ],
-            Turned("ordered", Receipt.DELIVERED, 9),
+            Turned("ordered", ReceiptLevel.DELIVERED, 9),
         ),
     ],
 )
@@ -382,8 +382,8 @@ def test_what_lies_around_its_entries_was_delivered(
     house.told("p")
     house.sessions.adopt(session, [entry], reached)
     told = house.told("p")
-    assert [turned for turned in told if turned.receipt is Receipt.DELIVERED] == at_once
-    assert Turned("ordered", Receipt.SAFE, 4) in told
+    assert [turned for turned in told if turned.receipt is ReceiptLevel.DELIVERED] == at_once
+    assert Turned("ordered", ReceiptLevel.SAFE, 4) in told
     house.take("a", 1)
     assert house.told("p") == [later]
 
@@ -392,7 +392,7 @@ def test_an_old_publication_is_answered_at_once() -> None:
     house = House("p")
     house.told("p")
     house.sessions.known(house.clients["p"], house.bundle("p", payloads=(b"", b"")))
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 2)]
 
 
 @pytest.mark.parametrize(("guarantee", "tseq"), [(Guarantee.TOTAL, 12), (Guarantee.CAUSAL, -1)])

@@ -4,7 +4,7 @@ import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Subscribe, Taken, Turned
 from resprout.order.entry import Entry
@@ -49,15 +49,15 @@ def test_a_client_speaks_only_for_itself(name: str, life: int) -> None:
 def test_of_several_receipts_in_one_step_only_the_furthest_are_told() -> None:
     client = session()
     for seq in (1, 2, 3):
-        client.turn("ordered", Receipt.ACCEPTED, seq)
-    client.turn("ordered", Receipt.SAFE, 2)
-    client.turn("eventual", Receipt.ACCEPTED, 1)
+        client.turn("ordered", ReceiptLevel.ACCEPTED, seq)
+    client.turn("ordered", ReceiptLevel.SAFE, 2)
+    client.turn("eventual", ReceiptLevel.ACCEPTED, 1)
     client.settle("eventual", 1)
     assert sorted(client.take_turned(), key=str) == sorted(
         [
-            Turned("ordered", Receipt.SAFE, 2),
-            Turned("ordered", Receipt.ACCEPTED, 3),
-            Turned("eventual", Receipt.DELIVERED, 1),
+            Turned("ordered", ReceiptLevel.SAFE, 2),
+            Turned("ordered", ReceiptLevel.ACCEPTED, 3),
+            Turned("eventual", ReceiptLevel.DELIVERED, 1),
         ],
         key=str,
     ), "delivered includes accepted, safe of 2 does not include accepted of 3"
@@ -68,9 +68,13 @@ def test_weaker_receipts_are_told_before_stronger_ones() -> None:
     """In this order a client that counts up never seems to hear something taken back."""
     client = session()
     client.settle("ordered", 1)
-    client.turn("ordered", Receipt.SAFE, 2)
-    client.turn("ordered", Receipt.ACCEPTED, 3)
-    assert [turned.receipt for turned in client.take_turned()] == [Receipt.ACCEPTED, Receipt.SAFE, Receipt.DELIVERED]
+    client.turn("ordered", ReceiptLevel.SAFE, 2)
+    client.turn("ordered", ReceiptLevel.ACCEPTED, 3)
+    assert [turned.receipt for turned in client.take_turned()] == [
+        ReceiptLevel.ACCEPTED,
+        ReceiptLevel.SAFE,
+        ReceiptLevel.DELIVERED,
+    ]
 
 
 def published(client: ClientSession, count: int) -> list[Entry]:
@@ -92,9 +96,9 @@ def delivered(client: ClientSession, *entries: Entry) -> list[Turned]:
 def test_delivered_does_not_wait_for_what_was_published_before() -> None:
     client = session()
     first, second, third, fourth = published(client, 4)
-    assert delivered(client, third, fourth) == [Turned("ordered", Receipt.DELIVERED, 4, first=3)]
-    assert delivered(client, first) == [Turned("ordered", Receipt.DELIVERED, 1)]
-    assert delivered(client, second) == [Turned("ordered", Receipt.DELIVERED, 4)], "nothing is left out any more"
+    assert delivered(client, third, fourth) == [Turned("ordered", ReceiptLevel.DELIVERED, 4, first=3)]
+    assert delivered(client, first) == [Turned("ordered", ReceiptLevel.DELIVERED, 1)]
+    assert delivered(client, second) == [Turned("ordered", ReceiptLevel.DELIVERED, 4)], "nothing is left out any more"
     assert client.unturned == {"ordered": {}}
 
 
@@ -102,9 +106,9 @@ def test_publications_that_are_delivered_apart_are_told_apart() -> None:
     client = session()
     entries = published(client, 6)
     assert delivered(client, entries[5], entries[0], entries[2], entries[3]) == [
-        Turned("ordered", Receipt.DELIVERED, 1),
-        Turned("ordered", Receipt.DELIVERED, 4, first=3),
-        Turned("ordered", Receipt.DELIVERED, 6, first=6),
+        Turned("ordered", ReceiptLevel.DELIVERED, 1),
+        Turned("ordered", ReceiptLevel.DELIVERED, 4, first=3),
+        Turned("ordered", ReceiptLevel.DELIVERED, 6, first=6),
     ]
 
 
@@ -175,8 +179,13 @@ def test_adopted_publications_have_their_receipts_as_far_as_they_have_come() -> 
     entries = [shown(4, 2, undone=1), shown(6, is_shown=False, undone=1)]
     client.adopt(entries)
     assert all(entry.client is client for entry in entries)
-    assert client.take_turned() == [Turned("ordered", Receipt.ACCEPTED, 6), Turned("ordered", Receipt.SAFE, 5)]
-    assert delivered(client, entries[0]) == [Turned("ordered", Receipt.DELIVERED, 5, first=4)], "of 1 to 3 who knows"
+    assert client.take_turned() == [
+        Turned("ordered", ReceiptLevel.ACCEPTED, 6),
+        Turned("ordered", ReceiptLevel.SAFE, 5),
+    ]
+    assert delivered(client, entries[0]) == [Turned("ordered", ReceiptLevel.DELIVERED, 5, first=4)], (
+        "of 1 to 3 who knows"
+    )
 
 
 def test_what_is_published_again_is_answered_from_its_entry() -> None:
@@ -184,15 +193,15 @@ def test_what_is_published_again_is_answered_from_its_entry() -> None:
     client.adopt([shown(1, undone=1), shown(2, is_shown=False)])
     client.take_turned()
     client.known(bundle(1))
-    assert client.take_turned() == [Turned("ordered", Receipt.SAFE, 1)]
+    assert client.take_turned() == [Turned("ordered", ReceiptLevel.SAFE, 1)]
     client.known(bundle(2))
-    assert client.take_turned() == [Turned("ordered", Receipt.ACCEPTED, 2)]
+    assert client.take_turned() == [Turned("ordered", ReceiptLevel.ACCEPTED, 2)]
 
 
 def test_what_is_published_again_and_has_no_entry_any_more_is_delivered() -> None:
     client = session()
     client.known(bundle(1, 3))
-    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 3)]
+    assert client.take_turned() == [Turned("ordered", ReceiptLevel.DELIVERED, 3)]
 
 
 def test_such_a_receipt_says_nothing_of_the_publications_around_it() -> None:
@@ -201,8 +210,8 @@ def test_such_a_receipt_says_nothing_of_the_publications_around_it() -> None:
     client.adopt([before, after])
     client.take_turned()
     client.known(bundle(2, 3))
-    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 4, first=2)]
+    assert client.take_turned() == [Turned("ordered", ReceiptLevel.DELIVERED, 4, first=2)]
     client.settle("ordered", 7)
-    assert client.take_turned() == [Turned("ordered", Receipt.DELIVERED, 7, first=6)], "the entries know better"
-    assert delivered(client, before) == [Turned("ordered", Receipt.DELIVERED, 4)]
-    assert delivered(client, after) == [Turned("ordered", Receipt.DELIVERED, 7)]
+    assert client.take_turned() == [Turned("ordered", ReceiptLevel.DELIVERED, 7, first=6)], "the entries know better"
+    assert delivered(client, before) == [Turned("ordered", ReceiptLevel.DELIVERED, 4)]
+    assert delivered(client, after) == [Turned("ordered", ReceiptLevel.DELIVERED, 7)]

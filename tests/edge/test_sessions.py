@@ -5,7 +5,7 @@ import pytest
 from resprout.core.bundle import unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker import advertising
 from resprout.edge.broker import sessions as sessions_module
 from resprout.edge.messages import (
@@ -44,15 +44,15 @@ def test_subscriptions_to_the_same_share_one_wish_until_the_last_ends() -> None:
     house = House("a", neighbours=("n",))
     house.subscribe("a", 1)
     house.subscribe("a", 2)
-    assert house.says == [("n", Interested(1, "t", None))]
-    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    assert house.outbound == [("n", Interested(1, "t", None))]
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.outbound), house.out)
     house.subscribe("a", 3)
     assert house.told("a") == [SERVING, Subscribed(1), Subscribed(2), Subscribed(3)]
     house.unsubscribe("a", 1)
     house.unsubscribe("a", 3)
-    assert house.says == [("n", Interested(1, "t", None))]
+    assert house.outbound == [("n", Interested(1, "t", None))]
     house.unsubscribe("a", 2)
-    assert house.says[1:] == [("n", Uninterested(1))]
+    assert house.outbound[1:] == [("n", Uninterested(1))]
     assert house.told("a") == [Unsubscribed(1), Unsubscribed(3), Unsubscribed(2)]
 
 
@@ -61,7 +61,7 @@ def test_a_subscription_ended_before_it_was_confirmed_is_never_confirmed() -> No
     house.subscribe("a", 1)
     house.subscribe("a", 2)
     house.unsubscribe("a", 1)
-    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.says), house.out)
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(1), house.outbound), house.out)
     assert house.told("a") == [SERVING, Subscribed(2), Unsubscribed(1)]
 
 
@@ -72,7 +72,7 @@ def test_a_subscription_that_cannot_be_is_refused_with_the_reason_and_leaves_not
     refused = house.told("a")[1:]
     assert [type(message) for message in refused] == [SubscribeRefused] * 2
     assert "'#' may only be the last level" in refused[0].reason
-    assert house.says == [] and house.clients["a"].subscriptions == {}
+    assert house.outbound == [] and house.clients["a"].subscriptions == {}
 
 
 def test_there_is_a_limit_to_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_subscription_ends_after_everything_before_its_end_was_given() -> None
     house.unsubscribe("a", 1)
     house.append("b")
     assert house.told("a") == [], "something before the end is not shown yet"
-    house.sessions.show(house.log.unshown.take_first(), house.out)
+    house.sessions.show(house.log.held_back.take_first(), house.out)
     assert house.told("a") == [1, Unsubscribed(1)], "what came later does not matter"
 
 
@@ -201,20 +201,20 @@ def test_receipts_of_one_step_are_told_together_and_delivered_waits_for_the_read
     house = House("p", "a", "b")
     house.told("p")
     house.give("a", "b", by="p")
-    assert house.told("p") == [Turned("ordered", Receipt.SAFE, 1)], "which includes accepted"
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.SAFE, 1)], "which includes accepted"
     house.take("a", 1)
     assert house.told("p") == []
     house.take("b", 1)
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 1)]
     assert house.empty
 
 
 def test_what_nobody_reads_is_delivered_as_soon_as_it_is_safe() -> None:
     house = House("p")
     house.append(by="p")
-    assert house.told("p")[1:] == [Turned("ordered", Receipt.ACCEPTED, 1)]
+    assert house.told("p")[1:] == [Turned("ordered", ReceiptLevel.ACCEPTED, 1)]
     house.show()
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 1)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 1)]
 
 
 # -- vanishing -----------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_a_client_that_vanishes_is_owed_nothing(when: str) -> None:
     house.leave("a")
     house.show()
     assert entry.undone == 0
-    assert house.told("p")[-1] == Turned("ordered", Receipt.DELIVERED, 1)
+    assert house.told("p")[-1] == Turned("ordered", ReceiptLevel.DELIVERED, 1)
     assert house.empty
 
 
@@ -251,10 +251,10 @@ def test_a_client_that_vanishes_wants_and_advertises_nothing_any_more() -> None:
     house.subscribe("a", 1)
     house.subscribe("a", 2, "u")
     house.advertising.advertise(house.clients["a"], Advertise("t"))
-    house.says.clear()
+    house.outbound.clear()
     house.unsubscribe("a", 1)
     house.leave("a")
-    assert house.says == [("n", Uninterested(1)), ("n", Uninterested(2)), ("n", Unadvertised("t"))]
+    assert house.outbound == [("n", Uninterested(1)), ("n", Uninterested(2)), ("n", Unadvertised("t"))]
     assert house.told("a") == [SERVING], "nothing is sent to it any more, not even its end"
 
 
@@ -263,9 +263,9 @@ def test_a_client_may_vanish_while_dropping_one_wish_would_confirm_another_of_it
     house.subscribe("a", 1, "a/#")
     house.subscribe("b", 1, "+/b")
     house.subscribe("a", 2, "a/b")
-    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(2), house.says), house.out)
+    house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(2), house.outbound), house.out)
     house.leave("a")
-    assert house.says[-1] == ("n", Uninterested(1))
+    assert house.outbound[-1] == ("n", Uninterested(1))
     assert house.interest._wishes == {} and list(house.interest._wanted) == list(house.clients["b"].users)
 
 
@@ -278,7 +278,7 @@ def test_advertisements_are_passed_to_the_neighbours_up_to_a_limit(monkeypatch: 
     client = house.clients["a"]
     house.advertising.advertise(client, Advertise("t"))
     house.advertising.unadvertise(client, Unadvertise("t"))
-    assert house.says == [("n", Advertised("t")), ("n", Unadvertised("t"))]
+    assert house.outbound == [("n", Advertised("t")), ("n", Unadvertised("t"))]
     house.advertising.advertise(client, Advertise("u"))
     house.advertising.advertise(client, Advertise("v"))
     with pytest.raises(PeerError, match="more than 2 topics advertised"):
@@ -294,7 +294,7 @@ def test_receipts_that_nobody_waits_for_are_told_together_later() -> None:
     assert house.told("p") == []
     assert house.sessions.patient
     house.sessions.flush_all(house.out)
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 3)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 3)]
     assert not house.sessions.patient
 
 
@@ -305,5 +305,5 @@ def test_a_receipt_that_is_waited_for_takes_the_patient_ones_along() -> None:
     house.give(by="p")
     house.prompt = True
     house.give(by="p")
-    assert house.told("p") == [Turned("ordered", Receipt.DELIVERED, 2)]
+    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 2)]
     assert not house.sessions.patient

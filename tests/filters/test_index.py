@@ -271,7 +271,7 @@ def test_few_conditions_are_tested_among_many() -> None:
         {"kind": "other", "price": 7},
     ]
     for row in rows:
-        candidates: list[shelves.Row[int]] = []
+        candidates: list[shelves.ShelfRow[int]] = []
         group.bucket.collect(row, candidates)
         assert len(candidates) <= 20
         by_hand = sorted(n for r in group.rows.values() if r.condition.matches(row) for n in r.members.values())

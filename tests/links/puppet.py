@@ -24,7 +24,7 @@ from resprout.core.contract import (
     Transmit,
     Writable,
 )
-from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, Welcome
+from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, SessionWelcome
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 
@@ -182,12 +182,12 @@ class Desk:
         }  # fmt: skip
         return Hello(**(fields | changes))
 
-    def welcome(self, name: str = "b0", **changes: Any) -> Welcome:
+    def welcome(self, name: str = "b0", **changes: Any) -> SessionWelcome:
         fields: dict[str, Any] = {
             "version": PROTOCOL_VERSION, "name": name, "role": "broker", "incarnation": 1, "epoch": 1, "received": 0,
             "grant": 1000,
         }  # fmt: skip
-        return Welcome(**(fields | changes))
+        return SessionWelcome(**(fields | changes))
 
     def accept(self, connection: int = 5, name: str = "c1", **changes: Any) -> list[Effect]:
         """Somebody connects and says `Hello`."""

@@ -25,7 +25,7 @@ from resprout.core.contract import (
     Transmit,
     Trickled,
 )
-from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, Welcome
+from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Slice
 from resprout.links.timers import AcknowledgeDue, LingerOver, ReconnectDue, WatchDue
@@ -47,8 +47,8 @@ SLICES: st.SearchStrategy[Any] = st.one_of(
 FRAMES: st.SearchStrategy[Any] = st.one_of(
     st.builds(Hello, VERSIONS, NAMES, ROLES, LIVES, st.just("b1") | NAMES, st.none() | LIVES, LIVES, NUMBERS, NUMBERS),
     st.builds(Hello, st.just(1), NAMES, ROLES, st.just(1), st.just("b1"), st.none(), LIVES, st.just(0), NUMBERS),
-    st.builds(Welcome, VERSIONS, NAMES, ROLES, LIVES, LIVES, NUMBERS, NUMBERS),
-    st.builds(Welcome, st.just(1), NAMES, ROLES, st.just(1), LIVES, st.just(0), NUMBERS),
+    st.builds(SessionWelcome, VERSIONS, NAMES, ROLES, LIVES, LIVES, NUMBERS, NUMBERS),
+    st.builds(SessionWelcome, st.just(1), NAMES, ROLES, st.just(1), LIVES, st.just(0), NUMBERS),
     st.builds(Data, NUMBERS, NUMBERS, NUMBERS, st.lists(PARCELS, max_size=4).map(tuple)),
     st.builds(Data, LIVES, st.just(0), st.just(60), st.lists(PARCELS, max_size=4).map(tuple)),
     st.builds(
@@ -141,7 +141,7 @@ class Driver:
 
 
 def check_frame(frame: Any) -> None:
-    assert isinstance(frame, Hello | Welcome | Data | Part | Parted | Express | Goodbye)
+    assert isinstance(frame, Hello | SessionWelcome | Data | Part | Parted | Express | Goodbye)
     if isinstance(frame, Goodbye):
         assert len(frame.reason.encode()) <= limits.REASON_BYTES
     if isinstance(frame, Data):

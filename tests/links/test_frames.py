@@ -15,13 +15,13 @@ from resprout.core.marks import MARK_BYTES, Mark
 from resprout.edge.messages import CLIENT_MESSAGES, Attend, HeldSubscription, Publish, Subscribed
 from resprout.links.flight import START_BYTES, START_BYTES_SHARED, Beginnings
 from resprout.links.frames import FRAMES, Data, Part
-from resprout.links.link import Link
+from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.session import MESSAGES_PER_FRAME, Session
 from resprout.net.bodies import EncodedBodies
 from resprout.order.messages import BROKER_MESSAGES, Forward
-from resprout.order.total_messages import (
+from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
     GrantedLock,
     LastTotals,
@@ -54,7 +54,7 @@ class Crate(ProtocolMessage, frozen=True, tag=251):
 
 
 def framed(messages: Sequence[ProtocolMessage], bodies: Bodies) -> list[Any]:
-    link = Link("b1", 1, LinkOptions(), bodies, is_opener=True)
+    link = LinkSession("b1", 1, LinkOptions(), bodies, is_opener=True)
     for message in messages:
         link.put(message, message.cost, message.cost + message.bulk)
     link.stand(5, 1, Beginnings(), 0)

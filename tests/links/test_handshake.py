@@ -22,7 +22,7 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.core.errors import UsageError
-from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
+from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, SessionWelcome
 from resprout.links.handshake import Acquaintances
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
@@ -41,7 +41,7 @@ def test_the_opener_says_who_it_is_whom_it_means_and_how_much_it_grants() -> Non
 def test_the_acceptor_answers_and_both_stacks_hear_of_the_session() -> None:
     desk = Desk(options=LinkOptions(window_bytes=500))
     assert desk.accept(5, "c1", epoch=4, incarnation=2, grant=77) == [
-        Transmit(5, Welcome(PROTOCOL_VERSION, "b1", "broker", 1, 4, 0, 500))
+        Transmit(5, SessionWelcome(PROTOCOL_VERSION, "b1", "broker", 1, 4, 0, 500))
     ]
     assert desk.puppet.events == [LinkUp("c1", "client", 2, 77)]
 
@@ -309,7 +309,7 @@ def test_more_sessions_than_allowed_are_refused_but_replacing_one_is_not() -> No
     desk = Desk(options=LinkOptions(sessions_max=1))
     desk.accept(5, "c1")
     assert frames(desk.accept(6, "c2")) == [Goodbye("too many sessions")]
-    assert [type(frame) for frame in frames(desk.accept(7, "c1", epoch=2), 7)] == [Welcome]
+    assert [type(frame) for frame in frames(desk.accept(7, "c1", epoch=2), 7)] == [SessionWelcome]
 
 
 def test_of_more_strangers_than_allowed_the_one_who_was_silent_for_longest_goes_and_that_is_said_once() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from resprout.core.contract import Adopt, Connected, EndCause, LinkDown, LinkUp, Open, Received, Send, Transmit
 from resprout.core.names import newcomer_key, newcomer_name
-from resprout.links.frames import Goodbye, Hello, Welcome
+from resprout.links.frames import Goodbye, Hello, SessionWelcome
 from resprout.links.links import Links
 from tests.links.puppet import Desk, Parcel, data, frames
 
@@ -37,7 +37,7 @@ def test_a_newcomer_that_is_adopted_goes_on_in_its_session_under_its_name() -> N
     desk.lose(6)
     desk.step(Connected(7, None))  # it may not have heard yet that it was adopted
     again = desk.hello("b1", role="newcomer", incarnation=9, epoch=4, peer_incarnation=1, received=1)
-    assert isinstance(frames(desk.arrive(7, again))[0], Welcome)
+    assert isinstance(frames(desk.arrive(7, again))[0], SessionWelcome)
 
 
 def test_an_opener_says_that_it_is_a_newcomer_until_it_opens_the_session_as_itself() -> None:
@@ -79,7 +79,7 @@ def test_a_life_far_beyond_the_clock_is_refused_and_the_name_stays_free(role: st
     refused = frames(desk.accept(5, "x1", role=role, incarnation=(1 << 63) - 1))
     assert [type(frame) for frame in refused] == [Goodbye] and "far beyond the clock here" in refused[0].reason
     assert desk.links.latest_incarnation("x1") == 0
-    assert isinstance(frames(desk.accept(6, "x1", role=role, incarnation=MOST))[0], Welcome)
+    assert isinstance(frames(desk.accept(6, "x1", role=role, incarnation=MOST))[0], SessionWelcome)
 
 
 def test_a_welcome_from_far_beyond_the_clock_is_refused_too() -> None:

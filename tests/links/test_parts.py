@@ -7,7 +7,7 @@ import pytest
 
 from resprout.core.contract import Close, LinkDown, Received, Send, Stirred, TimerFired, Transmit, Trickled
 from resprout.links.flight import LEAST_BYTES, PART_BYTES_MIN, START_BYTES, START_BYTES_SHARED
-from resprout.links.frames import Data, Express, Part, Parted, Welcome
+from resprout.links.frames import Data, Express, Part, Parted, SessionWelcome
 from resprout.links.links import STIRRED_US
 from resprout.links.options import LinkOptions
 from resprout.links.parts import BODY_BYTES_MAX, Slice
@@ -102,7 +102,7 @@ def test_a_message_that_came_in_part_is_asked_for_from_there_on() -> None:
     desk.arrive(5, part(0, 4_000))
     desk.lose(5)
     [welcome] = frames(desk.accept(6, "c1", peer_incarnation=1))
-    assert isinstance(welcome, Welcome)
+    assert isinstance(welcome, SessionWelcome)
     assert welcome.part == 4_000
     desk.arrive(6, part(4_000, 10_000))
     assert desk.puppet.heard(Received) == [Received("c1", Parcel(1, 10_000))]

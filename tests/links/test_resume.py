@@ -19,7 +19,7 @@ from resprout.core.contract import (
 )
 from resprout.links.dialer import Dial, Dialer
 from resprout.links.flight import START_BYTES_SHARED
-from resprout.links.frames import Data, Goodbye, Welcome
+from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.links.session import MESSAGES_PER_FRAME
 from resprout.links.timers import LingerOver, ReconnectDue
@@ -52,7 +52,7 @@ def test_the_acceptor_resumes_and_ships_what_was_not_received() -> None:
 
     effects = desk.accept(6, "c1", received=1, peer_incarnation=1)
     assert effects == [
-        Transmit(6, Welcome(1, "b1", "broker", 1, 1, 1, 110)),
+        Transmit(6, SessionWelcome(1, "b1", "broker", 1, 1, 1, 110)),
         CancelTimer(LingerOver("c1")),
         Transmit(6, Data(2, 1, 110, (Parcel(8),))),
     ]
@@ -65,7 +65,7 @@ def test_a_newer_connection_of_a_session_replaces_the_older() -> None:
     desk.ask(("c1", Parcel(1)))
     effects = desk.accept(6, "c1", peer_incarnation=1)
     assert Disconnect(5, "replaced by a newer connection") in effects
-    assert [type(frame) for frame in frames(effects, 6)] == [Welcome, Data]
+    assert [type(frame) for frame in frames(effects, 6)] == [SessionWelcome, Data]
     assert desk.arrive(5, data(1, Parcel(1))) == []
     assert desk.lose(5) == []
     assert desk.links.sessions()[0].connected

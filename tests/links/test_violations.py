@@ -22,7 +22,7 @@ from tests.links.puppet import Desk, Parcel, data
         (data(1, grant=999), "granted 1000 bytes before, now 999"),
         (data(1, Parcel(1, 100), Parcel(2, 1)), "101 bytes were sent, 100 were granted"),
         (Desk().hello(), "Hello within a session"),
-        (Desk().welcome(), "Welcome within a session"),
+        (Desk().welcome(), "SessionWelcome within a session"),
         ("noise", "str within a session"),
     ],
 )

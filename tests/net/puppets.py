@@ -12,7 +12,7 @@ from resprout.core.contract import Effect, Event, Note
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerSpec, RunningBroker, serve
+from resprout.net.broker import BrokerToRun, RunningBroker, serve
 from resprout.net.frames import Here, make_codec
 from resprout.net.host import Host
 from resprout.stacks.stack import BrokerSeat, Stack
@@ -95,7 +95,7 @@ class Theatre:
         data: Path | None = None,
         **more: Any,
     ) -> RunningBroker:
-        spec = BrokerSpec(name, incarnation, listen, data=data, **more)
+        spec = BrokerToRun(name, incarnation, listen, data=data, **more)
         broker, _ = await serve(spec, self.stack, PuppetOptions(durable), QUICK, self.notes.append)
         return broker
 

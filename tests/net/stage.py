@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import uvloop
 
 from resprout.core.contract import Note
-from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, Welcome
+from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerSpec, RunningBroker, serve
+from resprout.net.broker import BrokerToRun, RunningBroker, serve
 from resprout.net.frames import make_codec
 from resprout.net.host import Host
 from resprout.stacks.registry import find_stack
@@ -79,7 +79,7 @@ async def broker(
 ) -> AsyncIterator[Running]:
     notes: list[Note] = []
     above, peers = (parent[0], dict([parent])) if parent is not None else (None, {})
-    spec = BrokerSpec(name, incarnation, listen, above, peers)
+    spec = BrokerToRun(name, incarnation, listen, above, peers)
     running, address = await serve(spec, STACK, STACK.parse_options(options or {}), links, notes.append)
     try:
         yield Running(running, address, notes)
@@ -116,11 +116,11 @@ class Bare:
             while await self.reader.read(65_536):
                 pass
 
-    async def greet(self, name: str, incarnation: int = 1, epoch: int = 1, grant: int = 1 << 40) -> Welcome:
+    async def greet(self, name: str, incarnation: int = 1, epoch: int = 1, grant: int = 1 << 40) -> SessionWelcome:
         """Opens a session; the broker's first message is left unread."""
         self.say(hello(name, incarnation, epoch, grant))
         welcome = await self.hear()
-        assert isinstance(welcome, Welcome), welcome
+        assert isinstance(welcome, SessionWelcome), welcome
         return welcome
 
     def say_messages(self, first: int, *messages: Any, grant: int = 1 << 40, received: int = 0) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from resprout.cli.load.orders import Flood, Ready, Sent
-from resprout.cli.load.process import LoadError, WorkerProcess
-from resprout.cli.load.stream import Check, PacedCheck, Source, paced_number, probe, ring_of, stamped
+from resprout.cli.load.orders import Flood, LoadReady, Sent
+from resprout.cli.load.process import LoadError, LoadProcess
+from resprout.cli.load.stream import PacedCheck, StreamCheck, StreamSource, paced_number, probe, ring_of, stamped
 from tests.cli.processes import complaint, eventually_gone, resprout, running
 
 PATIENCE_S = 30.0
@@ -101,11 +101,11 @@ def test_bad_options_are_refused(words: tuple[str, ...], reason: str) -> None:
 
 
 def _stream(count: int, size: int = 32) -> list[bytes]:
-    return [payload for block in Source(size, count).blocks() for payload in block]
+    return [payload for block in StreamSource(size, count).blocks() for payload in block]
 
 
-def _check(payloads: Sequence[bytes], size: int = 32) -> Check:
-    check = Check(size)
+def _check(payloads: Sequence[bytes], size: int = 32) -> StreamCheck:
+    check = StreamCheck(size)
     ends = [check.take(payload) for payload in payloads]
     assert ends.index(True) == len(ends) - 1, "only the last payload may be the end"
     return check
@@ -180,7 +180,7 @@ def test_a_gap_in_a_paced_stream_is_noticed() -> None:
 
 
 async def _lead(program: str) -> None:
-    worker = WorkerProcess("the worker", [sys.executable, "-c", program])
+    worker = LoadProcess("the worker", [sys.executable, "-c", program])
     try:
         await worker.start()
         await worker.ask(Flood(32, 1), Sent, PATIENCE_S)
@@ -205,17 +205,17 @@ def test_a_worker_that_fails_is_reported(program: str, reason: str) -> None:
 
 def test_a_worker_that_cannot_be_started_is_reported() -> None:
     with pytest.raises(LoadError, match="cannot be started: No such file"):
-        asyncio.run(WorkerProcess("the worker", ["/no/such/program"]).start())
+        asyncio.run(LoadProcess("the worker", ["/no/such/program"]).start())
 
 
 def test_a_worker_that_does_not_answer_is_not_waited_for_for_ever() -> None:
     async def impatient() -> None:
         program = 'print(\'{"type": "Ready"}\', flush=True); input()'
-        worker = WorkerProcess("the worker", [sys.executable, "-c", program])
+        worker = LoadProcess("the worker", [sys.executable, "-c", program])
         try:
             await worker.start()
             with pytest.raises(LoadError, match="has not answered"):
-                await worker.answer(Ready, 0.05)
+                await worker.answer(LoadReady, 0.05)
         finally:
             await worker.stop()
 

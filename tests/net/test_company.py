@@ -9,7 +9,7 @@ import pytest
 from resprout.core.errors import UsageError
 from resprout.net import company as company_module
 from resprout.net.address import Address
-from resprout.net.company import Company, look_for_company
+from resprout.net.company import FoundCompany, look_for_company
 from resprout.net.frames import Here
 from resprout.net.host import Host
 
@@ -31,7 +31,7 @@ def quiet(text: str) -> None:
 
 async def find_company(
     parent: Address | None, contacts: Sequence[Address], me: str, say: Callable[[str], None]
-) -> Company:
+) -> FoundCompany:
     """However long it takes."""
     company = await look_for_company(parent, contacts, me, say, (), None)
     assert company is not None

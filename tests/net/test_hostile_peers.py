@@ -13,7 +13,7 @@ from resprout.client.errors import ConnectError
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend, Publish, Subscribe, Taken
-from resprout.links.frames import Data, Goodbye, Welcome
+from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.net.connection import GREETING_BYTES_MAX
 from resprout.net.frames import Here, Who
 from resprout.order.messages import Forward
@@ -107,7 +107,9 @@ def test_the_longest_greeting_is_a_small_frame() -> None:
     assert len(bytes_of(longest)) < GREETING_BYTES_MAX // 4
 
 
-@pytest.mark.parametrize("first", [Data(1, 0, 0, ()), Welcome(1, "x", "client", 1, 1, 0, 0), Here("x", "client", 1)])
+@pytest.mark.parametrize(
+    "first", [Data(1, 0, 0, ()), SessionWelcome(1, "x", "client", 1, 1, 0, 0), Here("x", "client", 1)]
+)
 def test_whatever_is_no_greeting_is_refused(first: Any) -> None:
     async def scene() -> None:
         async with broker() as running, bare(running.address) as peer:

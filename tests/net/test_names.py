@@ -9,7 +9,7 @@ import resprout
 from resprout.client import connect as connect_module
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
-from resprout.links.frames import Goodbye, Welcome
+from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.net import lookout as lookout_module
 from resprout.net.data_folder import open_folder, remembered
 from resprout.net.discover import who_is
@@ -57,7 +57,7 @@ def test_a_greeting_with_the_highest_number_locks_nobody_out_and_poisons_no_clie
             assert most is not None
             async with bare(b0.address) as ahead:  # a clock that is a little wrong is believed, and can be outdone
                 ahead.say(hello("c2", incarnation=most - 10))
-                assert isinstance(await ahead.hear(), Welcome)
+                assert isinstance(await ahead.hear(), SessionWelcome)
             async with resprout.connect(str(b0), name="c2") as client:
                 await (await client.publish("t", b"x")).delivered()
 

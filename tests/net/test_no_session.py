@@ -10,7 +10,7 @@ import pytest
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.core.contract import Effect, Event
-from resprout.links.frames import Goodbye, Hello, Welcome
+from resprout.links.frames import Goodbye, Hello, SessionWelcome
 from resprout.net.address import Address
 from resprout.net.frames import Here, Who
 from resprout.net.host import Host
@@ -57,7 +57,9 @@ def wrong_meaning(frame: Any) -> Any:
 
 
 def wrong_name(frame: Any) -> Any:
-    return Here("b0", "broker", 1) if isinstance(frame, Who) else Welcome(1, "b9", "broker", 1, frame.epoch, 0, 9)
+    return (
+        Here("b0", "broker", 1) if isinstance(frame, Who) else SessionWelcome(1, "b9", "broker", 1, frame.epoch, 0, 9)
+    )
 
 
 def never_welcomes(frame: Any) -> Any:

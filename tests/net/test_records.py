@@ -26,7 +26,7 @@ from resprout.core.errors import UsageError
 from resprout.net import records as records_module
 from resprout.net.data_folder import open_folder
 from resprout.net.disk import DiskError
-from resprout.net.durable import Durable
+from resprout.net.durable import DurableEffects
 from resprout.net.host import End, Upward
 from resprout.net.record_format import HEADER_BYTES, MAGIC
 from resprout.net.records import RecordFile, open_records
@@ -201,7 +201,7 @@ class Scene:
         self.disk = SlowDisk()
         self.done: list[Effect] = []
         self.errors: list[DiskError] = []
-        self.durable = Durable(self.disk, self.done.extend, self.errors.append)
+        self.durable = DurableEffects(self.disk, self.done.extend, self.errors.append)
 
     def step(self, *effects: Effect) -> None:
         self.done.extend(self.durable.pass_on(effects))

@@ -6,7 +6,7 @@ from pathlib import Path
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
-from resprout.net.run.coordinator import RealRun, RunResult
+from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
 
@@ -16,7 +16,7 @@ QUICK = ["options.heartbeat_us=200_000", "options.lease_us=1_000_000", "options.
 """Impatient brokers: what is waited for is not what is tested."""
 
 
-def run(scenario: Scenario) -> tuple[RunResult, Verdict]:
+def run(scenario: Scenario) -> tuple[ProcessRunResult, Verdict]:
     result = asyncio.run(RealRun(scenario).finish())
     verdict = judge(result.rows, bank_initial=scenario.bank_initial)
     assert not verdict.violated, "\n".join(lines(verdict))
@@ -24,7 +24,7 @@ def run(scenario: Scenario) -> tuple[RunResult, Verdict]:
     return result, verdict
 
 
-def notes(result: RunResult, kind: str, node: str) -> list[str | None]:
+def notes(result: ProcessRunResult, kind: str, node: str) -> list[str | None]:
     return [row.detail for row in result.rows if row.kind == kind and row.node == node]
 
 

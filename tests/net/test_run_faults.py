@@ -18,8 +18,8 @@ from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
 from resprout.cli import run as cli_run
 from resprout.cli.main import run as cli
-from resprout.net.run.coordinator import RealRun, RunResult
-from resprout.net.run.orders import Progress
+from resprout.net.run.coordinator import ProcessRunResult, RealRun
+from resprout.net.run.orders import ClientsProgress
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.trace.schema import Row
@@ -58,7 +58,7 @@ def fault(at: str, kind: str, nodes: str, more: str = "") -> str:
     return f'[[fault]]\nat = "{at}"\nkind = "{kind}"\nnodes = {nodes}\n{more}\n'
 
 
-def run(*faults: str, more: str = "") -> tuple[RunResult, Verdict]:
+def run(*faults: str, more: str = "") -> tuple[ProcessRunResult, Verdict]:
     scenario: Scenario = parse_scenario(TREE + more + "".join(faults))
     result = asyncio.run(RealRun(scenario, links=LINKS).finish())
     verdict = judge(result.rows)
@@ -67,11 +67,11 @@ def run(*faults: str, more: str = "") -> tuple[RunResult, Verdict]:
     return result, verdict
 
 
-def seen(result: RunResult, kind: str) -> list[str]:
+def seen(result: ProcessRunResult, kind: str) -> list[str]:
     return [row.node for row in result.rows if row.kind == kind]
 
 
-def of(result: RunResult, kind: str, node: str, incarnation: int | None = None) -> list[Row]:
+def of(result: ProcessRunResult, kind: str, node: str, incarnation: int | None = None) -> list[Row]:
     return [
         row for row in result.rows if row.kind == kind and row.node == node and incarnation in (None, row.incarnation)
     ]
@@ -240,7 +240,7 @@ def test_a_process_that_dies_by_itself_ends_the_run_and_is_named(
 ) -> None:
     children: dict[int, str] = {}
 
-    def kill_one(time_us: int, progress: Progress) -> None:
+    def kill_one(time_us: int, progress: ClientsProgress) -> None:
         if progress.published and not children:
             children.update(children_of(os.getpid()))
             os.kill(next(pid for pid, words in children.items() if victim in words), signal.SIGKILL)

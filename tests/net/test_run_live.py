@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resprout.audit.live.judge import LiveJudge
-from resprout.net.run.coordinator import RealRun, RunResult
+from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.net.run.live import LiveRows
 from resprout.net.run.row_file import RowReader, RowWriter
 from resprout.scenario.load import parse_scenario
@@ -47,8 +47,8 @@ interval = "20ms"
 """
 
 
-def handed_out(limit: str, folder: Path) -> RunResult:
-    async def play() -> RunResult:
+def handed_out(limit: str, folder: Path) -> ProcessRunResult:
+    async def play() -> ProcessRunResult:
         return await RealRun(parse_scenario(SCENARIO.format(limit=limit), "test"), live=LiveFolder(folder)).finish()
 
     return asyncio.run(play())

@@ -12,7 +12,7 @@ from resprout.net.address import Address
 from resprout.net.host import now_us
 from resprout.net.run.calm import SETTLE_US, Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
-from resprout.net.run.orders import Finish, Progress, as_line, read_order, read_report
+from resprout.net.run.orders import ClientsProgress, Finish, as_line, read_order, read_report
 from resprout.net.run.plan import WORKERS_MAX, check_runnable, longest_way_us, share_out, silence_us
 from resprout.net.run.row_file import RowWriter, read_rows
 from resprout.net.run.tally import Tally
@@ -153,8 +153,8 @@ def test_what_are_no_rows_is_refused() -> None:
 
 def test_orders_and_reports_are_lines_and_anything_else_is_refused() -> None:
     assert read_order(as_line(Finish())) == Finish()
-    assert read_report(as_line(Progress(rows=3))) == Progress(rows=3)
-    for line in (b"", b"{}", b'{"type": "finish"', as_line(Progress())):
+    assert read_report(as_line(ClientsProgress(rows=3))) == ClientsProgress(rows=3)
+    for line in (b"", b"{}", b'{"type": "finish"', as_line(ClientsProgress())):
         with pytest.raises(PeerError):
             read_order(line)
 

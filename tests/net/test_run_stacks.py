@@ -6,7 +6,7 @@ from pathlib import Path
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
-from resprout.net.run.coordinator import RealRun, RunResult
+from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario
 from resprout.stacks.registry import find_stack
 
@@ -20,7 +20,7 @@ GINGER = [
 ]
 
 
-def run(name: str, changes: list[str]) -> tuple[RunResult, Verdict]:
+def run(name: str, changes: list[str]) -> tuple[ProcessRunResult, Verdict]:
     scenario = load_scenario(FOLDER / f"{name}.toml", changes)
     stack = find_stack(scenario.stack)
     result = asyncio.run(RealRun(scenario).finish())
@@ -31,7 +31,7 @@ def run(name: str, changes: list[str]) -> tuple[RunResult, Verdict]:
     return result, verdict
 
 
-def nodes(result: RunResult, kind: str) -> list[str]:
+def nodes(result: ProcessRunResult, kind: str) -> list[str]:
     return [row.node for row in result.rows if row.kind == kind]
 
 

@@ -141,7 +141,7 @@ class Reference:
     def held_bytes(self, source: str) -> int:
         return sum(e.cost for e in self.entries if e.source == source and e.waits)
 
-    def first_unshown(self) -> int | None:
+    def first_held_back(self) -> int | None:
         return next((no for no, e in enumerate(self.entries) if not e.shown), None)
 
 

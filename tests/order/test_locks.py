@@ -10,22 +10,20 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
 from resprout.links.frames import Data
-from resprout.order import last_totals
-from resprout.order.last_totals import LastTotals
-from resprout.order.locks import LockRecord, LockTable
-from resprout.order.total_messages import (
+from resprout.order.totals import last as last_places
+from resprout.order.totals.last import LastPlaces
+from resprout.order.totals.locks import LockRecord, LockTable
+from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
     Closed,
     GrantedLock,
+    LastTotals,
     Lock,
     LockReport,
     Submit,
     WelcomeLock,
     tseq_of,
 )  # fmt: skip
-from resprout.order.total_messages import (
-    LastTotals as LastTotalsMessage,
-)
 from resprout.wire.codec import Codec
 from tests.order.totals_net import publication
 
@@ -79,8 +77,8 @@ def test_a_total_must_be_delivered_before_it_is_forgotten() -> None:
 
 
 def test_the_latest_publishers_are_remembered_and_long_quiet_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_totals, "PUBLISHERS_KEPT", 3)
-    last = LastTotals()
+    monkeypatch.setattr(last_places, "PUBLISHERS_KEPT", 3)
+    last = LastPlaces()
     for name in ("a", "b", "c", "d", "a", "e"):
         last.note(Mark(name, "ordered", 1, 5))
     last.note(Mark("e", "ordered", 1, 2))
@@ -100,7 +98,7 @@ def test_everything_about_totals_has_a_form_on_the_wire() -> None:
     messages = (
         Submit(bundle), Lock(1, 2, bundle), Closed("c", 1, 1, 7), LockReport(1, 2, bundle),
         LockReport(1, 2, bundle.stamped(9), 9, 3, 4), GrantedLock(1, 2, bundle), WelcomeLock(1, 2, bundle, True),
-        LastTotalsMessage((Mark("c", "ordered", 1, 1),)),
+        LastTotals((Mark("c", "ordered", 1, 1),)),
     )  # fmt: skip
     assert {type(message) for message in messages} == set(TOTAL_MESSAGES)
     frame = Data(1, 0, 0, messages)

@@ -78,7 +78,7 @@ class Bench:
         for no, entry_facts in enumerate(self.reference.entries):
             if entry_facts.shown and entry_facts.taken < entry_facts.readers:
                 actions.append(partial(self._reader_takes, no))
-        first = self.reference.first_unshown()
+        first = self.reference.first_held_back()
         if first is not None and self.reference.entries[first].safe:
             actions.append(partial(self._show, first))
         return actions
@@ -155,7 +155,7 @@ class Bench:
 
     def finish(self) -> None:
         """Everybody says and takes everything."""
-        while (first := self.reference.first_unshown()) is not None or any(f.pending for f in self.facts.values()):
+        while (first := self.reference.first_held_back()) is not None or any(f.pending for f in self.facts.values()):
             for name in NEIGHBOURS:
                 while self.facts[name].pending:
                     self._catches_up(name, wants=True)
@@ -176,7 +176,7 @@ class Bench:
         assert self.log.took(self.entries[no]) == (facts.undone == 0)
 
     def _show(self, no: int) -> None:
-        assert self.log.unshown.take_first() is self.entries[no], "in log order"
+        assert self.log.held_back.take_first() is self.entries[no], "in log order"
         facts = self.reference.entries[no]
         facts.shown = True
         facts.rise()
@@ -290,7 +290,7 @@ def test_the_log_agrees_with_the_reference_and_ends_empty(faults: int, with_repa
         bench.finish()
         bench.reports()
         bench.check()
-        assert bench.log.entries == {} and not bench.log.unshown
+        assert bench.log.entries == {} and not bench.log.held_back
         assert bench.log.bytes_held == bench.log.local_bytes == 0
         for link in bench.links.values():
             assert link.held_bytes == 0
@@ -314,7 +314,7 @@ def test_the_only_broker_of_a_tree_makes_everything_safe_and_stable_at_once() ->
     log = Log(2)
     entry = log.append(bundle(1), None, None, 0, 0, 0, ())
     assert log.is_safe(entry) and entry.delivered and log.entries
-    log.show(log.unshown.take_first())
+    log.show(log.held_back.take_first())
     assert entry.level == 3 and log.entries == {} and log.local_bytes == 0
 
 
@@ -323,7 +323,7 @@ def test_an_entry_is_not_stable_before_its_readers_have_taken_it_here_and_next_d
     log = Log(1)
     entry = log.append(bundle(1), None, None, 0, 1, 0, ("reader",))
     log.reached(entry, 0)
-    log.show(log.unshown.take_first())
+    log.show(log.held_back.take_first())
     assert entry.level == 0, "the reader here has not taken it"
     log.took(entry)
     assert entry.level == 1 and log.entries, "those of the neighbour may not have"
@@ -335,7 +335,7 @@ def test_a_reader_who_comes_later_makes_the_level_count_from_the_beginning() -> 
     log = Log(1)
     entry = log.append(bundle(1), None, None, 0, 1, 0, ())
     log.reached(entry, 0)
-    log.show(log.unshown.take_first())
+    log.show(log.held_back.take_first())
     assert entry.level == 1
     log.add_reader(entry, "late")
     log.firmer(entry, 1)
@@ -348,11 +348,11 @@ def test_copies_kept_for_others_do_not_count_against_their_source() -> None:
     """Two brokers that each held the other back for such copies would wait for ever."""
     log, source = Log(1), Link("n", 1, 1, None)
     entry = log.append(bundle(1), source, None, 1, 1, 0, ())
-    log.show(log.unshown.take_first())
+    log.show(log.held_back.take_first())
     assert log.entries == {0: entry} and source.held_bytes == 0
     slow = log.append(bundle(2), source, None, 1, 0, 0, ("reader",))
     assert source.held_bytes == 0, "what is not shown yet waits for safety, not for a reader"
-    log.show(log.unshown.take_first())
+    log.show(log.held_back.take_first())
     assert source.held_bytes == slow.cost
     log.took(slow)
     assert source.held_bytes == 0
@@ -362,7 +362,7 @@ def test_what_was_forgotten_can_be_kept_again_and_is_forgotten_again() -> None:
     log, link = Log(1), Link("n", 1, 1, None)
     entry = log.append(bundle(1), None, None, 0, 1, 0, ())
     link.sent.add(entry)
-    log.show(log.unshown.take_first())
+    log.show(log.held_back.take_first())
     news = link.take_report(Levels((1,), (1,), (), (0,), 0))
     for reach, each in news.reached:
         log.reached(each, reach)

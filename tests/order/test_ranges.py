@@ -28,7 +28,11 @@ def test_ranges_hold_what_was_added_and_tell_what_was_new(added: list[tuple[int,
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5)), max_size=15), st.integers(1, 45), st.integers(0, 9))
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5)), max_size=15),
+    st.integers(1, 45),
+    st.integers(0, 9),
+)
 def test_a_run_of_numbers_is_held_as_a_whole_or_touched(added: list[tuple[int, int]], first: int, more: int) -> None:
     ranges, reference = Ranges(), set[int]()
     for low, length in added:

@@ -6,7 +6,7 @@ from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.messages import Levels
 from resprout.order.retained import Retained
-from resprout.order.total_levels import TotalBook
+from resprout.order.totals.levels import TotalBook
 from tests.order.examples import bundle
 
 
@@ -32,7 +32,7 @@ def test_what_a_neighbour_may_still_keep_counts_until_it_has_certainly_heard_the
     quick = log.append(bundle(1, publisher="q"), None, None, 0, 1, 0, ())
     for entry in (slow, quick):
         link.sent.add(entry)
-        log.show(log.unshown.take_first())
+        log.show(log.held_back.take_first())
     news = link.take_report(Levels((2,), (2,), (), (0,), 2))
     for reach, entry in news.reached:
         log.reached(entry, reach)

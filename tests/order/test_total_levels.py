@@ -5,11 +5,11 @@ import random
 import pytest
 
 from resprout.core.guarantee import Guarantee
-from resprout.order import total_levels
 from resprout.order.entry import Entry
 from resprout.order.log import Log
-from resprout.order.total_levels import TotalBook, TotalLevel, TotalLevels
-from resprout.order.total_messages import TotalId, id_of
+from resprout.order.totals import levels
+from resprout.order.totals.levels import TotalBook, TotalLevel, TotalLevels
+from resprout.order.totals.messages import TotalId, id_of
 from tests.order.examples import bundle
 
 
@@ -131,7 +131,7 @@ def test_with_at_most_one_fault_a_neighbour_that_is_done_has_the_highest_level_a
 
 
 def test_many_news_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(total_levels, "REPORTED_MAX", 3)
+    monkeypatch.setattr(levels, "REPORTED_MAX", 3)
     desk = Desk(1, "n1")
     for first in range(1, 8):
         desk.deliver(first)
@@ -155,12 +155,12 @@ def test_a_dead_neighbour_is_waited_for_no_more_and_its_heir_is() -> None:
     desk = Desk(1, "n1", "dead")
     entry = desk.deliver()
     desk.hear("n1", 1, 0, 1, True)
-    desk.book.replace(["dead"], ["heir"])
+    desk.book.replace(["dead"], ["successor"])
     desk.log.settle(entry)
     assert entry.level == 0 and entry.undone == 1
     desk.hear("dead", 1, 0, 1, True)
     assert entry.undone == 1, "the dead say nothing any more"
-    desk.hear("heir", 1, 0, 1, True)
+    desk.hear("successor", 1, 0, 1, True)
     assert entry.level == 2 and desk.finished == [entry]
 
 
@@ -169,9 +169,9 @@ def test_what_the_dead_had_said_counts_no_more() -> None:
     entry = desk.deliver()
     desk.hear("dead", 1, 0, 1, True)
     copies = entry.copies
-    desk.book.replace(["dead"], ["heir"])
+    desk.book.replace(["dead"], ["successor"])
     assert entry.copies == copies - 1 and entry.lacking == [2, 2] and entry.undone == 2
-    assert desk.report("heir") is not None, "the heir has heard nothing yet"
+    assert desk.report("successor") is not None, "the successor has heard nothing yet"
 
 
 def test_without_an_heir_what_is_left_may_rise() -> None:

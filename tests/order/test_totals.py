@@ -10,13 +10,22 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
-from resprout.order import backlog
 from resprout.order.clock import STAMP_MAX, Clock
-from resprout.order.total_handover import Handover
-from resprout.order.total_joining import accept_welcome
-from resprout.order.total_merge import MemberLocks, Piece
-from resprout.order.total_messages import Closed, GrantedLock, Lock, LockReport, Submit, WelcomeLock, check_locks, id_of
-from resprout.order.totals import Totals
+from resprout.order.totals import backlog
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.merge import MemberLocks, Piece
+from resprout.order.totals.messages import (
+    Closed,
+    GrantedLock,
+    Lock,
+    LockReport,
+    Submit,
+    WelcomeLock,
+    check_locks,
+    id_of,
+)
+from resprout.order.totals.newcomers import accept_welcome
+from resprout.order.totals.totals import Totals
 from tests.order.totals_net import Stand, publication
 
 
@@ -24,13 +33,13 @@ class Desk:
     """`Totals` with everything around it written down."""
 
     def __init__(self, parent: str | None = None, *neighbours: str) -> None:
-        self.seat = Stand(parent, dict.fromkeys(neighbours, True))
+        self.position = Stand(parent, dict.fromkeys(neighbours, True))
         self.clock = Clock()
         self.said: list[tuple[str, ProtocolMessage]] = []
         self.delivered: list[tuple[Bundle, int]] = []
         self.seen: set[Any] = set()
         self.totals = Totals(
-            self.seat,
+            self.position,
             self.clock,
             lambda peer, message: self.said.append((peer, message)),
             lambda bundle, tseq: self.on_delivered(bundle, tseq),
@@ -98,11 +107,11 @@ def test_a_total_is_passed_up_and_kept_until_its_lock_comes_down() -> None:
 
 def test_what_could_not_be_passed_up_is_submitted_when_there_is_a_way_up_again() -> None:
     desk = Desk("up", "up")
-    desk.seat.neighbours["up"] = False
+    desk.position.neighbours["up"] = False
     desk.totals.submit(total())
     assert desk.said == []
-    desk.seat.neighbours = {"new": True}
-    desk.seat.parent = "new"
+    desk.position.neighbours = {"new": True}
+    desk.position.parent = "new"
     desk.totals.resubmit()
     assert desk.said == [("new", Submit(total()))]
 
@@ -112,8 +121,8 @@ def test_a_new_root_numbers_from_one_under_its_own_epoch() -> None:
     desk.hear("up", Lock(3, 9, total("a")))
     desk.hear("up", closed(total("a"), 0))
     desk.totals.submit(total())
-    desk.seat.parent, desk.seat.neighbours = None, {}
-    assert desk.seat.epoch == 3
+    desk.position.parent, desk.position.neighbours = None, {}
+    assert desk.position.epoch == 3
     with pytest.raises(AssertionError, match="given again"):
         desk.totals.become_root(3)
     desk.totals.become_root(4)
@@ -173,7 +182,7 @@ def test_each_neighbour_is_told_the_highest_stamp_of_all_others() -> None:
 def test_a_silent_link_in_repair_is_never_counted_as_closed() -> None:
     desk = Desk("up", "up", "left")
     desk.hear("up", Lock(0, 1, total()))
-    desk.seat.neighbours["left"] = False
+    desk.position.neighbours["left"] = False
     assert desk.hear("up", closed(total(), 1)) == [], "left would be told, but cannot be"
     assert desk.hear("left", closed(total(), 1)) == [], "too late: the link is in repair"
     assert desk.delivered == []
@@ -184,7 +193,7 @@ def test_what_a_dead_broker_said_before_it_died_is_a_fact() -> None:
     desk = Desk("up", "up", "left")
     desk.hear("up", Lock(0, 1, total()))
     assert desk.hear("left", closed(total(), 6)) == [("up", closed(total(), 6))]
-    desk.seat.neighbours["left"] = False
+    desk.position.neighbours["left"] = False
     desk.hear("up", closed(total(), 1))
     assert desk.delivered == [(total(stamp=7), 1)]
 
@@ -293,7 +302,7 @@ def test_what_no_honest_peer_says_is_refused_and_changes_nothing(peer: str, mess
     desk = Desk("up", "up", "left")
     with pytest.raises(PeerError, match=why):
         desk.hear(peer, message)
-    assert desk.totals.pending == desk.clock.now == desk.seat.epoch == 0
+    assert desk.totals.pending == desk.clock.now == desk.position.epoch == 0
     assert desk.said == []
 
 
@@ -388,8 +397,8 @@ def test_after_a_repair_what_waits_is_submitted_again_before_clients_may_submit_
     desk.totals.submit(total("c", 1))
     may_go_on: list[bool] = []
     desk.on_delivered = lambda bundle, tseq: may_go_on.append(not desk.totals.unsubmitted)
-    desk.seat.neighbours = {"new": True}
-    desk.seat.parent = "new"
+    desk.position.neighbours = {"new": True}
+    desk.position.parent = "new"
     desk.handover.take_locks([GrantedLock(0, 1, total("a"))], (), ["up"], ["new"])
     desk.totals.locks.undelivered[id_of(total("a"))].heard["new"] = 3
     desk.handover.resume()
@@ -405,7 +414,7 @@ def test_floors_grow_with_places_when_a_coordinator_closes_for_the_dead() -> Non
     desk.hear("dead", closed(bundles[0], 7))
     reports = {"m": MemberLocks((LockReport(0, 2, bundles[2], told=1),), ())}
     merged = desk.handover.merge(reports, [Piece(("dead",), ("m",))])
-    desk.seat.neighbours = {"up": True, "m": True}
+    desk.position.neighbours = {"up": True, "m": True}
     desk.handover.take_locks(merged.locks, merged.last, ["dead"], ["m"])
     desk.handover.lead(merged)
     desk.handover.resume()

@@ -8,10 +8,10 @@ import pytest
 
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
-from resprout.order.total_handover import Handover
-from resprout.order.total_merge import MergedLocks, Piece, Said
-from resprout.order.total_messages import LockReport, id_of
-from resprout.order.totals import Totals
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.merge import MergedLocks, Piece, Said
+from resprout.order.totals.messages import LockReport, id_of
+from resprout.order.totals.totals import Totals
 from tests.order.totals_checks import faults_of
 from tests.order.totals_draw import add_crashes, add_joins, draw_net
 from tests.order.totals_net import Net, publication

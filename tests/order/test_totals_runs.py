@@ -3,7 +3,7 @@
 import random
 
 from resprout.core.guarantee import Guarantee
-from resprout.order.total_messages import id_of
+from resprout.order.totals.messages import id_of
 from tests.order.totals_checks import faults_of
 from tests.order.totals_draw import add_joins, draw_net, draw_parents
 from tests.order.totals_net import Net, publication

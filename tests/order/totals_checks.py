@@ -5,7 +5,7 @@ from itertools import combinations
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import pairs_of
-from resprout.order.total_messages import id_of
+from resprout.order.totals.messages import id_of
 from tests.order.totals_net import Net
 
 

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 
 from resprout.core.guarantee import Guarantee
-from resprout.order.total_handover import Handover
-from resprout.order.totals import Totals
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.totals import Totals
 from tests.order.totals_net import Net, publication
 
 

@@ -15,11 +15,11 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
 from resprout.order.clock import Clock
-from resprout.order.total_handover import Handover
-from resprout.order.total_joining import accept_welcome, joined, newcomer_locks
-from resprout.order.total_merge import MemberLocks, Piece
-from resprout.order.total_messages import GrantedLock, LockReport, TotalId, WelcomeLock, id_of
-from resprout.order.totals import Totals
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.merge import MemberLocks, Piece
+from resprout.order.totals.messages import GrantedLock, LockReport, TotalId, WelcomeLock, id_of
+from resprout.order.totals.newcomers import accept_welcome, joined, newcomer_locks
+from resprout.order.totals.totals import Totals
 from tests.network import Network
 
 Reached = dict[str, tuple[int, int]]
@@ -92,9 +92,9 @@ class Node:
     def __init__(self, net: "Net", name: str, parent: str | None) -> None:
         self.net = net
         self.name = name
-        self.seat = Stand(parent, {})
+        self.position = Stand(parent, {})
         self.clock = Clock()
-        self.totals = Totals(self.seat, self.clock, self.say, self.deliver, self.is_seen)
+        self.totals = Totals(self.position, self.clock, self.say, self.deliver, self.is_seen)
         self.handover = net.handover(self.totals)
         self.alive = True
         self.busy = False
@@ -110,7 +110,7 @@ class Node:
     # -- the least that a broker does ----------------------------------------------------------------------------------
 
     def say(self, peer: str, message: Any) -> None:
-        assert self.seat.neighbours.get(peer), f"{self.name} speaks to {peer}, which is no open link"
+        assert self.position.neighbours.get(peer), f"{self.name} speaks to {peer}, which is no open link"
         self.net.send(self.name, peer, message)
 
     def is_seen(self, bundle: Bundle) -> bool:
@@ -126,7 +126,7 @@ class Node:
             self.granted(peer, message)
         elif isinstance(message, Welcome):
             self.welcomed(peer, message)
-        elif not self.seat.neighbours.get(peer):
+        elif not self.position.neighbours.get(peer):
             return
         elif isinstance(message, Plain):
             self.accept(message.bundle, but={peer})
@@ -139,7 +139,7 @@ class Node:
             return
         self.clock.raise_to(bundle.stamp)
         self._append(bundle)
-        for name, is_open in self.seat.neighbours.items():
+        for name, is_open in self.position.neighbours.items():
             if is_open and name not in but:
                 self.say(name, Plain(bundle))
 
@@ -187,15 +187,15 @@ class Node:
 
     def shut(self, dead: tuple[str, ...]) -> None:
         for name in dead:
-            if name in self.seat.neighbours:
-                self.seat.neighbours[name] = False
+            if name in self.position.neighbours:
+                self.position.neighbours[name] = False
                 self.logged_at_attach[name] = len(self.log)
 
     def attach(self, coordinator: str, message: AttachRequest) -> None:
         self.shut(message.dead)
         locks, last = self.handover.report(message.dead), self.handover.last()
         self.net.send(
-            self.name, coordinator, Attach(self.clock.now, self.seat.epoch, tuple(self.log), locks, last)
+            self.name, coordinator, Attach(self.clock.now, self.position.epoch, tuple(self.log), locks, last)
         )  # fmt: skip
 
     def coordinate(self, pieces: Sequence[Piece]) -> None:
@@ -222,14 +222,14 @@ class Node:
         pool = tuple(sorted(by_id.values(), key=lambda b: (b.stamp, b.publisher, b.first)))
         clock = max([self.clock.now, *(a.clock for a in flush.attached.values()), *(b.stamp for b in pool)])
         self.clock.raise_to(clock)
-        self.seat.epoch = max([self.seat.epoch, *(a.epoch for a in flush.attached.values())])
+        self.position.epoch = max([self.position.epoch, *(a.epoch for a in flush.attached.values())])
         self._rewire(flush.dead, flush.members)
-        if self.seat.parent in flush.dead:
-            self.seat.parent = None
-            self.totals.become_root(self.seat.epoch + 1)
+        if self.position.parent in flush.dead:
+            self.position.parent = None
+            self.totals.become_root(self.position.epoch + 1)
         for name in flush.members:
             self.net.send(
-                self.name, name, Grant(flush.dead, clock, self.seat.epoch, pool, merged.locks, merged.last)
+                self.name, name, Grant(flush.dead, clock, self.position.epoch, pool, merged.locks, merged.last)
             )  # fmt: skip
         self._install(pool, merged.locks, merged.last, flush.dead, flush.members)
         self.handover.lead(merged)
@@ -240,8 +240,8 @@ class Node:
 
     def _rewire(self, dead: Sequence[str], new: Sequence[str]) -> None:
         for name in dead:
-            self.seat.neighbours.pop(name, None)
-        self.seat.neighbours.update(dict.fromkeys(new, True))
+            self.position.neighbours.pop(name, None)
+        self.position.neighbours.update(dict.fromkeys(new, True))
 
     def _install(
         self, pool: Sequence[Bundle], locks: Sequence[GrantedLock], last: Marks, dead: Sequence[str], new: Sequence[str]
@@ -259,10 +259,10 @@ class Node:
         place = next(n for name in grant.dead if (n := self.logged_at_attach.pop(name, None)) is not None)
         since = self.log[place:]
         self.clock.raise_to(grant.clock)
-        self.seat.epoch = max(self.seat.epoch, grant.epoch)
+        self.position.epoch = max(self.position.epoch, grant.epoch)
         self._rewire(grant.dead, [coordinator])
-        if self.seat.parent in grant.dead:
-            self.seat.parent = coordinator
+        if self.position.parent in grant.dead:
+            self.position.parent = coordinator
         self._install(grant.pool, grant.locks, grant.last, grant.dead, [coordinator])
         pooled = {id_of(bundle) for bundle in grant.pool}
         for bundle in since:
@@ -280,19 +280,19 @@ class Node:
     # -- join ----------------------------------------------------------------------------------------------------------
 
     def welcome(self, newcomer: str) -> None:
-        self.seat.neighbours[newcomer] = True
+        self.position.neighbours[newcomer] = True
         locks = newcomer_locks(self.totals)
         joined(self.totals, newcomer)
         message = Welcome(
-            self.clock.now, self.seat.epoch, tuple(self.log), dict(self.seen), locks, self.handover.last()
+            self.clock.now, self.position.epoch, tuple(self.log), dict(self.seen), locks, self.handover.last()
         )  # fmt: skip
         self.net.send(self.name, newcomer, message)
 
     def welcomed(self, parent: str, message: Welcome) -> None:
         self.busy = False
-        self.seat.parent = parent
-        self.seat.neighbours[parent] = True
-        self.seat.epoch = message.epoch
+        self.position.parent = parent
+        self.position.neighbours[parent] = True
+        self.position.epoch = message.epoch
         self.clock.raise_to(message.clock)
         self.log = list(message.log)
         self.seen = dict(message.seen)
@@ -328,8 +328,8 @@ class Net(Network):
         self.nodes = {name: Node(self, name, parent) for name, parent in parents.items()}
         for name, parent in parents.items():
             if parent is not None:
-                self.nodes[name].seat.neighbours[parent] = True
-                self.nodes[parent].seat.neighbours[name] = True
+                self.nodes[name].position.neighbours[parent] = True
+                self.nodes[parent].position.neighbours[name] = True
 
     @property
     def alive(self) -> list[Node]:
@@ -376,7 +376,7 @@ class Net(Network):
             or self._repairing[name]
             or name in self.joining
             or len(self.alive) < 2
-            or not node.seat.neighbours
+            or not node.position.neighbours
         ):
             return False
         node.alive = False
@@ -395,7 +395,7 @@ class Net(Network):
             self.at(self.now_us + 5, lambda: self._declare(name))
             return
         pieces = [first]
-        for other in self.nodes[leader].seat.neighbours:
+        for other in self.nodes[leader].position.neighbours:
             if not self.nodes[other].alive and not self._repairing[other] and other not in first:
                 piece = self._piece(other)
                 if self._leader(piece) == leader and self.rng.random() < 0.5:
@@ -405,12 +405,12 @@ class Net(Network):
         self.nodes[leader].coordinate(told)
 
     def _pending(self, name: str) -> bool:
-        return any(name in node.seat.neighbours for node in self.alive)
+        return any(name in node.position.neighbours for node in self.alive)
 
     def _piece(self, name: str) -> tuple[str, ...]:
         piece, look = [name], [name]
         while look:
-            for other in self.nodes[look.pop()].seat.neighbours:
+            for other in self.nodes[look.pop()].position.neighbours:
                 if not self.nodes[other].alive and other not in piece:
                     piece.append(other)
                     look.append(other)
@@ -418,12 +418,12 @@ class Net(Network):
 
     def _around(self, piece: Sequence[str]) -> list[str]:
         """Live brokers that still have a link to the piece."""
-        return [node.name for node in self.alive if any(name in node.seat.neighbours for name in piece)]
+        return [node.name for node in self.alive if any(name in node.position.neighbours for name in piece)]
 
     def _leader(self, piece: Sequence[str]) -> str:
         """The parent of the topmost; a live neighbour when that was the root."""
         for name in piece:
-            parent = self.nodes[name].seat.parent
+            parent = self.nodes[name].position.parent
             if parent is not None and self.nodes[parent].alive:
                 return parent
         return self._around(piece)[0]
@@ -455,7 +455,7 @@ class Net(Network):
             or node.busy
             or parent in self.joining
             or self._repairing[parent]
-            or not all(node.seat.neighbours.values())
+            or not all(node.position.neighbours.values())
         ):
             return False
         self.joining.add(parent)

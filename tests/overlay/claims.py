@@ -2,7 +2,7 @@
 
 import random
 
-from resprout.overlay.places import Life, Succession
+from resprout.overlay.places import Configuration, Life
 from tests.overlay.repair import Broker
 from tests.overlay.world import HEARTBEAT_US, LEASE_US, World, draw_tree
 
@@ -28,12 +28,12 @@ def run_until_settled(world: World, least: float, most: float = 40) -> None:
 
 class Watch:
     """Looks at a world again and again: there is never more than one root with a majority, and never more than one
-    decided list of a version. Neither would pass quickly, so every tenth event is enough."""
+    decided configuration of a version. Neither would pass quickly, so every tenth event is enough."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.events = 0
-        self.decided: dict[int, Succession] = {}
+        self.decided: dict[int, Configuration] = {}
 
     def __call__(self) -> None:
         self.events += 1
@@ -41,7 +41,7 @@ class Watch:
             return
         roots = 0
         for broker in self.world.brokers.values():
-            known = broker.standing.decided
+            known = broker.view.decided
             if self.decided.setdefault(known.version, known) is not known:
                 assert self.decided[known.version] == known
             if broker.council.is_root and self.world.lives(broker.name):
@@ -49,39 +49,41 @@ class Watch:
         assert roots <= 1
 
     def _has_majority(self, broker: Broker) -> bool:
-        mine = broker.standing.succession
-        seats = [seat for seat in mine.seats if self.world.lives(seat.name)]
+        mine = broker.view.configuration
+        voters = [voter for voter in mine.voters if self.world.lives(voter.name)]
         followers = [
-            seat.life
-            for seat in seats
-            if self.world.brokers[seat.name].incarnation == seat.incarnation
-            and self.world.brokers[seat.name].standing.succession == mine
+            voter.life
+            for voter in voters
+            if self.world.brokers[voter.name].incarnation == voter.incarnation
+            and self.world.brokers[voter.name].view.configuration == mine
         ]
-        return broker.standing.is_majority(mine, followers)
+        return broker.view.is_majority(mine, followers)
 
 
 def is_settled(world: World) -> bool:
-    """No repair is running, everybody has a place and hears the root, both ends agree on every link, and the list is
-    whole again."""
+    """No repair is running, everybody has a place and hears the root, both ends agree on every link, and the
+    configuration is whole again."""
     living = world.living()
     for broker in living:
-        here = broker.standing
+        here = broker.view
         if not broker.is_joined or broker.repair is not None or not all(here.neighbours.values()):
             return False
         if not broker.council.leased:
             return False
         for name in here.neighbours:
-            if not world.lives(name) or broker.name not in world.brokers[name].standing.neighbours:
+            if not world.lives(name) or broker.name not in world.brokers[name].view.neighbours:
                 return False
-    roots = [broker for broker in living if broker.standing.parent is None]
+    roots = [broker for broker in living if broker.view.parent is None]
     return len(roots) == 1 and len(_under(world, roots[0].name)) == len(living) and _is_list_whole(world, roots[0])
 
 
 def _is_list_whole(world: World, root: Broker) -> bool:
-    seats = root.standing.succession.seats
-    if len(seats) != min(2 * world.faults + 1, len(world.living())):
+    voters = root.view.configuration.voters
+    if len(voters) != min(2 * world.faults + 1, len(world.living())):
         return False
-    return all(world.lives(seat.name) and world.brokers[seat.name].incarnation == seat.incarnation for seat in seats)
+    return all(
+        world.lives(voter.name) and world.brokers[voter.name].incarnation == voter.incarnation for voter in voters
+    )
 
 
 def _under(world: World, root: str) -> set[str]:
@@ -90,7 +92,7 @@ def _under(world: World, root: str) -> set[str]:
     while ends:
         here = ends.pop()
         for name, broker in world.brokers.items():
-            if name not in found and world.lives(name) and broker.standing.parent == here:
+            if name not in found and world.lives(name) and broker.view.parent == here:
                 found.add(name)
                 ends.append(name)
     return found
@@ -101,12 +103,12 @@ def check_peace(world: World) -> None:
     assert is_settled(world)
     living = world.living()
     for broker in living:
-        here = broker.standing
-        for name, incarnation in here.graves.items():
+        here = broker.view
+        for name, incarnation in here.tombstones.items():
             assert world.brokers[name].incarnation > incarnation or not world.lives(name), "a living broker was buried"
         for name, distance in _distances(world, broker.name).items():
             if distance <= world.faults + 1:
-                there = world.brokers[name].standing
+                there = world.brokers[name].view
                 place = here.places[name]
                 assert (place.incarnation, place.parent) == (there.incarnation, there.parent)
                 assert set(place.neighbours) == set(there.neighbours)
@@ -126,7 +128,7 @@ def leaders_of(world: World, life: Life) -> set[str]:
 def _distances(world: World, start: str) -> dict[str, int]:
     found = {start: 0}
     for here in (queue := [start]):
-        for name in world.brokers[here].standing.neighbours:
+        for name in world.brokers[here].view.neighbours:
             if name not in found:
                 found[name] = found[here] + 1
                 queue.append(name)

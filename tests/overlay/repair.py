@@ -14,9 +14,9 @@ from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.outcomes import Declared, Expelled, Registered
-from resprout.overlay.places import Life, Place, Succession, is_among
-from resprout.overlay.standing import Standing
+from resprout.overlay.places import Configuration, Life, Place, is_among
 from resprout.overlay.status import CouncilOptions
+from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 
 
@@ -40,7 +40,7 @@ class Grant(ProtocolMessage, frozen=True, tag=203):
     lost: str
     dead: tuple[Life, ...]
     places: tuple[Place, ...]
-    succession: Succession
+    configuration: Configuration
 
 
 class Join(ProtocolMessage, frozen=True, tag=204):
@@ -49,8 +49,8 @@ class Join(ProtocolMessage, frozen=True, tag=204):
 
 class Welcome(ProtocolMessage, frozen=True, tag=205):
     places: tuple[Place, ...]
-    graves: tuple[Life, ...]
-    succession: Succession
+    tombstones: tuple[Life, ...]
+    configuration: Configuration
 
 
 class Declined(ProtocolMessage, frozen=True, tag=206):
@@ -78,11 +78,11 @@ class Broker:
     ) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.is_over = False
-        self.standing = Standing(name, incarnation, "", faults)
+        self.is_ended = False
+        self.view = MembershipView(name, incarnation, "", faults)
         self.outcomes: deque[Outcome] = deque()
-        self.waves = Waves(self.standing, self._post, self.outcomes)
-        self.council = Council(self.standing, options, self._post, self.outcomes, self.waves)
+        self.waves = Waves(self.view, self._post, self.outcomes)
+        self.council = Council(self.view, options, self._post, self.outcomes, self.waves)
         self.repair: Repair | None = None
         self.now_us = 0
         self._send = post
@@ -97,7 +97,7 @@ class Broker:
 
     @property
     def is_joined(self) -> bool:
-        return self.name in self.standing.places
+        return self.name in self.view.places
 
     # -- from the world ------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Broker:
         self.council.tick(now_us)
         self.act()
         repair = self.repair
-        if repair is None or self.is_over:
+        if repair is None or self.is_ended:
             return
         for member in self._members(repair):
             late = member in repair.asked and member not in repair.got
@@ -132,7 +132,7 @@ class Broker:
         self.council.heard(peer, now_us)
         kind = type(message)
         if kind in self.waves.handlers:
-            if self.standing.is_linked(peer):
+            if self.view.is_linked(peer):
                 self.waves.handlers[kind](peer, message, now_us)
         elif kind in self.council.handlers:
             self.council.handlers[kind](peer, message, now_us)
@@ -143,7 +143,7 @@ class Broker:
     # -- from the council ----------------------------------------------------------------------------------------------
 
     def _post(self, peer: str, message: ProtocolMessage) -> None:
-        if not self.is_over:
+        if not self.is_ended:
             self._send(peer, message)
 
     def act(self) -> None:
@@ -158,16 +158,16 @@ class Broker:
                     self._fenced(reason)
 
     def _fenced(self, reason: str) -> None:
-        if not self.is_over:
-            self.is_over = True
+        if not self.is_ended:
+            self.is_ended = True
             self._note("fenced", (Life(self.name, self.incarnation),))
 
     def _declared(self, names: tuple[str, ...]) -> None:
-        if self.is_over:
+        if self.is_ended:
             return
-        self._note("declared", self.standing.lives(names))
+        self._note("declared", self.view.lives(names))
         for name in names:
-            self._shut(name, self.standing.incarnation_of(name))
+            self._shut(name, self.view.incarnation_of(name))
         if self.repair is None:
             self.repair = Repair(set(), {}, {}, set())
         self.repair.dead.update(names)
@@ -178,7 +178,7 @@ class Broker:
             self._check()
 
     def _shut(self, name: str, incarnation: int) -> None:
-        here = self.standing
+        here = self.view
         here.bury(name, incarnation)
         if here.neighbours.get(name) and here.is_dead(name):
             here.neighbours[name] = False
@@ -188,11 +188,11 @@ class Broker:
     # -- the repair ----------------------------------------------------------------------------------------------------
 
     def _members(self, repair: Repair) -> list[str]:
-        return [name for name in self.standing.members(repair.dead) if name not in repair.strangers]
+        return [name for name in self.view.members(repair.dead) if name not in repair.strangers]
 
     def _check(self) -> None:
-        repair, here = self.repair, self.standing
-        if repair is None or self.is_over:
+        repair, here = self.repair, self.view
+        if repair is None or self.is_ended:
             return
         for name in sorted(repair.dead):
             repair.dead.update(here.component(name))
@@ -206,12 +206,12 @@ class Broker:
             self._finish(repair, members)
 
     def _finish(self, repair: Repair, members: list[str]) -> None:
-        here = self.standing
+        here = self.view
         self.repair = None
         self.council.drop_registration()
         lives = here.dead_lives(repair.dead)
         self._note("repaired", lives)
-        here.mark_gone(repair.dead)
+        here.mark_replaced(repair.dead)
         for name in [name for name in here.neighbours if name in repair.dead]:
             del here.neighbours[name]
             here.attached.pop(name, None)
@@ -229,14 +229,14 @@ class Broker:
         view = tuple(here.places.values())
         for member in members:
             attach = repair.got[member]
-            self._post(member, Grant(attach.number, attach.lost, lives, view, here.succession))
+            self._post(member, Grant(attach.number, attach.lost, lives, view, here.configuration))
         self.waves.start(mine, here.reach, lambda: None)
         self.waves.share(behind=members)
 
     def _on_attach_request(self, peer: str, message: AttachRequest) -> None:
-        here = self.standing
+        here = self.view
         if here.is_dead_speaker(peer):
-            self._post(peer, Fenced(here.graves[peer]))
+            self._post(peer, Fenced(here.tombstones[peer]))
             return
         if is_among(self.name, self.incarnation, message.dead):
             self._fenced(f"{peer} repairs this broker")
@@ -262,27 +262,27 @@ class Broker:
                 self._post(peer, Attach(self._number, name, lives, tuple(places.values())))
 
     def _on_not_member(self, peer: str, message: NotMember) -> None:
-        if self.repair is not None and not self.council.refuses(peer):
+        if self.repair is not None and not self.council.has_ended(peer):
             self.repair.strangers.add(peer)
             self._check()
 
     def _on_attach(self, peer: str, message: Attach) -> None:
-        here = self.standing
+        here = self.view
         here.learn(*message.places)
         if here.is_dead_speaker(peer):
-            self._post(peer, Fenced(here.graves[peer]))
+            self._post(peer, Fenced(here.tombstones[peer]))
             return
         for life in message.dead:
             self._shut(life.name, life.incarnation)
-        if self.repair is not None and not self.council.refuses(peer):
+        if self.repair is not None and not self.council.has_ended(peer):
             self.repair.dead.update(life.name for life in message.dead)
             self.repair.got[peer] = message
             self._check()
 
     def _on_grant(self, peer: str, message: Grant) -> None:
-        here = self.standing
+        here = self.view
         if here.is_dead_speaker(peer):
-            self._post(peer, Fenced(here.graves[peer]))
+            self._post(peer, Fenced(here.tombstones[peer]))
             return
         lost = message.lost
         if self._attachments.get(lost) != message.number or here.neighbours.get(lost) is not False:
@@ -291,10 +291,10 @@ class Broker:
         dead = {life.name for life in message.dead}
         for life in message.dead:
             here.bury(life.name, life.incarnation)
-        here.mark_gone(dead)
+        here.mark_replaced(dead)
         if here.parent in dead:
             here.parent = peer
-        here.follow(message.succession)
+        here.follow(message.configuration)
         if self.repair is not None and self.repair.dead <= dead:
             self.repair = None
             self.council.drop_registration()
@@ -306,7 +306,7 @@ class Broker:
     # -- joining -------------------------------------------------------------------------------------------------------
 
     def _on_join(self, peer: str, message: Join) -> None:
-        here = self.standing
+        here = self.view
         busy = self.repair is not None or not all(here.neighbours.values()) or not self.is_joined
         if busy or not here.admits(peer, message.incarnation):
             return
@@ -315,7 +315,7 @@ class Broker:
         self.waves.start(place, here.reach, lambda: self._admit(peer, message.incarnation, before))
 
     def _admit(self, peer: str, incarnation: int, before: set[str]) -> None:
-        here = self.standing
+        here = self.view
         busy = self.repair is not None or not all(here.neighbours.values())
         same = set(here.neighbours) == before and here.sessions.get(peer) == incarnation
         if busy or not same or not here.admits(peer, incarnation):
@@ -323,26 +323,26 @@ class Broker:
             return
         here.neighbours[peer] = True
         place = here.publish_place()
-        graves = here.recent_graves(256)
-        self._post(peer, Welcome(tuple(here.places.values()), graves, here.succession))
+        tombstones = here.recent_tombstones(256)
+        self._post(peer, Welcome(tuple(here.places.values()), tombstones, here.configuration))
         self.waves.start(place, here.reach, lambda: None)
 
     def _on_welcome(self, peer: str, message: Welcome) -> None:
-        here = self.standing
+        here = self.view
         if self.is_joined:
             if peer not in here.neighbours:
                 self._post(peer, Declined())
             return
         here.parent = peer
         here.neighbours[peer] = True
-        for life in message.graves:
+        for life in message.tombstones:
             here.bury(life.name, life.incarnation)
-        here.succession = message.succession
+        here.configuration = message.configuration
         here.learn(*message.places)
         self.waves.start(here.publish_place(), here.reach, lambda: None)
 
     def _on_declined(self, peer: str, message: Declined) -> None:
-        here = self.standing
+        here = self.view
         if here.is_linked(peer) and peer != here.parent:
             del here.neighbours[peer]
             self.waves.unwait(peer)

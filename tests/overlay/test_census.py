@@ -3,13 +3,13 @@
 import pytest
 
 from resprout.core.errors import PeerError
-from resprout.overlay.census import NAMES_MAX, Findings
+from resprout.overlay.census import NAMES_MAX, CensusFindings
 from resprout.overlay.messages import Namesake, Seek, Sought
 from tests.overlay.test_waves import Net
 
 
-def ask(net: Net, name: str, *names: str, mute: tuple[str, ...] = ()) -> list[Findings]:
-    found: list[Findings] = []
+def ask(net: Net, name: str, *names: str, mute: tuple[str, ...] = ()) -> list[CensusFindings]:
+    found: list[CensusFindings] = []
     net.waves[name].census.ask(names, found.append)
     net.deliver(*mute)
     return found
@@ -32,7 +32,7 @@ def test_newcomers_that_ask_elsewhere_are_found_as_well() -> None:
 def test_silence_is_no_answer_and_a_link_in_repair_leaves_the_answer_open() -> None:
     net = Net("ab", "bc", "cd", faults=1)
     assert ask(net, "a", "x", mute=("c",)) == []
-    found: list[Findings] = []
+    found: list[CensusFindings] = []
     net.waves["a"].census.ask(("x",), found.append)
     net.deliver("c")
     net.waves["b"].unwait("c")

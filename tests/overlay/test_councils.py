@@ -29,9 +29,7 @@ def test_adjacent_brokers_that_crash_together_are_all_replaced(faults: int) -> N
         name = chance.choice(list(parents))
         piece = {name}
         while len(piece) < faults:
-            edge = [
-                other for x in sorted(piece) for other in world.brokers[x].standing.neighbours if other not in piece
-            ]
+            edge = [other for x in sorted(piece) for other in world.brokers[x].view.neighbours if other not in piece]
             piece.add(chance.choice(edge))
         for other in sorted(piece):
             world.after(chance.choice((0, chance.randrange(500), chance.randrange(6000))), _crash(world, other))
@@ -46,13 +44,13 @@ def test_the_death_of_the_root_makes_one_root_with_a_later_list(faults: int) -> 
     for seed in range(60):
         world, _, parents = draw_world(seed, faults)
         old = next(iter(parents))
-        before = world.brokers[old].standing.succession.version
+        before = world.brokers[old].view.configuration.version
         world.crash(old)
         run_until_settled(world, least=1)
         check_peace(world)
         root = next(broker for broker in world.living() if broker.council.is_root)
-        assert root.standing.succession.version > before
-        assert root.standing.decided == root.standing.succession
+        assert root.view.configuration.version > before
+        assert root.view.decided == root.view.configuration
 
 
 @pytest.mark.parametrize("faults", [1, 2])
@@ -103,10 +101,11 @@ def test_up_to_f_brokers_that_are_cut_off_together_are_fenced_like_dead_ones(fau
 def test_more_silent_brokers_than_may_crash_are_a_partition_that_heals_by_itself() -> None:
     for seed in range(60):
         world, chance, parents = draw_world(seed, 1)
-        # A whole subtree, so that no broker outside is cut from its parent, with a list that keeps its majority.
+        # A whole subtree, so that no broker outside is cut from its parent, with a configuration that keeps its
+        # majority.
         tops = [name for name in parents if 2 <= len(_below(parents, name)) <= len(parents) - 3]
-        seats = world.brokers["b00"].standing.succession.names
-        tops = [name for name in tops if sum(seat in _below(parents, name) for seat in seats) <= 1]
+        voters = world.brokers["b00"].view.configuration.names
+        tops = [name for name in tops if sum(voter in _below(parents, name) for voter in voters) <= 1]
         if not tops:
             continue
         below = _below(parents, chance.choice(tops))
@@ -122,7 +121,7 @@ def test_more_silent_brokers_than_may_crash_are_a_partition_that_heals_by_itself
         run_until_settled(world, least=3)
         check_peace(world)
         assert not world.history
-        assert {name: broker.standing.parent for name, broker in world.brokers.items()} == parents
+        assert {name: broker.view.parent for name, broker in world.brokers.items()} == parents
 
 
 @pytest.mark.parametrize("faults", [1, 2])
@@ -167,7 +166,7 @@ def test_no_storm_of_faults_makes_two_roots_or_buries_the_living(faults: int) ->
         if is_settled(world):
             settled += 1
             for broker in world.living():
-                for name, incarnation in broker.standing.graves.items():
+                for name, incarnation in broker.view.tombstones.items():
                     assert world.brokers[name].incarnation > incarnation or not world.lives(name)
     assert settled > 12
 
@@ -175,12 +174,12 @@ def test_no_storm_of_faults_makes_two_roots_or_buries_the_living(faults: int) ->
 def test_the_operator_can_forget_a_lost_majority() -> None:
     for seed in range(20):
         world, _, parents = draw_world(seed, 1)
-        lost = world.brokers["b00"].standing.succession.names[:2]
+        lost = world.brokers["b00"].view.configuration.names[:2]
         for name in lost:
             world.crash(name, refuses=False)
         world.run(10)
         assert not any(broker.council.is_root for broker in world.living())
-        left = [broker for broker in world.living() if set(broker.standing.neighbours) & set(lost)]
+        left = [broker for broker in world.living() if set(broker.view.neighbours) & set(lost)]
         for broker in left:
             broker.now_us = world.now_us
             broker.council.forget(lost, world.now_us)
@@ -197,7 +196,7 @@ def test_equal_seeds_give_equal_histories() -> None:
                 world, chance.choice(("crash", "freeze", "cut", "force")), chance.randrange(9 * LEASE_US), list(parents)
             )
         world.run(15)
-        return world.history, [broker.standing.places for broker in world.brokers.values()]
+        return world.history, [broker.view.places for broker in world.brokers.values()]
 
     assert history(7) == history(7)
 

@@ -11,15 +11,15 @@ from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.links.frames import Data
 from resprout.overlay.council import Council
+from resprout.overlay.lease_detector import UNHEARD_POSTS_MAX
 from resprout.overlay.messages import OVERLAY_MESSAGES, Enrol, Fenced, Gone, Orphan, Ping, Pong, PreVote, Probe, Suspect
 from resprout.overlay.outcomes import Declared, Expelled
-from resprout.overlay.places import Life, Place, Registration, Seat, Succession
-from resprout.overlay.pulse import UNHEARD_POSTS_MAX
-from resprout.overlay.standing import Standing
+from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.overlay.status import CouncilOptions
+from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from resprout.wire.codec import Codec
-from tests.overlay.test_standing import place
+from tests.overlay.test_view import place
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "stranger", "", "x" * 70])
 NUMBERS = st.one_of(st.integers(0, 3), st.sampled_from([1 << 20, 1 << 53, (1 << 63) - 1]))
@@ -28,12 +28,12 @@ PLACES = st.builds(
     Place, NAMES, NUMBERS, NUMBERS, st.none() | NAMES, st.lists(NAMES, max_size=4).map(tuple), st.just(""),
     st.lists(NUMBERS, max_size=4).map(tuple),
 )  # fmt: skip
-SEATS = st.builds(Seat, NAMES, NUMBERS, st.just(""))
-LISTS = st.builds(Succession, NUMBERS, st.lists(SEATS, max_size=4).map(tuple))
-for made, strategy in ((Life, LIVES), (Place, PLACES), (Seat, SEATS), (Succession, LISTS)):
+VOTERS = st.builds(Voter, NAMES, NUMBERS, st.just(""))
+CONFIGURATIONS = st.builds(Configuration, NUMBERS, st.lists(VOTERS, max_size=4).map(tuple))
+for made, strategy in ((Life, LIVES), (Place, PLACES), (Voter, VOTERS), (Configuration, CONFIGURATIONS)):
     st.register_type_strategy(made, strategy)
 st.register_type_strategy(
-    Registration, st.builds(Registration, st.lists(LIVES, max_size=3).map(tuple), LISTS)
+    Registration, st.builds(Registration, st.lists(LIVES, max_size=3).map(tuple), CONFIGURATIONS)
 )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
         return NUMBERS
     if kind is str:
         return NAMES
-    if kind in (Life, Succession, bool):
+    if kind in (Life, Configuration, bool):
         return st.from_type(kind)
     if getattr(kind, "__origin__", None) is tuple:
         return st.lists(st.from_type(kind.__args__[0]), max_size=3).map(tuple)
@@ -70,18 +70,18 @@ class Alone:
     """One broker (c of the chain a - b - c - d - e) with nobody behind its neighbours' names."""
 
     def __init__(self, faults: int = 1) -> None:
-        self.standing = Standing("c", 2, "", faults)
-        self.standing.parent = "b"
-        self.standing.neighbours.update(b=True, d=True)
-        self.standing.sessions.update(b=1, d=1)
-        self.standing.publish_place()
-        self.standing.learn(place("a", None, "b"), place("b", "a", "a", "c"), place("d", "c", "c", "e"))
-        self.standing.follow_decided(Succession(3, (Seat("a", 1, ""), Seat("b", 1, ""), Seat("c", 2, ""))))
+        self.view = MembershipView("c", 2, "", faults)
+        self.view.parent = "b"
+        self.view.neighbours.update(b=True, d=True)
+        self.view.sessions.update(b=1, d=1)
+        self.view.publish_place()
+        self.view.learn(place("a", None, "b"), place("b", "a", "a", "c"), place("d", "c", "c", "e"))
+        self.view.follow_decided(Configuration(3, (Voter("a", 1, ""), Voter("b", 1, ""), Voter("c", 2, ""))))
         self.posted: list[tuple[str, ProtocolMessage]] = []
         self.outcomes: deque[Outcome] = deque()
-        self.waves = Waves(self.standing, self._post, self.outcomes)
+        self.waves = Waves(self.view, self._post, self.outcomes)
         options = CouncilOptions(heartbeat_us=1500, lease_us=9000)
-        self.council = Council(self.standing, options, self._post, self.outcomes, self.waves)
+        self.council = Council(self.view, options, self._post, self.outcomes, self.waves)
         self.now_us = 100_000
         self.council.tick(self.now_us)
 
@@ -124,8 +124,8 @@ def test_nothing_that_peers_say_breaks_a_council(steps: list[tuple[str, str, Any
         else:
             alone.now_us += detail
             alone.council.tick(alone.now_us)
-        assert alone.standing.places["c"].parent == "b"
-        assert "c" not in alone.standing.graves
+        assert alone.view.places["c"].parent == "b"
+        assert "c" not in alone.view.tombstones
         assert "c" not in alone.declared
         alone.council.standby()
         alone.council.status(alone.now_us)
@@ -179,7 +179,7 @@ def test_strangers_are_forgotten() -> None:
         alone.council.connected(f"s{number}", alone.now_us, 1)
         alone.council.silent(f"s{number}", True, alone.now_us)
     alone.council.tick(alone.now_us + 1)
-    assert len(alone.standing.sessions) < 10
+    assert len(alone.view.sessions) < 10
 
 
 def test_only_a_word_about_this_life_fences() -> None:
@@ -206,7 +206,7 @@ def test_a_pong_from_the_future_or_from_a_stranger_does_not_renew_the_lease() ->
 def test_a_later_life_of_the_parent_does_not_speak_for_it() -> None:
     alone = Alone()
     alone.council.connected("b", alone.now_us, 2)
-    assert alone.council.refuses("b")
+    assert alone.council.has_ended("b")
     assert alone.posted[-1] == ("a", Suspect(Life("b", 1), (), False))
     alone.now_us += 9001
     alone.receive("b", Pong(alone.now_us, True))
@@ -224,7 +224,7 @@ def test_a_child_that_refuses_is_declared_at_once_and_a_silent_one_is_not() -> N
 
 def test_a_broker_that_was_declared_dead_is_told_so_whatever_it_asks() -> None:
     alone = Alone()
-    alone.standing.bury("d", 1)
+    alone.view.bury("d", 1)
     for message in (Ping(1, 0), Probe(1), Suspect(Life("b", 1), ())):
         alone.posted.clear()
         alone.receive("d", message)
@@ -241,7 +241,7 @@ def test_who_waits_for_its_parent_joins_again_only_if_nobody_repairs_it() -> Non
     alone = Alone()
     alone.now_us += 9001
     alone.council.tick(alone.now_us)
-    alone.standing.attached["b"] = "a"
+    alone.view.attached["b"] = "a"
     alone.receive("e", Gone(Life("b", 7)))
     alone.receive("e", Gone(Life("b", 1)))
     assert not alone.fenced
@@ -253,8 +253,8 @@ def test_who_waits_for_its_parent_joins_again_only_if_nobody_repairs_it() -> Non
 def test_an_orphan_asks_the_succession_after_long() -> None:
     alone = Alone()
     alone.council.silent("b", True, alone.now_us)
-    alone.standing.bury("b", 1)
-    alone.standing.neighbours["b"] = False
+    alone.view.bury("b", 1)
+    alone.view.neighbours["b"] = False
     for _ in range(5):
         alone.now_us += 9000
         alone.council.tick(alone.now_us)
@@ -266,41 +266,41 @@ def test_an_orphan_asks_the_succession_after_long() -> None:
 
 def test_a_seat_agrees_to_one_list_per_version_and_deserts_no_living_root() -> None:
     alone = Alone()
-    decided = alone.standing.decided
-    mine = Seat("c", 2, "")
+    decided = alone.view.decided
+    mine = Voter("c", 2, "")
 
     def agrees(root: str, version: int, *dead: Life) -> bool:
         alone.posted.clear()
-        new = Succession(version, (Seat(root, 1, ""), mine))
+        new = Configuration(version, (Voter(root, 1, ""), mine))
         alone.receive(root, Enrol(1, 2, dead, new, decided, decided))
         return alone.posted[-1][1].yes  # type: ignore[attr-defined,no-any-return]
 
     assert not agrees("b", 4), "nobody has given up a"
     assert agrees("b", 4, Life("a", 1))
     assert agrees("b", 4, Life("a", 1)), "asked again, answered again"
-    assert not agrees("d", 4, Life("a", 1), Life("b", 1)), "another list of that version"
+    assert not agrees("d", 4, Life("a", 1), Life("b", 1)), "another configuration of that version"
     assert agrees("d", 5, Life("a", 1), Life("b", 1))
-    assert alone.standing.graves == {"a": 1, "b": 1}
+    assert alone.view.tombstones == {"a": 1, "b": 1}
 
 
 def test_a_later_life_does_not_answer_for_the_seat_of_an_earlier_one() -> None:
     alone = Alone()
-    new = Succession(4, (Seat("b", 1, ""), Seat("c", 1, "")))
+    new = Configuration(4, (Voter("b", 1, ""), Voter("c", 1, "")))
     alone.posted.clear()
-    alone.receive("b", Enrol(1, 1, (Life("a", 1),), new, alone.standing.decided, alone.standing.decided))
+    alone.receive("b", Enrol(1, 1, (Life("a", 1),), new, alone.view.decided, alone.view.decided))
     assert alone.posted == []
 
 
 def test_a_member_of_a_repair_misses_its_coordinator() -> None:
     alone = Alone(faults=2)
-    alone.standing.follow_decided(Succession(4, (Seat("a", 1, ""), Seat("c", 2, ""), Seat("e", 1, ""))))
+    alone.view.follow_decided(Configuration(4, (Voter("a", 1, ""), Voter("c", 2, ""), Voter("e", 1, ""))))
     alone.council.silent("b", True, alone.now_us)
-    alone.standing.bury("b", 1)
-    alone.standing.neighbours["b"] = False
-    alone.standing.attached["b"] = "a"
+    alone.view.bury("b", 1)
+    alone.view.neighbours["b"] = False
+    alone.view.attached["b"] = "a"
     alone.posted.clear()
     alone.council.tick(alone.now_us + 1)
-    assert alone.posted == [("a", Ping(alone.now_us + 1, 4))], "all is well: a seat's sign of life to its root"
+    assert alone.posted == [("a", Ping(alone.now_us + 1, 4))], "all is well: a voter's sign of life to its root"
     alone.council.silent("a", True, alone.now_us + 2)
     alone.posted.clear()
     alone.council.tick(alone.now_us + 3)

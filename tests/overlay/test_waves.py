@@ -10,10 +10,10 @@ from resprout.core.errors import PeerError
 from resprout.overlay import waves as module
 from resprout.overlay.messages import Tell, Told
 from resprout.overlay.outcomes import Expelled
-from resprout.overlay.places import Life, Registration, Succession
-from resprout.overlay.standing import Standing
+from resprout.overlay.places import Configuration, Life, Registration
+from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
-from tests.overlay.test_standing import place
+from tests.overlay.test_view import place
 
 
 class Net:
@@ -21,7 +21,7 @@ class Net:
 
     def __init__(self, *links: str, faults: int = 2) -> None:
         names = sorted({name for link in links for name in link})
-        self.standings = {name: Standing(name, 1, "", faults) for name in names}
+        self.standings = {name: MembershipView(name, 1, "", faults) for name in names}
         self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in names}
         self.waves = {name: Waves(self.standings[name], self._poster(name), self.outcomes[name]) for name in names}
         self.queue: list[tuple[str, str, ProtocolMessage]] = []
@@ -46,7 +46,7 @@ class Net:
                 self.waves[receiver].handlers[type(message)](sender, message, 0)
 
     def knows(self, name: str) -> set[str]:
-        return {here for here, standing in self.standings.items() if name in standing.graves}
+        return {here for here, view in self.standings.items() if name in view.tombstones}
 
 
 def test_a_place_is_recorded_within_its_hops_before_the_wave_is_done() -> None:
@@ -55,7 +55,7 @@ def test_a_place_is_recorded_within_its_hops_before_the_wave_is_done() -> None:
     new = place("x", "a", "a")
 
     def knowing() -> None:
-        done.append({name for name, standing in net.standings.items() if "x" in standing.places})
+        done.append({name for name, view in net.standings.items() if "x" in view.places})
 
     net.waves["a"].start(new, 3, knowing)
     assert not done
@@ -76,11 +76,11 @@ def test_a_wave_without_anybody_to_tell_is_done_at_once() -> None:
 def test_a_registration_reaches_nobody_through_the_dead_and_fences_them() -> None:
     net = Net("ab", "bc", "bd", "de")
     done: list[int] = []
-    net.waves["a"].start(Registration((Life("d", 1),), Succession()), 4, lambda: done.append(1), toward=("b",))
+    net.waves["a"].start(Registration((Life("d", 1),), Configuration()), 4, lambda: done.append(1), toward=("b",))
     net.deliver()
     assert done == [1]
     assert net.knows("d") == {"b", "c"}
-    net.waves["d"].handlers[Tell]("b", Tell(9, 1, (), Registration((Life("d", 1),), Succession())), 0)
+    net.waves["d"].handlers[Tell]("b", Tell(9, 1, (), Registration((Life("d", 1),), Configuration())), 0)
     assert net.fenced == ["d"]
     assert not net.queue, "who is dead does not answer"
 

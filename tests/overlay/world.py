@@ -48,22 +48,22 @@ class World(Network):
         for name, parent in parents.items():
             broker = self._begin(name, 1)
             if parent is None:
-                broker.standing.found()
+                broker.view.found()
             else:
-                broker.standing.parent = parent
-                broker.standing.neighbours[parent] = True
-                self.brokers[parent].standing.neighbours[name] = True
+                broker.view.parent = parent
+                broker.view.neighbours[parent] = True
+                self.brokers[parent].view.neighbours[name] = True
         for name, broker in self.brokers.items():
-            for other in broker.standing.neighbours:
+            for other in broker.view.neighbours:
                 self._meet(name, other)
         for broker in self.brokers.values():
-            broker.standing.publish_place()
-        whole = [broker.standing.places[name] for name, broker in self.brokers.items()]
+            broker.view.publish_place()
+        whole = [broker.view.places[name] for name, broker in self.brokers.items()]
         root = next(iter(self.brokers.values()))
         for broker in self.brokers.values():
-            broker.standing.learn(*whole)
-            broker.standing.sweep()
-            broker.standing.succession = root.standing.succession
+            broker.view.learn(*whole)
+            broker.view.sweep()
+            broker.view.configuration = root.view.configuration
         root.council.tick(self.now_us)
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class World(Network):
             broker.tick(self.now_us)
 
     def lives(self, name: str) -> bool:
-        return name not in self.crashed and not self.brokers[name].is_over
+        return name not in self.crashed and not self.brokers[name].is_ended
 
     def was_fenced(self, name: str) -> bool:
         return self.brokers[name].incarnation > 1 or any(
@@ -123,11 +123,11 @@ class World(Network):
         self.crashed[name] = refuses
         self.frozen.pop(name, None)
         for other in self.brokers:
-            lost_us = 0 if broker.is_over else self.random.randrange(0, self._delay(name, other) + 1)
+            lost_us = 0 if broker.is_ended else self.random.randrange(0, self._delay(name, other) + 1)
             self._cuts[name, broker.incarnation, other] = self.now_us - lost_us
             if frozenset((name, other)) in self._sessions:
                 self.after(self.random.randrange(200, 3000), lambda other=other: self._hush(other, name))  # type: ignore[misc]
-        if broker.is_over and self.returns:
+        if broker.is_ended and self.returns:
             self.after(self.random.randrange(500, 2 * LEASE_US), lambda: self.revive(name))
 
     def revive(self, name: str) -> None:
@@ -200,7 +200,7 @@ class World(Network):
             self._hushed.add((here, peer))
             refused = self.crashed.get(peer, False) and not self._is_cut(here, peer)
             broker.silent(peer, refused, self.now_us)
-        if peer in broker.standing.neighbours:
+        if peer in broker.view.neighbours:
             self.after(LEASE_US // 3, lambda: self._hush(here, peer))
 
     # -- messages ------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class World(Network):
     def _arrive(self, sender: Broker, receiver: Broker, sent_us: int, message: ProtocolMessage) -> None:
         here, peer = sender.name, receiver.name
         cut_us = self._cuts.get((here, sender.incarnation, peer))
-        if cut_us is not None and sent_us >= cut_us and not sender.is_over:
+        if cut_us is not None and sent_us >= cut_us and not sender.is_ended:
             return
         if not self.lives(peer) or self.brokers[peer] is not receiver:
             return

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.sections import Asked
+from resprout.pipeline.report.sections import GivenCommand
 from resprout.pipeline.tables import (
     AnomalyRow,
     LatencyRow,
@@ -14,7 +14,7 @@ from resprout.pipeline.tables import (
     VerdictRow,
 )
 
-ASKED = Asked((Path("out/archive"),), Path("out/page.html"))
+ASKED = GivenCommand((Path("out/archive"),), Path("out/page.html"))
 GUARANTEES = ("eventual", "causal", "total")
 
 

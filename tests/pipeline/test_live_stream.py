@@ -13,8 +13,8 @@ from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import Anomaly
 from resprout.cli.main import run
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.live.findings import Finding, Standing, Violation
-from resprout.pipeline.live.stream import SPARK_SCHEMA, Watch, watching
+from resprout.pipeline.live.findings import Finding, JudgeProgress, Violation
+from resprout.pipeline.live.stream import SPARK_SCHEMA, LiveWatch, watching
 from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import ARROW_SCHEMA, Row
 from tests.audit.live_comparison import watched
@@ -38,7 +38,7 @@ class Ear:
         """The last micro-batch that was heard by somebody before; if it was interrupted there, it comes again."""
         self.anomalies: list[Anomaly] = []
         self.batches: list[int] = []
-        self.standing = Standing(0, 0, 0, 0, {}, {})
+        self.standing = JudgeProgress(0, 0, 0, 0, {}, {})
 
     def hear(self, batch: int, findings: Sequence[Finding]) -> None:
         self.batches.append(batch)
@@ -50,7 +50,7 @@ class Ear:
             else:
                 self.standing = finding
 
-    def wait(self, query: Watch, rows: int | None = None) -> None:
+    def wait(self, query: LiveWatch, rows: int | None = None) -> None:
         """Until so many rows have come in, or the run is over."""
         deadline = time.monotonic() + SECONDS_MAX
         while time.monotonic() < deadline:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from resprout.pipeline.metrics.observed import Event
+from resprout.pipeline.metrics.observed import ObservedEvent
 from resprout.pipeline.metrics.phases import Trouble, trouble_in
-from resprout.pipeline.metrics.repairs import Repair, repairs_in
+from resprout.pipeline.metrics.repairs import ObservedRepair, repairs_in
 from resprout.pipeline.tables import RepairRow
 from resprout.scenario.load import load_scenario
 from tests.pipeline.test_metrics import SCENARIOS, deliver, measured, publish, row, simulated
@@ -14,16 +14,16 @@ from tests.pipeline.test_metrics import SCENARIOS, deliver, measured, publish, r
 GINGER = ["stack=ginger", "options={ total_degree = 3, buffer = 150, timer_us = 2000000, max_hops = 3 }"]
 
 
-def events(*texts: str) -> list[Event]:
+def events(*texts: str) -> list[ObservedEvent]:
     """`time node kind dead...` each."""
     found = []
     for text in texts:
         time_us, node, kind, *detail = text.split()
-        found.append(Event(int(time_us), node, kind, " ".join(detail)))
+        found.append(ObservedEvent(int(time_us), node, kind, " ".join(detail)))
     return found
 
 
-def repairs(*texts: str) -> list[Repair]:
+def repairs(*texts: str) -> list[ObservedRepair]:
     return repairs_in(events(*texts))
 
 

@@ -6,13 +6,13 @@ from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapters import CHAPTERS, general_figures
 from resprout.pipeline.report.charts import charts, legend
 from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
-from resprout.pipeline.report.figures import Axis, Cell, Figure, Grid, Shape, grid_of, in_order
+from resprout.pipeline.report.figures import Cell, Figure, FigureAxis, Grid, Shape, grid_of, in_order
 from resprout.pipeline.report.number_tables import numbers_table
 from tests.pipeline.made_up import latency, repair, run_row, seed000, sweep_run, traffic, verdict
 
 LATENCY = Figure(
-    title="Latency", measure=measures.LATENCY, value="median latency", x=Axis("faults", "faults"),
-    panels=Axis("guarantee", "guarantee"),
+    title="Latency", measure=measures.LATENCY, value="median latency", x=FigureAxis("faults", "faults"),
+    panels=FigureAxis("guarantee", "guarantee"),
 )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def test_a_stack_without_a_number_has_a_dash() -> None:
 
 def test_bars_begin_at_zero_and_lines_over_far_values_are_logarithmic() -> None:
     facts = [sweep_run("e", "ginger", 1, 10_000 * int(keys), keys=keys) for keys in ("1", "100")]
-    x = Axis("keys", "keys")
+    x = FigureAxis("keys", "keys")
     bars = charts(grid(Figure(title="t", measure=measures.LATENCY, value="v", x=x), facts))
     lines = charts(grid(Figure(title="t", measure=measures.LATENCY, value="v", x=x, shape=Shape.LINES), facts))
     assert ">0\u00a0ms<" in bars

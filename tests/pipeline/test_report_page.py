@@ -13,7 +13,7 @@ from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.output import check_target, write_whole
 from resprout.pipeline.report.page import page_of
-from resprout.pipeline.report.trail import Happening, Slice, Trail, Trails
+from resprout.pipeline.report.trail import Happening, TimeSlice, Trail, Trails
 from tests.pipeline.made_up import (
     ASKED,
     GUARANTEES,
@@ -83,7 +83,7 @@ def single(name: str = "the demo", **changes: object) -> tuple[RunFacts, Trails]
         ),
         left_out=0,
         slice_us=200_000,
-        slices=tuple(Slice(guarantee, 20 + n, 10, 1e6, 2_000_000) for guarantee in GUARANTEES for n in range(5)),
+        slices=tuple(TimeSlice(guarantee, 20 + n, 10, 1e6, 2_000_000) for guarantee in GUARANTEES for n in range(5)),
         recipe='name = "the demo"\n',
     )
     return facts, {(name, "out/demo"): trail}

@@ -12,9 +12,9 @@ from resprout.pipeline import results
 from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import find_runs, run_folder
-from resprout.pipeline.sweep.plan import Plan, count_finished, load_plan, look
+from resprout.pipeline.sweep.plan import SweepPlan, count_finished, load_plan, look
 from resprout.pipeline.sweep.rows import SweepRow
-from resprout.pipeline.sweep.run import Outcome, run_sweep
+from resprout.pipeline.sweep.run import SweepOutcome, run_sweep
 from resprout.pipeline.sweep.task import Finished, simulate
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.model import Scenario
@@ -28,7 +28,7 @@ NAMES = ["ops=3,seed=1", "ops=3,seed=2", "ops=6,seed=1", "ops=6,seed=2"]
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> SweepPlan:
     return load_plan(a_sweep(tmp_path))
 
 
@@ -37,7 +37,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def finish(plan: Plan, out: Path, replace: bool = False) -> Outcome:
+def finish(plan: SweepPlan, out: Path, replace: bool = False) -> SweepOutcome:
     return run_sweep(plan, look(plan, out, replace), out, replace=replace)
 
 
@@ -49,7 +49,7 @@ def made_at(out: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_every_run_is_made_once_and_has_a_row_of_results(plan: Plan, out: Path) -> None:
+def test_every_run_is_made_once_and_has_a_row_of_results(plan: SweepPlan, out: Path) -> None:
     told: list[str] = []
     outcome = run_sweep(plan, look(plan, out), out, on_finished=lambda it: told.append(it.wanted.name))
     places = find_runs([out])
@@ -66,7 +66,7 @@ def test_every_run_is_made_once_and_has_a_row_of_results(plan: Plan, out: Path) 
 
 
 def test_a_run_is_the_one_that_its_command_makes(
-    plan: Plan, out: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    plan: SweepPlan, out: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     row = finish(plan, out).rows[0]
     words = shlex.split(row.command)
@@ -78,7 +78,7 @@ def test_a_run_is_the_one_that_its_command_makes(
     assert alone == read_info(run_folder(out, "small", row.run))
 
 
-def test_after_an_interrupt_nothing_is_lost_and_nothing_is_made_twice(plan: Plan, out: Path) -> None:
+def test_after_an_interrupt_nothing_is_lost_and_nothing_is_made_twice(plan: SweepPlan, out: Path) -> None:
     told: list[str] = []
 
     def interrupt(finished: Finished) -> None:
@@ -99,7 +99,9 @@ def test_after_an_interrupt_nothing_is_lost_and_nothing_is_made_twice(plan: Plan
     assert len(results.read(out, SweepRow, find_runs([out]))) == 4
 
 
-def test_a_finished_sweep_is_answered_from_its_archive(plan: Plan, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_sweep_is_answered_from_its_archive(
+    plan: SweepPlan, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when its rows of results are gone."""
     rows = finish(plan, out).rows
     for path in (out / "results" / "sweep").iterdir():
@@ -110,7 +112,7 @@ def test_a_finished_sweep_is_answered_from_its_archive(plan: Plan, out: Path, mo
     assert results.read(out, SweepRow, find_runs([out])) == again
 
 
-def test_a_run_that_fails_is_named_with_its_reason_and_the_others_go_on(plan: Plan, out: Path) -> None:
+def test_a_run_that_fails_is_named_with_its_reason_and_the_others_go_on(plan: SweepPlan, out: Path) -> None:
     def falls_over_seed_2(scenario: Scenario, recorder: Recorder) -> RunInfo:
         if scenario.seed == 2:
             raise AssertionError("a broker\nlost its way")
@@ -129,7 +131,9 @@ def test_a_run_that_fails_is_named_with_its_reason_and_the_others_go_on(plan: Pl
 # -- the file has changed ------------------------------------------------------------------------------------------
 
 
-def test_finished_runs_that_the_file_now_says_differently_are_noticed(plan: Plan, out: Path, tmp_path: Path) -> None:
+def test_finished_runs_that_the_file_now_says_differently_are_noticed(
+    plan: SweepPlan, out: Path, tmp_path: Path
+) -> None:
     finish(plan, out)
     before, made = files(out), made_at(out)
     path = tmp_path / "small.toml"
@@ -147,7 +151,7 @@ def test_finished_runs_that_the_file_now_says_differently_are_noticed(plan: Plan
 
 
 @pytest.mark.parametrize("lost", ["run.json", "part-00000.parquet", "manifest.json"])
-def test_a_damaged_run_is_made_again_on_request(plan: Plan, out: Path, lost: str) -> None:
+def test_a_damaged_run_is_made_again_on_request(plan: SweepPlan, out: Path, lost: str) -> None:
     finish(plan, out)
     digests = {place.run: place.info.digest for place in find_runs([out])}
     (run_folder(out, "small", NAMES[0]) / lost).unlink()
@@ -157,7 +161,7 @@ def test_a_damaged_run_is_made_again_on_request(plan: Plan, out: Path, lost: str
     assert all(verify(place) for place in find_runs([out]))
 
 
-def test_settings_and_fewer_seeds_make_a_sweep_small(plan: Plan, tmp_path: Path) -> None:
+def test_settings_and_fewer_seeds_make_a_sweep_small(plan: SweepPlan, tmp_path: Path) -> None:
     """What is said on the command line comes last."""
     small = load_plan(tmp_path / "small.toml", ["workload.0.operations=1"], seeds=1)
     runs = list(small.sweep.runs())
@@ -177,7 +181,7 @@ def test_a_sweep_without_axes_takes_settings_too(tmp_path: Path) -> None:
     assert plan.command_of(wanted).endswith("tree.toml --set workload.0.operations=2 --seed 4 --trace DIR")
 
 
-def test_what_has_most_to_do_begins_first(plan: Plan, out: Path) -> None:
+def test_what_has_most_to_do_begins_first(plan: SweepPlan, out: Path) -> None:
     assert [wanted.name for wanted in look(plan, out).todo] == [*NAMES[2:], *NAMES[:2]]
 
 
@@ -189,7 +193,7 @@ def test_a_combination_that_cannot_be_run_is_found_before_any_run(tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
-def test_a_worker_that_is_killed_ends_the_sweep_in_one_line_and_finished_runs_stay(plan: Plan, out: Path) -> None:
+def test_a_worker_that_is_killed_ends_the_sweep_in_one_line_and_finished_runs_stay(plan: SweepPlan, out: Path) -> None:
     """As by a system that has run out of memory."""
 
     def dies_at_seed_2(scenario: Scenario, recorder: Recorder) -> RunInfo:

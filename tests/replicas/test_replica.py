@@ -19,7 +19,7 @@ from resprout.replicas.messages import (
     Willing,
 )
 from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, Led, News, PatienceOver, Replica
-from resprout.replicas.values import MEMBERS_MAX, Ballot, Entry
+from resprout.replicas.values import MEMBERS_MAX, Ballot, SlotEntry
 
 MEMBERS = ("a", "b", "c")
 LATER_US = 10_000_000
@@ -67,12 +67,14 @@ def test_a_promise_survives_a_restart() -> None:
     stage = Stage()
     assert stage.hears("b", Prepare("g", Ballot(5, "b"), 0)) == [("b", Promise("g", Ballot(5, "b"), 0, 0, ()))]
     again = Stage(stage.records)
-    assert again.hears("c", Accept("g", Ballot(4, "c"), 1, (Entry(b"x"),), 0)) == [("c", Refuse("g", Ballot(5, "b")))]
+    assert again.hears("c", Accept("g", Ballot(4, "c"), 1, (SlotEntry(b"x"),), 0)) == [
+        ("c", Refuse("g", Ballot(5, "b")))
+    ]
 
 
 def test_a_vote_survives_a_restart_and_is_shown_to_the_next_leader() -> None:
     stage = Stage()
-    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"x"), Entry(b"y")), 0))
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (SlotEntry(b"x"), SlotEntry(b"y")), 0))
     again = Stage(stage.records)
     (_, answer), *_ = again.hears("c", Prepare("g", Ballot(2, "c"), 0))
     assert isinstance(answer, Promise)
@@ -81,15 +83,15 @@ def test_a_vote_survives_a_restart_and_is_shown_to_the_next_leader() -> None:
 
 def test_nobody_votes_twice_for_different_entries_in_one_ballot() -> None:
     stage = Stage()
-    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"x"),), 0))
-    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"y"),), 0))
-    assert stage.replica.ledger.votes[1].entry == Entry(b"x")
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (SlotEntry(b"x"),), 0))
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (SlotEntry(b"y"),), 0))
+    assert stage.replica.ledger.votes[1].entry == SlotEntry(b"x")
 
 
 @pytest.mark.parametrize("ballot", [Ballot(3, "c"), Ballot(0, "b"), Ballot(ROUND_LEAP_MAX + 1, "b"), Ballot(-1, "b")])
 def test_a_ballot_that_cannot_be_is_refused_and_promised_to_nobody(ballot: Ballot) -> None:
     """Another's name, a round below the first, or one so high that nobody could ever lead after it."""
-    for message in (Prepare("g", ballot, 0), Accept("g", ballot, 1, (Entry(b"x"),), 0), Lead("g", ballot, 0, 0)):
+    for message in (Prepare("g", ballot, 0), Accept("g", ballot, 1, (SlotEntry(b"x"),), 0), Lead("g", ballot, 0, 0)):
         stage = Stage()
         assert [type(said) for _, said in stage.hears("b", message)] == [Refuse]
         assert stage.records == []
@@ -102,7 +104,7 @@ def test_an_entry_is_decided_by_a_majority_and_no_sooner() -> None:
     assert taken and news == []
     ballot = stage.replica.ledger.promised
     stage.hears("c", Accepted("g", ballot, 1, 1), LATER_US)
-    assert stage.news[-1] == Chosen(1, Entry(b"x"))
+    assert stage.news[-1] == Chosen(1, SlotEntry(b"x"))
 
 
 def test_whoever_hears_a_leader_is_not_willing_to_replace_it() -> None:
@@ -136,12 +138,12 @@ def test_every_message_can_travel() -> None:
 def test_what_was_decided_against_an_own_vote_is_known_again_after_a_restart() -> None:
     """A schedule found it: that the slots before were decided is not on disk, so the decision was passed over."""
     stage = Stage()
-    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (Entry(b"x"), Entry(b"mine")), 0))
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (SlotEntry(b"x"), SlotEntry(b"mine")), 0))
     stage.hears("b", Accept("g", Ballot(1, "b"), 3, (), 1))
-    stage.hears("c", Decisions("g", 2, (Entry(b"theirs"),)))
-    decided = [Chosen(1, Entry(b"x")), Chosen(2, Entry(b"theirs"))]
+    stage.hears("c", Decisions("g", 2, (SlotEntry(b"theirs"),)))
+    decided = [Chosen(1, SlotEntry(b"x")), Chosen(2, SlotEntry(b"theirs"))]
     assert [news for news in stage.news if isinstance(news, Chosen)] == decided
-    stage.hears("c", Accept("g", Ballot(2, "c"), 3, (Entry(b"y"),), 2))
+    stage.hears("c", Accept("g", Ballot(2, "c"), 3, (SlotEntry(b"y"),), 2))
     again = Stage(stage.records)
     assert [news for news in again.news if isinstance(news, Chosen)] == decided
 

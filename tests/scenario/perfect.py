@@ -3,7 +3,7 @@
 The least that applications need in order to run, and a reference for what they may assume: it keeps every guarantee.
 """
 
-from resprout.core.guarantee import Receipt
+from resprout.core.guarantee import ReceiptLevel
 from resprout.core.keys import topics_of
 from resprout.core.message import Message
 from resprout.edge.requests import (
@@ -74,7 +74,7 @@ class PerfectNetwork(Time):
         seq = self._counts.get((name, stream), 0)
         self._counts[name, stream] = seq + 1
         self._tell(name, Published(stream, seq))
-        self._tell(name, ReceiptTurned(stream, Receipt.SAFE, seq, seq))
+        self._tell(name, ReceiptTurned(stream, ReceiptLevel.SAFE, seq, seq))
         message = Message(
             name, 1, seq, request.topic, request.keys, request.guarantee, dict(request.attributes), request.payload, 0
         )

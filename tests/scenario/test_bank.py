@@ -17,7 +17,7 @@ from resprout.scenario.app import Applied, Wish
 from resprout.scenario.client_app import AppMaker, held_topics
 from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
 from resprout.scenario.workload_options import BankOptions
-from resprout.scenario.workloads.ledger import Ledger
+from resprout.scenario.workloads.ledger import BankLedger
 from tests.scenario.perfect import PerfectNetwork
 
 
@@ -50,21 +50,21 @@ def outcome(applied: Applied | None) -> tuple[str, dict[str, int]]:
 
 
 def test_a_deposit_credits_and_a_withdrawal_debits() -> None:
-    ledger = Ledger(["pt"], 100)
+    ledger = BankLedger(["pt"], 100)
     assert outcome(ledger.apply(order("deposit", 50, "acc-1"))) == ("ok", {"pt|acc-1": 150})
     assert outcome(ledger.apply(order("withdraw", 150, "acc-1"))) == ("ok", {"pt|acc-1": 0})
     assert ledger.balance("pt", "acc-2") == 100
 
 
 def test_what_would_leave_less_than_nothing_is_refused_and_changes_nothing() -> None:
-    ledger = Ledger(["pt"], 100)
+    ledger = BankLedger(["pt"], 100)
     assert outcome(ledger.apply(order("withdraw", 101, "acc-1"))) == ("refused", {"pt|acc-1": 100})
     refused = ledger.apply(order("transfer", 101, "acc-1", "acc-2", to="acc-2"))
     assert outcome(refused) == ("refused", {"pt|acc-1": 100, "pt|acc-2": 100})
 
 
 def test_a_transfer_moves_money_whichever_key_comes_first() -> None:
-    ledger = Ledger(["pt", "fr"], 100)
+    ledger = BankLedger(["pt", "fr"], 100)
     assert outcome(ledger.apply(order("transfer", 30, "acc-1", "acc-2", to="acc-1"))) == (
         "ok", {"pt|acc-1": 130, "pt|acc-2": 70},
     )  # fmt: skip
@@ -74,7 +74,7 @@ def test_a_transfer_moves_money_whichever_key_comes_first() -> None:
 
 
 def test_interest_is_rounded_down() -> None:
-    assert outcome(Ledger(["pt"], 199).apply(order("interest", 500, "acc-1"))) == ("ok", {"pt|acc-1": 199 + 9})
+    assert outcome(BankLedger(["pt"], 199).apply(order("interest", 500, "acc-1"))) == ("ok", {"pt|acc-1": 199 + 9})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_interest_is_rounded_down() -> None:
     ids=repr,
 )
 def test_what_is_no_order_for_this_replica_changes_nothing(message: Message) -> None:
-    ledger = Ledger(["pt"], 100)
+    ledger = BankLedger(["pt"], 100)
     assert ledger.apply(message) is None
     assert [ledger.balance("pt", f"acc-{i}") for i in range(4)] == [100] * 4
 
@@ -117,7 +117,7 @@ def test_replicas_agree_at_the_end_when_only_what_commutes_is_swapped(seed: int)
     network = PerfectNetwork(bank(BOTH, operations=60))
     network.run()
     rng = random.Random(seed)
-    straight, swapped = Ledger(["pt", "fr"], 1_000), Ledger(["pt", "fr"], 1_000)
+    straight, swapped = BankLedger(["pt", "fr"], 1_000), BankLedger(["pt", "fr"], 1_000)
     weak: list[Message] = []
     for message in [*network.deliveries["c0"], None]:
         if message is not None:
@@ -134,14 +134,14 @@ def test_replicas_agree_at_the_end_when_only_what_commutes_is_swapped(seed: int)
     assert balances(straight) == balances(swapped)
 
 
-def balances(ledger: Ledger) -> dict[tuple[str, str], int]:
+def balances(ledger: BankLedger) -> dict[tuple[str, str], int]:
     return {(topic, f"acc-{i}"): ledger.balance(topic, f"acc-{i}") for topic in ("pt", "fr") for i in range(5)}
 
 
 def test_money_is_neither_made_nor_lost_but_by_deposits_withdrawals_and_interest() -> None:
     network = PerfectNetwork(bank(BOTH, BOTH, operations=300))
     network.run()
-    ledger = Ledger(["pt", "fr"], 1_000)
+    ledger = BankLedger(["pt", "fr"], 1_000)
     for message in network.deliveries["c0"]:
         before = balances(ledger)
         applied = ledger.apply(message)
@@ -206,7 +206,7 @@ def test_only_who_has_seen_everything_keeps_books() -> None:
 
 
 def test_the_trace_row_says_the_outcome_and_the_balances_as_text() -> None:
-    applied = Ledger(["pt"], 100).apply(order("withdraw", 30, "acc-1"))
+    applied = BankLedger(["pt"], 100).apply(order("withdraw", 30, "acc-1"))
     assert applied is not None
     assert applied.attributes == {"outcome": "ok", "pt|acc-1": "70"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.requests import (
     Published,
     PublishRequest,
@@ -90,10 +90,10 @@ def test_a_window_holds_the_client_back_until_its_publications_are_safe() -> Non
     assert published(app.start(0)) == 3
     for seq in range(3):
         assert app.told(Published("ordered", seq), 1) == []
-    assert app.told(ReceiptTurned("ordered", Receipt.ACCEPTED, 0, 2), 2) == []
-    assert published(app.told(ReceiptTurned("ordered", Receipt.SAFE, 0, 1), 3)) == 2
-    assert published(app.told(ReceiptTurned("ordered", Receipt.SAFE, 0, 1), 4)) == 0, "told twice"
-    assert published(app.told(ReceiptTurned("ordered", Receipt.DELIVERED, 2, 2), 5)) == 1, "more than safe"
+    assert app.told(ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 0, 2), 2) == []
+    assert published(app.told(ReceiptTurned("ordered", ReceiptLevel.SAFE, 0, 1), 3)) == 2
+    assert published(app.told(ReceiptTurned("ordered", ReceiptLevel.SAFE, 0, 1), 4)) == 0, "told twice"
+    assert published(app.told(ReceiptTurned("ordered", ReceiptLevel.DELIVERED, 2, 2), 5)) == 1, "more than safe"
 
 
 def test_a_refused_publication_does_not_fill_the_window_for_ever() -> None:

@@ -19,7 +19,7 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.sim.distances import Distances
-from resprout.sim.faults import Faults
+from resprout.sim.faults import VirtualFaults
 from resprout.sim.nodes import Above, Process
 from resprout.sim.world import World
 
@@ -86,7 +86,7 @@ class Village:
         weigh = None if size_of is None else lambda frame, load: size_of(frame)
         self.world = World(seed, self.distances, weigh=weigh, **options)
         self.told: list[tuple[str, str, str | None]] = []
-        self.faults = Faults(self.world, lambda *what: self.told.append(what))
+        self.faults = VirtualFaults(self.world, lambda *what: self.told.append(what))
         self.lives: dict[str, list[Puppet]] = {}
         before: str | None = None
         for name in names:

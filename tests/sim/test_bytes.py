@@ -11,7 +11,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.links.frames import FRAMES, Data
 from resprout.order.messages import Forward
 from resprout.scenario.load import parse_scenario
-from resprout.sim.load import Load
+from resprout.sim.load import NodeLoad
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.scales import Scales, claims_size
 from resprout.stacks.registry import STACKS
@@ -137,11 +137,11 @@ def test_a_frame_that_is_not_as_long_as_computed_ends_the_run() -> None:
 
     scales = Scales(Wrong(FRAMES, (Plain,)))
     with pytest.raises(AssertionError, match=r"a Data of Plain takes \d+ bytes, computed were \d+"):
-        scales.weigh(Data(1, 0, 0, (Plain(3),)), Load())
+        scales.weigh(Data(1, 0, 0, (Plain(3),)), NodeLoad())
 
 
 def test_headers_that_claim_a_paper_size_are_counted_beside_the_encoded_bytes() -> None:
-    load = Load()
+    load = NodeLoad()
     scales = Scales(Codec(FRAMES, (Paper, Plain)))
     size = scales.weigh(Data(1, 0, 0, (Paper((1, 2, 3)), Plain(3), Paper(()))), load)
     assert (load.paper_bytes, load.paper_messages) == (24, 2)
@@ -152,7 +152,7 @@ def test_headers_that_claim_a_paper_size_are_counted_beside_the_encoded_bytes() 
 def test_only_messages_that_say_so_claim_a_paper_size() -> None:
     assert claims_size(Paper)
     assert not claims_size(Plain)
-    load = Load()
+    load = NodeLoad()
     Scales(Codec(FRAMES, (Plain,))).weigh(Data(1, 0, 0, (Plain(3),)), load)
     assert "paper_bytes" not in load.counts()
 

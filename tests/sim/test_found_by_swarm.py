@@ -32,9 +32,9 @@ SEEDS = {
     "a client that reached nobody for a while waits for its own broker, and is not served as if new": 232,
     "a root that is back at once and declines one of two places finds another": 785,
     "a broker that a repair leaves alone shows what waited behind a total": 393,
-    "a client whose heir died as well finds the heir of the heir, and is not served as if new": 1482,
+    "a client whose successor died as well finds the successor of the successor, and is not served as if new": 1482,
     "what was free to pass and lost its copies in a crash is shown once, in its turn": 5014,
-    "a root whose list was heard of before its seats were asked gets their consent": 42242,
+    "a root whose configuration was heard of before its voters were asked gets their consent": 42242,
     "a client of a dead broker is given copies behind the totals that they follow": 30541,
     "a client that was cut off is not given the share of a dead broker that it only asked": 40822,
     "a client is not given what was published before it subscribed, and kept by a neighbour": 42607,
@@ -65,7 +65,7 @@ def test_what_went_wrong_once_goes_well(seed: int) -> None:
     assert not outcome.failed, outcome.report
 
 
-def test_a_root_that_returns_while_its_heir_is_frozen_does_not_dissolve_the_tree() -> None:
+def test_a_root_that_returns_while_its_successor_is_frozen_does_not_dissolve_the_tree() -> None:
     """Its children took the end of its second life's request for the end of their link, and retired one by one."""
     faults = [
         FaultSpec(2_000_000, FREEZE, ("b1",)),
@@ -132,8 +132,8 @@ def test_a_client_that_was_cut_off_is_served_by_its_broker_and_not_by_the_ghost_
 
 
 @pytest.mark.parametrize("heal_us", [11_600_000, 12_100_000])
-def test_a_client_whose_broker_and_its_heir_died_while_it_was_cut_off_misses_nothing(heal_us: int) -> None:
-    """Nobody who is left took part in the first repair: the heir had told its neighbours whom it looks after."""
+def test_a_client_whose_broker_and_its_successor_died_while_it_was_cut_off_misses_nothing(heal_us: int) -> None:
+    """Nobody who is left took part in the first repair: the successor had told its neighbours whom it looks after."""
     faults = [
         FaultSpec(4_500_000, PARTITION, ("c1",)),
         FaultSpec(4_600_000, CRASH, ("b2",)),

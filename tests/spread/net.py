@@ -24,7 +24,7 @@ from resprout.spread.messages import (
     Uninterested,
 )
 from resprout.spread.needs import Wish
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 
 TOPICS = ("a", "a/b", "a/c", "a/b/c", "d", "d/b", "$s", "$s/b")
 ATTRIBUTES: tuple[Mapping[str, AttributeValue], ...] = (
@@ -86,40 +86,40 @@ class Net:
     def want(self, client: str, predicate: Predicate) -> None:
         assert (client, predicate) not in self.wanted
         self.wanted[client, predicate] = None
-        says: Says = []
-        self._note(self._interest_of(client).want(client, predicate, says))
-        self._say(self.homes[client], says)
+        outbound: Outbound = []
+        self._note(self._interest_of(client).want(client, predicate, outbound))
+        self._say(self.homes[client], outbound)
 
     def drop(self, client: str, predicate: Predicate) -> None:
         del self.wanted[client, predicate]
         self.confirmed.pop((client, predicate), None)
-        says: Says = []
-        self._note(self._interest_of(client).drop(client, predicate, says))
-        self._say(self.homes[client], says)
+        outbound: Outbound = []
+        self._note(self._interest_of(client).drop(client, predicate, outbound))
+        self._say(self.homes[client], outbound)
 
     def leave(self, client: str) -> None:
         """As a broker does it when a session ends: everything goes in one step."""
-        says: Says = []
+        outbound: Outbound = []
         for claim in [claim for claim in self.wanted if claim[0] == client]:
             del self.wanted[claim]
             self.confirmed.pop(claim, None)
-        self._note(self._interest_of(client).drop_all(client, says))
-        self.brokers[self.homes[client]].adverts.withdraw_all(client, says)
+        self._note(self._interest_of(client).drop_all(client, outbound))
+        self.brokers[self.homes[client]].adverts.withdraw_all(client, outbound)
         for topic in [topic for name, topic in self.advertised if name == client]:
             del self.advertised[client, topic]
-        self._say(self.homes[client], says)
+        self._say(self.homes[client], outbound)
 
     def advertise(self, client: str, topic: str) -> None:
         self.advertised[client, topic] = None
-        says: Says = []
-        self.brokers[self.homes[client]].adverts.advertise(client, topic, says)
-        self._say(self.homes[client], says)
+        outbound: Outbound = []
+        self.brokers[self.homes[client]].adverts.advertise(client, topic, outbound)
+        self._say(self.homes[client], outbound)
 
     def withdraw(self, client: str, topic: str) -> None:
         self.advertised.pop((client, topic), None)
-        says: Says = []
-        self.brokers[self.homes[client]].adverts.withdraw(client, topic, says)
-        self._say(self.homes[client], says)
+        outbound: Outbound = []
+        self.brokers[self.homes[client]].adverts.withdraw(client, topic, outbound)
+        self._say(self.homes[client], outbound)
 
     def step(self, choice: int) -> bool:
         """Let one message arrive; False when none is under way."""
@@ -137,22 +137,22 @@ class Net:
         raise AssertionError("interest does not come to rest")
 
     def _arrive(self, sender: str, receiver: str, message: ProtocolMessage) -> None:
-        interest, adverts, says = self.brokers[receiver].interest, self.brokers[receiver].adverts, Says()
+        interest, adverts, outbound = self.brokers[receiver].interest, self.brokers[receiver].adverts, Outbound()
         match message:
             case Interested():
                 predicate = parse_predicate(message.filter, message.where)
-                self._note(interest.asked_by(sender, message, predicate, says))
+                self._note(interest.asked_by(sender, message, predicate, outbound))
             case InterestConfirmed():
-                self._note(interest.confirmed_by(sender, message, says))
+                self._note(interest.confirmed_by(sender, message, outbound))
             case Uninterested():
-                self._note(interest.withdrawn_by(sender, message, says))
+                self._note(interest.withdrawn_by(sender, message, outbound))
             case Advertised():
-                adverts.advertise(sender, message.topic, says)
+                adverts.advertise(sender, message.topic, outbound)
             case Unadvertised():
-                adverts.withdraw(sender, message.topic, says)
+                adverts.withdraw(sender, message.topic, outbound)
             case _:
                 raise AssertionError(message)
-        self._say(receiver, says)
+        self._say(receiver, outbound)
 
     def _note(self, wishes: list[Wish]) -> None:
         for wish in wishes:
@@ -161,8 +161,8 @@ class Net:
             assert claim not in self.confirmed, f"{claim} is confirmed twice"
             self.confirmed[claim] = None
 
-    def _say(self, name: str, says: Says) -> None:
-        for neighbour, message in says:
+    def _say(self, name: str, outbound: Outbound) -> None:
+        for neighbour, message in outbound:
             if (name, neighbour) not in self.asleep:
                 self.queues[name, neighbour].append(message)
 

@@ -8,7 +8,7 @@ from resprout.spread import interest as interest_module
 from resprout.spread.interest import Interest
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.spread.needs import Wish
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 
 A, AB, A_ALL, ALL = (parse_predicate(text) for text in ("a", "a/b", "a/#", "#"))
 ANY_B = parse_predicate("+/b")
@@ -21,24 +21,24 @@ def broker(*neighbours: str) -> Interest:
     return interest
 
 
-def want(interest: Interest, direction: str, predicate: Predicate) -> tuple[Says, list[Wish]]:
-    says: Says = []
-    return says, interest.want(direction, predicate, says)
+def want(interest: Interest, direction: str, predicate: Predicate) -> tuple[Outbound, list[Wish]]:
+    outbound: Outbound = []
+    return outbound, interest.want(direction, predicate, outbound)
 
 
-def drop(interest: Interest, direction: str, predicate: Predicate) -> tuple[Says, list[Wish]]:
-    says: Says = []
-    return says, interest.drop(direction, predicate, says)
+def drop(interest: Interest, direction: str, predicate: Predicate) -> tuple[Outbound, list[Wish]]:
+    outbound: Outbound = []
+    return outbound, interest.drop(direction, predicate, outbound)
 
 
-def confirm(interest: Interest, name: str, id: int) -> tuple[Says, list[Wish]]:
-    says: Says = []
-    return says, interest.confirmed_by(name, InterestConfirmed(id), says)
+def confirm(interest: Interest, name: str, id: int) -> tuple[Outbound, list[Wish]]:
+    outbound: Outbound = []
+    return outbound, interest.confirmed_by(name, InterestConfirmed(id), outbound)
 
 
-def asked(interest: Interest, name: str, id: int, text: str, where: str | None = None) -> tuple[Says, list[Wish]]:
-    says: Says = []
-    return says, interest.asked_by(name, Interested(id, text, where), parse_predicate(text, where), says)
+def asked(interest: Interest, name: str, id: int, text: str, where: str | None = None) -> tuple[Outbound, list[Wish]]:
+    outbound: Outbound = []
+    return outbound, interest.asked_by(name, Interested(id, text, where), parse_predicate(text, where), outbound)
 
 
 def asks_of(interest: Interest, name: str) -> list[Predicate]:
@@ -51,25 +51,25 @@ def claims(wishes: list[Wish]) -> list[tuple[str, Predicate]]:
 
 
 def test_without_neighbours_a_wish_is_confirmed_at_once() -> None:
-    says, ready = want(broker(), "c", A)
-    assert says == [] and claims(ready) == [("c", A)]
+    outbound, ready = want(broker(), "c", A)
+    assert outbound == [] and claims(ready) == [("c", A)]
 
 
 def test_a_wish_is_confirmed_only_when_all_other_neighbours_have_confirmed_it() -> None:
     interest = broker("n1", "n2", "n3")
-    says, ready = want(interest, "c", A)
-    assert says == [(name, Interested(1, "a", None)) for name in ("n1", "n2", "n3")] and ready == []
+    outbound, ready = want(interest, "c", A)
+    assert outbound == [(name, Interested(1, "a", None)) for name in ("n1", "n2", "n3")] and ready == []
     assert confirm(interest, "n1", 1) == ([], [])
     assert confirm(interest, "n3", 1) == ([], [])
     assert confirm(interest, "n3", 1) == ([], []), "the same answer twice counts once"
-    says, ready = confirm(interest, "n2", 1)
-    assert says == [] and claims(ready) == [("c", A)]
+    outbound, ready = confirm(interest, "n2", 1)
+    assert outbound == [] and claims(ready) == [("c", A)]
 
 
 def test_a_neighbours_wish_is_asked_of_the_others_and_confirmed_to_it_by_its_own_number() -> None:
     interest = broker("n1", "n2")
-    says, ready = asked(interest, "n1", 42, "a", "x > 1")
-    assert says == [("n2", Interested(1, "a", "x > 1"))] and ready == []
+    outbound, ready = asked(interest, "n1", 42, "a", "x > 1")
+    assert outbound == [("n2", Interested(1, "a", "x > 1"))] and ready == []
     assert confirm(interest, "n2", 1) == ([("n1", InterestConfirmed(42))], [])
 
 
@@ -83,16 +83,16 @@ def test_what_an_asked_predicate_covers_is_not_asked_again_and_shares_its_confir
     assert want(interest, "d", AB) == ([], [])
     _, ready = confirm(interest, "n", 1)
     assert claims(ready) == [("c", A_ALL), ("d", AB)]
-    says, ready = want(interest, "e", A)
-    assert says == [] and claims(ready) == [("e", A)], "covered by what is confirmed"
+    outbound, ready = want(interest, "e", A)
+    assert outbound == [] and claims(ready) == [("e", A)], "covered by what is confirmed"
 
 
 def test_a_wide_wish_replaces_narrow_ones_asked_first_withdrawn_then() -> None:
     interest = broker("n")
     want(interest, "c", A)
     want(interest, "c", AB)
-    says, _ = want(interest, "d", ALL)
-    assert says == [("n", Interested(3, "#", None)), ("n", Uninterested(1)), ("n", Uninterested(2))]
+    outbound, _ = want(interest, "d", ALL)
+    assert outbound == [("n", Interested(3, "#", None)), ("n", Uninterested(1)), ("n", Uninterested(2))]
     _, ready = confirm(interest, "n", 3)
     assert claims(ready) == [("c", A), ("c", AB), ("d", ALL)], "the narrow ones wait for the wide one now"
 
@@ -114,14 +114,14 @@ def test_narrow_wishes_left_behind_are_asked_again_before_the_wide_one_is_withdr
     want(interest, "d", A_ALL)
     want(interest, "e", A)
     confirm(interest, "n", 1)
-    says, ready = drop(interest, "c", ALL)
-    assert says == [("n", Interested(2, "a/#", None)), ("n", Uninterested(1))], "one of the three covers the others"
+    outbound, ready = drop(interest, "c", ALL)
+    assert outbound == [("n", Interested(2, "a/#", None)), ("n", Uninterested(1))], "one of the three covers the others"
     assert ready == []
     _, ready = want(interest, "f", AB)
-    assert claims(ready) == [("f", AB)], "the heir is as confirmed as what it was served through"
+    assert claims(ready) == [("f", AB)], "the successor is as confirmed as what it was served through"
 
 
-def test_an_heir_of_an_unconfirmed_wish_must_be_confirmed_itself() -> None:
+def test_a_successor_of_an_unconfirmed_wish_must_be_confirmed_itself() -> None:
     interest = broker("n")
     want(interest, "c", ALL)
     want(interest, "d", A)
@@ -164,22 +164,22 @@ def test_a_wish_may_be_confirmed_because_another_of_the_same_client_is_withdrawn
     want(interest, "d", ANY_B)
     want(interest, "c", AB)
     confirm(interest, "n", 2)
-    says, ready = drop(interest, "c", A_ALL)
-    assert says == [("n", Uninterested(1))]
+    outbound, ready = drop(interest, "c", A_ALL)
+    assert outbound == [("n", Uninterested(1))]
     assert claims(ready) == [("c", AB)]
 
 
 def test_directions_that_want_the_same_hold_it_together() -> None:
     interest = broker("n1", "n2")
     want(interest, "c", A)
-    says, _ = asked(interest, "n1", 1, "a")
-    assert says == [], "n2 was asked for c, and n1 is not told of its own wish"
+    outbound, _ = asked(interest, "n1", 1, "a")
+    assert outbound == [], "n2 was asked for c, and n1 is not told of its own wish"
     assert interest.directions(A) == ("c", "n1")
-    says, _ = drop(interest, "c", A)
-    assert says == [("n1", Uninterested(1))], "nobody but n1 wants it now"
-    says = []
-    interest.withdrawn_by("n1", Uninterested(1), says)
-    assert says == [("n2", Uninterested(1))]
+    outbound, _ = drop(interest, "c", A)
+    assert outbound == [("n1", Uninterested(1))], "nobody but n1 wants it now"
+    outbound = []
+    interest.withdrawn_by("n1", Uninterested(1), outbound)
+    assert outbound == [("n2", Uninterested(1))]
     assert interest.directions(A) == ()
 
 
@@ -200,11 +200,11 @@ def test_who_leaves_has_nothing_asked_anew_that_only_it_needed() -> None:
         want(interest, "c", predicate)
     want(interest, "d", AB)
     confirm(interest, "n", 1)
-    says: Says = []
-    assert interest.drop_all("c", says) == []
-    assert says == [("n", Interested(2, "a/b", None)), ("n", Uninterested(1))]
+    outbound: Outbound = []
+    assert interest.drop_all("c", outbound) == []
+    assert outbound == [("n", Interested(2, "a/b", None)), ("n", Uninterested(1))]
     assert interest.directions(AB) == ("d",) and interest.directions(ALL) == ()
-    assert interest.drop_all("c", says) == [] and len(says) == 2, "there was nothing left to drop"
+    assert interest.drop_all("c", outbound) == [] and len(outbound) == 2, "there was nothing left to drop"
 
 
 def test_wishes_of_who_leaves_are_never_confirmed_and_those_of_others_may_be() -> None:
@@ -214,8 +214,8 @@ def test_wishes_of_who_leaves_are_never_confirmed_and_those_of_others_may_be() -
     for client in ("c", "e"):
         want(interest, client, AB)
     confirm(interest, "n", 2)
-    says: Says = []
-    assert claims(interest.drop_all("c", says)) == [("e", AB)]
+    outbound: Outbound = []
+    assert claims(interest.drop_all("c", outbound)) == [("e", AB)]
     assert confirm(interest, "n", 1) == ([], [])
 
 
@@ -225,8 +225,8 @@ def test_what_covered_others_and_is_not_wanted_any_more_is_not_asked_when_its_ow
         want(interest, direction, predicate)
     confirm(interest, "n", 4)
     assert drop(interest, "d", A_ALL) == ([], [])
-    says, _ = drop(interest, "e", ALL)
-    assert says == [("n", Interested(5, "a", None)), ("n", Interested(6, "a/b", None)), ("n", Uninterested(4))]
+    outbound, _ = drop(interest, "e", ALL)
+    assert outbound == [("n", Interested(5, "a", None)), ("n", Interested(6, "a/b", None)), ("n", Uninterested(4))]
     assert claims(want(interest, "f", AB)[1]) == [("f", AB)], "they are as confirmed as before"
 
 
@@ -236,8 +236,8 @@ def test_what_covered_others_may_be_wanted_again() -> None:
         want(interest, direction, predicate)
     drop(interest, "d", A_ALL)
     assert want(interest, "d", A_ALL) == ([], [])
-    says, _ = drop(interest, "e", ALL)
-    assert says == [("n", Interested(5, "a/#", None)), ("n", Uninterested(4))], "what it covered came with it"
+    outbound, _ = drop(interest, "e", ALL)
+    assert outbound == [("n", Interested(5, "a/#", None)), ("n", Uninterested(4))], "what it covered came with it"
     _, ready = confirm(interest, "n", 5)
     assert claims(ready) == [("c", A), ("c", AB), ("d", A_ALL)]
 

@@ -7,7 +7,7 @@ from resprout.core.marks import Mark, Reached
 from resprout.filters.predicate import parse_predicate
 from resprout.spread.interest import Interest
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 from tests.spread.test_interest import asked, broker, claims, confirm, drop, want
 
 A, AB, A_ALL, ALL = (parse_predicate(text) for text in ("a", "a/b", "a/#", "#"))
@@ -48,10 +48,12 @@ def test_a_confirmation_carries_what_was_under_way_here_and_behind_every_other_n
     interest = broker_with(kept, "n1", "n2", "n3")
     asked(interest, "n1", 42, "a")
     kept.reached = {"p": 9}
-    says: Says = []
-    interest.confirmed_by("n2", InterestConfirmed(1, (Mark("p", "ordered", 1, 6), Mark("r", "ordered", 2, 1))), says)
-    interest.confirmed_by("n3", InterestConfirmed(1, (Mark("p", "ordered", 1, 5),)), says)
-    ((name, confirmed),) = says
+    outbound: Outbound = []
+    interest.confirmed_by(
+        "n2", InterestConfirmed(1, (Mark("p", "ordered", 1, 6), Mark("r", "ordered", 2, 1))), outbound
+    )
+    interest.confirmed_by("n3", InterestConfirmed(1, (Mark("p", "ordered", 1, 5),)), outbound)
+    ((name, confirmed),) = outbound
     assert name == "n1" and isinstance(confirmed, InterestConfirmed) and confirmed.id == 42
     assert set(confirmed.base) == {
         Mark("p", "ordered", 1, 6),
@@ -123,9 +125,9 @@ def test_what_a_dead_neighbour_wanted_goes_and_who_waited_for_it_waits_no_more()
     asked(interest, "dead", 1, "a/b")
     want(interest, "c", A)
     confirm(interest, "n", 2)
-    says: Says = []
-    assert claims(interest.remove_neighbour("dead", says)) == [("c", A)], "nobody else is missing"
-    assert says == [("n", Uninterested(1))]
+    outbound: Outbound = []
+    assert claims(interest.remove_neighbour("dead", outbound)) == [("c", A)], "nobody else is missing"
+    assert outbound == [("n", Uninterested(1))]
     assert interest.directions(AB) == ()
     interest.add_neighbour("dead")
     assert interest.standing("dead") == ([(1, A, False)], []), "a later life begins from nothing"
@@ -140,31 +142,34 @@ def test_a_member_goes_on_with_its_coordinator_where_it_was_with_the_dead() -> N
     confirm(member, "n", 2)
     asked(member, "dead", 6, "a/b")
     assert member.standing("dead") == ([(1, A, True)], [parse_predicate("b")])
-    member.replace_neighbour("dead", "heir")
-    says: Says = []
-    assert member.reconcile("heir", [(1, parse_predicate("b"), True), (2, parse_predicate("c"), False)], says) == []
-    assert says == [("n", Interested(4, "c", None)), ("n", Uninterested(3))], "a/b is not wanted there any more"
-    assert owes(member, "heir", bundle(1)) == [True], "what was confirmed still is"
-    assert confirm(member, "n", 4) == ([("heir", InterestConfirmed(2))], [])
+    member.replace_neighbour("dead", "successor")
+    outbound: Outbound = []
+    assert (
+        member.reconcile("successor", [(1, parse_predicate("b"), True), (2, parse_predicate("c"), False)], outbound)
+        == []
+    )
+    assert outbound == [("n", Interested(4, "c", None)), ("n", Uninterested(3))], "a/b is not wanted there any more"
+    assert owes(member, "successor", bundle(1)) == [True], "what was confirmed still is"
+    assert confirm(member, "n", 4) == ([("successor", InterestConfirmed(2))], [])
 
 
-def test_who_asked_of_the_dead_without_an_answer_is_answered_by_its_heir() -> None:
+def test_who_asked_of_the_dead_without_an_answer_is_answered_by_its_successor() -> None:
     member = broker("dead")
     want(member, "c", A)
-    member.replace_neighbour("dead", "heir")
-    member.reconcile("heir", [], [])
-    assert claims(confirm(member, "heir", 1)[1]) == [("c", A)]
-    assert confirm(member, "heir", 1) == ([], [])
+    member.replace_neighbour("dead", "successor")
+    member.reconcile("successor", [], [])
+    assert claims(confirm(member, "successor", 1)[1]) == [("c", A)]
+    assert confirm(member, "successor", 1) == ([], [])
 
 
 def test_a_wish_that_the_dead_never_answered_is_asked_again_under_the_new_link() -> None:
     member = broker("dead", "n")
     asked(member, "dead", 5, "a")
-    member.replace_neighbour("dead", "heir")
+    member.replace_neighbour("dead", "successor")
     assert confirm(member, "n", 1) == ([], []), "the dead is not told"
-    says: Says = []
-    member.reconcile("heir", [(9, A, False)], says)
-    assert says == [("heir", InterestConfirmed(9))], "n has confirmed it meanwhile"
+    outbound: Outbound = []
+    member.reconcile("successor", [(9, A, False)], outbound)
+    assert outbound == [("successor", InterestConfirmed(9))], "n has confirmed it meanwhile"
 
 
 def test_what_a_new_neighbour_had_confirmed_to_the_dead_is_not_asked_again() -> None:
@@ -175,8 +180,8 @@ def test_what_a_new_neighbour_had_confirmed_to_the_dead_is_not_asked_again() -> 
         confirm(centre, "n", id)
     centre.remove_neighbour("dead", [])
     centre.add_neighbour("member")
-    says: Says = []
-    ready = centre.presume("member", [A_ALL], {P: 3}, says)
-    assert claims(ready) == [] and says == []
+    outbound: Outbound = []
+    ready = centre.presume("member", [A_ALL], {P: 3}, outbound)
+    assert claims(ready) == [] and outbound == []
     assert centre.standing("member")[0] == [(1, A, True), (2, parse_predicate("b"), False)]
     assert owes(centre, "member", bundle(3), bundle(4)) == [False, True]

@@ -12,7 +12,7 @@ from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import asked, covers
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Interested
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 from tests.spread.test_interest import asks_of
 
 FEW, MANY = 250, 1000
@@ -94,11 +94,11 @@ def work(changes: list[Change], leave: bool = False, patience: int = 64) -> int:
     interest.add_neighbour("n")
 
     def job() -> None:
-        says: Says = []
+        outbound: Outbound = []
         for what, predicate in changes:
-            (interest.want if what == "want" else interest.drop)("c", predicate, says)
+            (interest.want if what == "want" else interest.drop)("c", predicate, outbound)
         if leave:
-            interest.drop_all("c", says)
+            interest.drop_all("c", outbound)
             assert not asks_of(interest, "n")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -150,10 +150,10 @@ def test_a_wide_wish_replaces_no_more_than_it_may_and_the_rest_stays_asked(monke
     interest.add_neighbour("n")
     for predicate in plain(30):
         interest.want("c", predicate, [])
-    says: Says = []
-    interest.want("d", parse_predicate("#"), says)
-    assert says[0] == ("n", Interested(31, "#", None)) and len(says) == 11
+    outbound: Outbound = []
+    interest.want("d", parse_predicate("#"), outbound)
+    assert outbound[0] == ("n", Interested(31, "#", None)) and len(outbound) == 11
     assert len(asks_of(interest, "n")) == 21
-    says.clear()
-    interest.drop("d", parse_predicate("#"), says)
-    assert len(says) == 11 and sorted(asks_of(interest, "n")) == sorted(plain(30))
+    outbound.clear()
+    interest.drop("d", parse_predicate("#"), outbound)
+    assert len(outbound) == 11 and sorted(asks_of(interest, "n")) == sorted(plain(30))

@@ -21,9 +21,9 @@ def with_neighbours(*names: str) -> RecordedSubscriptions:
 
 
 def said(table: RecordedSubscriptions) -> list[tuple[str, Any]]:
-    says = list(table.says)
-    table.says.clear()
-    return says
+    outbound = list(table.outbound)
+    table.outbound.clear()
+    return outbound
 
 
 def test_a_clients_wish_is_confirmed_when_every_neighbour_has_recorded_it() -> None:

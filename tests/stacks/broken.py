@@ -19,20 +19,21 @@ from resprout.filters.index import MatchIndex
 from resprout.order import log
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.locks import LockRecord
 from resprout.order.log import Log
+from resprout.order.log_holdback import LogHoldBack
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import Reports
 from resprout.order.seen import Seen
-from resprout.order.totals import Totals
-from resprout.order.unshown import Unshown
+from resprout.order.totals.locks import LockRecord
+from resprout.order.totals.totals import Totals
 from resprout.spread import asked
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
-from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, core, flush
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, core
 from resprout.stacks.resprout.forwarding import Forwarding, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
-from resprout.stacks.resprout.pool import Pool
+from resprout.stacks.resprout.repair import finish
+from resprout.stacks.resprout.repair.pool import Pool
 from resprout.stacks.routes import Picks, Routes
 from resprout.stacks.stack import BrokerSeat, Stack
 
@@ -226,21 +227,21 @@ class _Elbows(Log):
 
     def let_pass(self, entry: Entry, source: Link) -> None:
         if self.is_safe(entry):
-            self.unshown.let_pass(entry, -1)
+            self.held_back.let_pass(entry, -1)
 
 
 elbows = with_parts((core, "Log", _Elbows))
 """Lets whatever is safe pass what is not, whoever has it."""
 
 
-class _NoWalls(Unshown):
+class _NoWalls(LogHoldBack):
     __slots__ = ()
 
     def put_wall(self) -> None:
         pass
 
 
-climber = with_parts((log, "Unshown", _NoWalls))
+climber = with_parts((log, "LogHoldBack", _NoWalls))
 """Shows what comes behind a total before it."""
 
 
@@ -256,7 +257,7 @@ class Rewirer(ResproutBroker):
     """Makes the links of a repair and hands over nothing of what was on its way."""
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
-        with mock.patch.object(flush, "Pool", _EmptyPool):
+        with mock.patch.object(finish, "Pool", _EmptyPool):
             return super().step(event, now_us)
 
 

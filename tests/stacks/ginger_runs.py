@@ -85,7 +85,7 @@ class Played:
         self.check_tree()
         for broker in self.brokers.values():
             core = broker.core
-            assert not core.log and not core.unshown and not broker.totals.in_progress and not broker.totals.requested
+            assert not core.log and not core.held_back and not broker.totals.in_progress and not broker.totals.requested
             assert not any(
                 link.sent.entries or link.received.entries or core.outbox.waiting(link.name)
                 for link in core.links.values()

@@ -142,7 +142,7 @@ class Played:
         """The tree as those who run see it."""
         nodes = self._run.world.nodes.values()
         names = [node.name for node in nodes if node.process is not None and self._is_broker(node.name)]
-        return {name: self.broker(name).core.standing.parent for name in names}
+        return {name: self.broker(name).core.view.parent for name in names}
 
     def _is_broker(self, name: str) -> bool:
         return name in {broker.name for broker in self._scene.brokers} or name.startswith("b")
@@ -205,16 +205,16 @@ def check_tree(played: Played) -> None:
     for name, parent in parents.items():
         assert parent is None or parent in parents, f"{name} hangs under {parent}, who is gone"
         neighbours = {other for other, above in parents.items() if above == name} | ({parent} - {None})
-        standing = played.broker(name).core.standing
-        assert set(standing.neighbours) == neighbours and all(standing.neighbours.values())
-        assert standing.succession.root == roots[0]
+        view = played.broker(name).core.view
+        assert set(view.neighbours) == neighbours and all(view.neighbours.values())
+        assert view.configuration.root == roots[0]
 
 
 def check_forgotten(played: Played) -> None:
     """Nothing is kept for anybody once everything is delivered."""
     for name in played.parents():
         core = played.broker(name).core
-        assert core.log.entries == {} and not core.log.unshown, f"{name} keeps {list(core.log.entries.values())[:5]}"
+        assert core.log.entries == {} and not core.log.held_back, f"{name} keeps {list(core.log.entries.values())[:5]}"
         assert core.log.bytes_held == core.log.local_bytes == 0
         assert not core.pressure.holding
         assert len(core.book) == 0 and core.totals.pending == 0

@@ -7,12 +7,12 @@ import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Effect, Forget, LinkUp, Persist, Received, Recovered
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark
 from resprout.edge.messages import Attend, Publish
 from resprout.edge.requests import PublishRequest, ReceiptTurned, SubscribeRequest
-from resprout.order.backlog import UNORDERED_TOTALS
-from resprout.order.total_messages import Closed, Lock, Submit
+from resprout.order.totals.backlog import UNORDERED_TOTALS
+from resprout.order.totals.messages import Closed, Lock, Submit
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.clients import HEAVY_BYTES
 from resprout.stacks.resprout.durable import to_record
@@ -76,7 +76,7 @@ def test_what_follows_a_total_rides_with_it_and_a_clients_queue_does_not_stop() 
         assert [m.guarantee for m in tree.delivered[name]] == [CAUSAL, TOTAL, CAUSAL, FIFO, TOTAL]
         assert [m.tseq >= 0 for m in tree.delivered[name]] == [False, True, False, False, True], "a place for totals"
     turned = [news for news in tree.news["p"] if isinstance(news, ReceiptTurned)]
-    assert {news.receipt for news in turned if news.last == 5} == set(Receipt), "with all its receipts"
+    assert {news.receipt for news in turned if news.last == 5} == set(ReceiptLevel), "with all its receipts"
     publish(tree, "p", CAUSAL, "k")
     assert under_way(tree, "p") == [], "and afterwards nothing is carried"
     tree.run()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from resprout.core.contract import Effect, LinkDown, LinkUp, Open, Received, Send, Silent, TimerFired
 from resprout.overlay.messages import Probe, Probed
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
-from resprout.stacks.resprout.choosing import CALL, MEASURE, NEAR_US, Candidate, ChooseParent, choose, near_us
-from resprout.stacks.resprout.joining import PATIENCE_US, REFUSALS_MAX, JoinAgain
+from resprout.stacks.resprout.joining.choosing import CALL, MEASURE, NEAR_US, Candidate, ChooseParent, choose, near_us
+from resprout.stacks.resprout.joining.newcomer import PATIENCE_US, REFUSALS_MAX, JoinAgain
 from resprout.stacks.resprout.messages import OFFERED_MAX, JoinElsewhere, JoinRequest, Offer
 from resprout.stacks.stack import BrokerSeat
 
@@ -106,7 +106,7 @@ def test_whoever_is_much_slower_than_the_nearest_is_not_waited_for() -> None:
 def test_when_nobody_answers_the_offers_are_asked_one_after_the_other() -> None:
     newcomer = Newcomer(Offer("a", ""), Offer("b", ""))
     newcomer.at(5_000_000, TimerFired(ChooseParent()))
-    assert newcomer.broker.joining._asked == "a"
+    assert newcomer.broker.newcomer._asked == "a"
 
 
 @pytest.mark.parametrize("number", [CALL, MEASURE, 0, 1, 1 << 60])
@@ -114,7 +114,7 @@ def test_answers_that_nobody_asked_for_choose_nobody(number: int) -> None:
     newcomer = Newcomer(Offer("a", ""), Offer("b", ""))
     assert newcomer.asks(10_000, up("x"), Received("x", Probed(number))) == []
     assert newcomer.asks(20_000, up("a"), Received("a", Probed(MEASURE)), Received("a", Probed(MEASURE))) == []
-    assert newcomer.broker.joining._asked == "full"
+    assert newcomer.broker.newcomer._asked == "full"
 
 
 def test_more_offers_than_anybody_makes_are_not_looked_at() -> None:
@@ -132,4 +132,4 @@ def test_a_newcomer_for_whom_there_is_no_room_anywhere_pauses_before_it_asks_on(
 def test_an_offer_of_itself_is_none() -> None:
     newcomer = Newcomer(Offer("n", ""))
     assert not any(isinstance(effect, Open) for effect in newcomer.out)
-    assert newcomer.broker.joining._asked == "full"
+    assert newcomer.broker.newcomer._asked == "full"

@@ -34,22 +34,22 @@ def settle(tree: Tree) -> None:
     """Until nobody has anything to say, with some signs of life in between: they bring down who votes for the root."""
     for _ in range(4):
         tree.run()
-        tree.pulse()
+        tree.detector()
     tree.run()
     for _ in range(200):  # clients of the dead are told that something is delivered when no ghost is left
         if not any(machine.clients._settling for machine in tree.brokers.values()):
             break
-        tree.pulse()
+        tree.detector()
         tree.run()
 
 
 def check_whole(tree: Tree) -> None:
     """The living form one tree, and every client is served by one of them."""
-    parents = {name: machine.core.standing.parent for name, machine in tree.brokers.items()}
+    parents = {name: machine.core.view.parent for name, machine in tree.brokers.items()}
     assert sum(parent is None for parent in parents.values()) == 1, parents
     for name, machine in tree.brokers.items():
         around = {other for other, parent in parents.items() if parent == name} | ({parents[name]} - {None})
-        assert machine.core.standing.neighbours == dict.fromkeys(around, True), (name, parents)
+        assert machine.core.view.neighbours == dict.fromkeys(around, True), (name, parents)
     served = [
         name
         for machine in tree.brokers.values()

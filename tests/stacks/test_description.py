@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
@@ -31,7 +31,7 @@ MODEST: Stack[ResproutOptions] = msgspec.structs.replace(
     offers=lambda options: RESPROUT.guarantees if options.faults_tolerated else (Guarantee.EVENTUAL,),
     order=OrderScope.EACH_TOPIC,
     reliability=Reliability.PROBABLE,
-    receipts=(Receipt.ACCEPTED,),
+    receipts=(ReceiptLevel.ACCEPTED,),
     survives=lambda options: Survival(faults=1),
 )
 NETWORK = """

@@ -38,8 +38,8 @@ def check_gone_on(played: Told, near: tuple[str, ...]) -> None:
         assert played.news(ReceiptWaits, f"t{name[1:]}"), "it had to wait"
         assert totals_delivered(played, f"t{name[1:]}", FORGET_US)
         assert played.broker(name).core.totals.pending == 0
-        standing = played.broker(name).core.standing
-        assert set(standing.neighbours) <= set(near) and set(standing.succession.names) <= set(near)
+        view = played.broker(name).core.view
+        assert set(view.neighbours) <= set(near) and set(view.configuration.names) <= set(near)
 
 
 def cut_off(far: tuple[str, ...], asked: str, *, dead: bool = False) -> Told:
@@ -150,7 +150,7 @@ def test_a_wrong_word_is_refused_and_changes_nothing() -> None:
     played = ask(two_kinds(SIX, list(SIX), "200s"), faults, asked)
     assert answers(played) == [reason for _, _, reason in REFUSED]
     assert not played.notes("forget") and not played.notes("repair_begin")
-    assert all(played.broker(name).core.standing.forgotten == {} for name in SIX)
+    assert all(played.broker(name).core.view.forgotten == {} for name in SIX)
     check_sound(played)
 
 

@@ -6,7 +6,7 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import ProtocolMessage, Send, Writable
 from resprout.core.guarantee import Guarantee
 from resprout.order.messages import Forward
-from resprout.order.total_messages import Submit
+from resprout.order.totals.messages import Submit
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import Item
 from resprout.stacks.stack import BrokerSeat

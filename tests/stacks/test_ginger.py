@@ -12,7 +12,7 @@ from resprout.core.contract import Close, LinkUp, Locate, Received, Retire, Send
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Successor
-from resprout.links.frames import Data, Goodbye, Hello, Welcome
+from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.sim.run import FaultAtEvent
@@ -21,8 +21,8 @@ from resprout.stacks.ginger.broker import GingerBroker
 from resprout.stacks.ginger.messages import (
     GINGER_MESSAGES,
     Contact,
-    Gone,
     Metadata,
+    NodeGone,
     ParentRequest,
     Progress,
     TotalLock,
@@ -231,7 +231,7 @@ def test_an_orphan_says_with_its_request_what_is_wanted_below_it() -> None:
 
 
 def test_every_message_has_a_form_on_the_wire_under_a_tag_of_its_own() -> None:
-    Codec((Hello, Welcome, Data, Goodbye), GINGER.messages)
+    Codec((Hello, SessionWelcome, Data, Goodbye), GINGER.messages)
     tags = [kind.__struct_config__.tag for kind in GINGER_MESSAGES]
     assert all(isinstance(tag, int) and 128 <= tag <= 159 for tag in tags)
     assert len(set(tags)) == len(tags)
@@ -271,8 +271,8 @@ def test_what_a_peer_must_not_say_ends_its_session_and_nothing_else(number: int)
 
 def test_a_broker_that_hears_of_its_death_retires_once_and_only_for_this_life() -> None:
     machine = broker()
-    assert not any(isinstance(e, Retire) for e in machine.step(Received("b1", Gone(7)), 0))
-    assert any(isinstance(e, Retire) for e in machine.step(Received("b1", Gone(1)), 0))
+    assert not any(isinstance(e, Retire) for e in machine.step(Received("b1", NodeGone(7)), 0))
+    assert any(isinstance(e, Retire) for e in machine.step(Received("b1", NodeGone(1)), 0))
 
 
 def test_the_degree_left_counts_neighbours_and_nothing_else() -> None:

@@ -7,8 +7,8 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Send
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Mix
-from resprout.stacks.ginger.clients import Clients
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.clients import GingerClients
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import (
     LostMessage,
     LostMessageRequest,
@@ -22,8 +22,8 @@ from resprout.stacks.ginger.messages import (
     TotalRequest,
 )  # fmt: skip
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.ginger.totals import Totals
-from resprout.stacks.ginger.window import Entry, Link, id_of
+from resprout.stacks.ginger.totals import GingerTotals
+from resprout.stacks.ginger.window import GingerLink, WindowEntry, id_of
 from tests.stacks.ginger_runs import (
     WORK_BEGINS_US,
     clients,
@@ -48,20 +48,20 @@ def total(publisher: str, seq: int, topic: str = "a", keys: tuple[str, ...] = ("
     return Bundle(publisher, 1, seq, 1, 1, topic, keys, Guarantee.TOTAL, b"", pack_payloads([b""]))
 
 
-def root_with(*children: str) -> tuple[Core, Totals]:
-    core = Core("root", GingerOptions())
+def root_with(*children: str) -> tuple[GingerCore, GingerTotals]:
+    core = GingerCore("root", GingerOptions())
     core.is_root = True
     core.epoch = 1
-    totals = Totals(core)
-    Clients(core, totals)
+    totals = GingerTotals(core)
+    GingerClients(core, totals)
     for child in children:
-        core.links[child] = Link(child, False)
+        core.links[child] = GingerLink(child, False)
         core.outbox.begin(child, 1 << 20)
         core.wishes.add_link(child, ())
     return core, totals
 
 
-def sent(core: Core, kind: type) -> Counter[str]:
+def sent(core: GingerCore, kind: type) -> Counter[str]:
     return Counter(e.peer for e in core.out if isinstance(e, Send) and isinstance(e.message, kind))
 
 
@@ -254,10 +254,10 @@ def test_ginger_g10_the_root_is_followed_in_a_published_order_whoever_dies_with_
         played.check_clean()
         roots = [broker for broker in played.brokers.values() if broker.core.is_root]
         assert len(roots) == 1 and roots[0].core.epoch == 2
-    heir = play(mortal).brokers["b1"].view.succession[0].name
+    successor = play(mortal).brokers["b1"].view.succession[0].name
     for apart_us in (0, 700, 2_500, 6_000):
-        faults = (crash(MIDDLE_US, "b0"), crash(MIDDLE_US + apart_us, heir))
-        survivors = clients({"c6": "b6", "c7": "b7"} if heir == "b1" else {"c4": "b4", "c5": "b5"}, "a")
+        faults = (crash(MIDDLE_US, "b0"), crash(MIDDLE_US + apart_us, successor))
+        survivors = clients({"c6": "b6", "c7": "b7"} if successor == "b1" else {"c4": "b4", "c5": "b5"}, "a")
         played = play(scenario(BANK, survivors, work([c.name for c in survivors], "a"), faults=faults))
         played.check_tree()
 
@@ -349,9 +349,9 @@ def test_ginger_g15_the_root_shows_a_total_only_when_a_child_has_it_too() -> Non
     totals.request(TotalRequest(total("c", 1), 0))
     totals.hear_ack(core.links["child"], TotalAck(next(iter(totals.in_progress.values())).no))
     assert sent(core, TotalProcessed) == Counter(["child"])
-    assert [entry.id for entry in core.unshown] == [id_of(total("c", 1))]
+    assert [entry.id for entry in core.held_back] == [id_of(total("c", 1))]
     core.hear_progress(core.links["child"], Progress(received=1, done=0, clear=0))
-    assert not core.unshown
+    assert not core.held_back
 
 
 def test_ginger_g16_keys_belong_to_topics_and_a_transfer_locks_both() -> None:
@@ -379,7 +379,7 @@ def test_nothing_is_said_of_publications_that_wait_for_room() -> None:
     core.outbox.begin("child", 1)
     for seq in (1, 2, 3):
         made = Bundle("c", 1, seq, 1, seq, "a", (), Guarantee.CAUSAL, b"", pack_payloads([b"x"]))
-        core.take_in_new(Entry(made, 0, None, False))
+        core.take_in_new(WindowEntry(made, 0, None, False))
     link = core.links["child"]
 
     def cleared() -> int:

@@ -14,11 +14,11 @@ from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Subscrib
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportSpread, ReportTaken
-from resprout.order.total_messages import Lock, Submit
+from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
-from resprout.overlay.places import Life, Succession
+from resprout.overlay.places import Configuration, Life
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Uninterested
-from resprout.stacks.resprout import ResproutBroker, ResproutOptions, parcels
+from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import (
     Attach,
     AttachRequest,
@@ -28,6 +28,7 @@ from resprout.stacks.resprout.messages import (
     ParcelEnd,
     SeenMarks,
 )
+from resprout.stacks.resprout.repair import parcels
 from resprout.stacks.stack import BrokerSeat
 from tests.stacks.tree import Tree
 
@@ -105,7 +106,7 @@ HOSTILE_CLIENT: list[tuple[Any, str]] = [
     (Attend(0), "evil asked to be served before"),
     (JoinRequest(""), "JoinRequest is not for evil to say"),
     (AttachRequest(1, (Life("b0", 1),)), "AttachRequest is not for evil to say"),
-    (Grant(1, (Life("b1", 1),), ("evil",), 1, 1, Succession(), True), "Grant is not for evil to say"),
+    (Grant(1, (Life("b1", 1),), ("evil",), 1, 1, Configuration(), True), "Grant is not for evil to say"),
     (Lock(0, 1, bundle(guarantee=Guarantee.TOTAL)), "Lock is not for evil to say"),
     (Fenced(9), "Fenced is not for evil to say"),
     (Suspect(Life("b1", 1), (), True), "Suspect is not for evil to say"),

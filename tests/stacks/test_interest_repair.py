@@ -13,7 +13,7 @@ from resprout.edge.requests import SubscribeRequest, SubscriptionConfirmed, Unsu
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout import ResproutBroker, core
 from tests.spread.net import UNIVERSE, matched
 from tests.stacks import broken
@@ -73,7 +73,7 @@ def is_open(tree: Tree, one: str, other: str) -> bool:
     """Both ends say so: there is no repair between them."""
     brokers = tree.brokers
     return all(
-        here in brokers and brokers[here].core.standing.neighbours.get(there) is True
+        here in brokers and brokers[here].core.view.neighbours.get(there) is True
         for here, there in ((one, other), (other, one))
     )
 
@@ -119,7 +119,7 @@ def check_at_rest(tree: Tree, claims: Claims) -> None:
     claims.read()
     assert claims.confirmed == claims.wanted, "at rest every wish is confirmed"
     for there in tree.brokers:
-        for here in tree.brokers[there].core.standing.neighbours:
+        for here in tree.brokers[there].core.view.neighbours:
             assert is_open(tree, here, there)
             behind = [
                 parse_predicate(filter, where)
@@ -132,7 +132,7 @@ def check_at_rest(tree: Tree, claims: Claims) -> None:
 
 def is_calm(tree: Tree) -> bool:
     return all(
-        is_open(tree, name, other) for name, broker in tree.brokers.items() for other in broker.core.standing.neighbours
+        is_open(tree, name, other) for name, broker in tree.brokers.items() for other in broker.core.view.neighbours
     )
 
 
@@ -171,13 +171,15 @@ def test_deaths_at_any_moment_open_no_gap_and_at_rest_exactly_what_is_wanted_is_
 
 
 class _ForgetsWhatMembersAsk(Interest):
-    def reconcile(self, name: str, asks: Iterable[tuple[int, Predicate, bool]], says: Says) -> list[Wish]:
-        return super().reconcile(name, [], says)
+    def reconcile(self, name: str, asks: Iterable[tuple[int, Predicate, bool]], outbound: Outbound) -> list[Wish]:
+        return super().reconcile(name, [], outbound)
 
 
 class _PresumesTooMuch(Interest):
-    def presume(self, name: str, served: Iterable[Predicate], base: dict[Origin, Reached], says: Says) -> list[Wish]:
-        return super().presume(name, [parse_predicate("#"), parse_predicate("$s/#")], base, says)
+    def presume(
+        self, name: str, served: Iterable[Predicate], base: dict[Origin, Reached], outbound: Outbound
+    ) -> list[Wish]:
+        return super().presume(name, [parse_predicate("#"), parse_predicate("$s/#")], base, outbound)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.keys import pairs_of, topics_of
 from resprout.core.message import Message
 from resprout.edge.requests import (
@@ -197,7 +197,7 @@ def check_at_rest(tree: Tree) -> None:
 def check_receipts(tree: Tree) -> None:
     for client, news in tree.news.items():
         assert not [n for n in news if isinstance(n, Refused)]
-        turned: dict[tuple[str, Receipt], set[int]] = {}
+        turned: dict[tuple[str, ReceiptLevel], set[int]] = {}
         for n in news:
             if isinstance(n, ReceiptTurned):
                 numbers = turned.setdefault((n.stream, n.receipt), set())
@@ -205,7 +205,7 @@ def check_receipts(tree: Tree) -> None:
                 numbers.update(range(n.first, n.last + 1))
         for stream in ("eventual", "ordered"):
             last = max((n.seq for n in news if isinstance(n, Published) and n.stream == stream), default=0)
-            for receipt in Receipt:
+            for receipt in ReceiptLevel:
                 assert turned.get((stream, receipt), set()) == set(range(1, last + 1)), (client, stream, receipt)
         asked = [w for c, k, w in tree.history if c == client and k == "asked"]
         assert sum(isinstance(w, UnsubscribeRequest) for w in asked) == sum(

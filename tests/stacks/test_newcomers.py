@@ -13,7 +13,7 @@ from resprout.scenario.model import BrokerSpec, Scenario
 from resprout.sim.homeless import homeless
 from resprout.sim.run import run_scenario
 from resprout.stacks.resprout.broker import ResproutBroker
-from resprout.stacks.resprout.joining import JoinAgain
+from resprout.stacks.resprout.joining.newcomer import JoinAgain
 from resprout.stacks.resprout.messages import JoinElsewhere, JoinRequest, JoinWithdrawn, Welcome
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.stack import BrokerSeat
@@ -119,7 +119,7 @@ def test_who_has_no_room_sends_down_and_not_back_up() -> None:
     root = Full()
     root.tell("n", ("n", "b", ("n2",)), ("n2", "n", ("n3",)))
     root.tell("m", ("m", "b", ("m2",)), ("m2", "m", ("m3",)))
-    root.broker.core.standing.parent = "m"
+    root.broker.core.view.parent = "m"
     root.ask("late")
     assert root.offered("late") == ["n2"]
 

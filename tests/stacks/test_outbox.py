@@ -9,7 +9,7 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import ProtocolMessage, Send
 from resprout.core.guarantee import Guarantee
 from resprout.order.messages import Forward, Levels
-from resprout.order.total_messages import Lock, Submit
+from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Alive, Ping
 from resprout.stacks.ginger.messages import LostMessage
 from resprout.stacks.resprout.messages import Item

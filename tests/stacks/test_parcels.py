@@ -13,13 +13,13 @@ from resprout.core.marks import Mark
 from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data
 from resprout.order.seen import ORIGINS_KEPT
-from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, WelcomeLock
-from resprout.overlay.places import Life, Place, Succession
-from resprout.stacks.resprout import RESPROUT, ResproutOptions, parcels
+from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
+from resprout.overlay.places import Configuration, Life, Place
+from resprout.stacks.resprout import RESPROUT, ResproutOptions
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     PART_ITEMS,
-    Ask,
+    AskedInterest,
     Asks,
     Item,
     SeenMarks,
@@ -29,13 +29,14 @@ from resprout.stacks.resprout.messages import (
     Surroundings,
     Welcome,
 )
-from resprout.stacks.resprout.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
-from resprout.stacks.resprout.parcels import Parcel
+from resprout.stacks.resprout.repair import parcels
+from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
+from resprout.stacks.resprout.repair.parcels import Parcel
 from resprout.stacks.stack import BrokerSeat
 from resprout.wire.codec import Codec
 
 CODEC = Codec((Data,), RESPROUT.messages)
-HEAD = Welcome(1, 0, Succession())
+HEAD = Welcome(1, 0, Configuration())
 
 
 def marks(count: int) -> tuple[Mark, ...]:
@@ -71,18 +72,18 @@ def test_what_is_packed_comes_out_as_it_was(count: int) -> None:
 
 def test_asks_may_all_be_called_confirmed() -> None:
     (part,) = pack_asks([(1, parse_predicate("a"), False)], confirmed=True)
-    assert part == Asks((Ask(1, "a", None, True),))
+    assert part == Asks((AskedInterest(1, "a", None, True),))
 
 
 def test_the_surroundings_are_all_places_and_graves() -> None:
     core = Core(BrokerSeat("b0", 1, None), ResproutOptions(), random.Random(1))
-    core.standing.found()
+    core.view.found()
     for number in range(1, 1_200):
-        core.standing.places[f"b{number}"] = Place(f"b{number}", 1, 1, "b0", ("b0",), "")
-        core.standing.graves[f"d{number}"] = number
+        core.view.places[f"b{number}"] = Place(f"b{number}", 1, 1, "b0", ("b0",), "")
+        core.view.tombstones[f"d{number}"] = number
     parcel = unpacked(*pack_surroundings(core))
-    assert parcel.places == list(core.standing.places.values())
-    assert parcel.graves == [Life(f"d{number}", number) for number in range(1, 1_200)]
+    assert parcel.places == list(core.view.places.values())
+    assert parcel.tombstones == [Life(f"d{number}", number) for number in range(1, 1_200)]
 
 
 def test_no_part_is_too_large_for_a_frame_however_much_there_is() -> None:
@@ -101,7 +102,7 @@ def test_parts_cost_at_least_what_they_take_so_that_a_window_holds_them_back() -
     place = Place("b" * 64, 1 << 50, 1 << 50, "c" * 64, ("d" * 64,) * 50, "e" * 100)
     for part in (
         SeenMarks(marks(PART_ITEMS)),
-        Asks((Ask(1, "é" * 200, "é" * 300, True),)),
+        Asks((AskedInterest(1, "é" * 200, "é" * 300, True),)),
         ServedAsks((Served("a/b/c", None),)),
         Surroundings((place,) * 20, (Life("f" * 64, 1 << 50),) * 30),
         Stub("p" * 64, "ordered", 1 << 62, 1 << 62, 1 << 62, 1 << 62, -1),
@@ -127,8 +128,8 @@ def test_of_two_marks_of_one_origin_the_further_counts() -> None:
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (Asks((Ask(1, "a/#/b", None, True),)), "'#' may only be the last level"),
-        (Asks((Ask(1, "a", "x >", True),)), "column"),
+        (Asks((AskedInterest(1, "a/#/b", None, True),)), "'#' may only be the last level"),
+        (Asks((AskedInterest(1, "a", "x >", True),)), "column"),
         (ServedAsks((Served("", None),)), "filter"),
         (LockReport(0, 1, total(guarantee=Guarantee.EVENTUAL)), "no place in any order"),
         (LockReport(0, 1, total(), stamp=9), "is said to be delivered at 9"),

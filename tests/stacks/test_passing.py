@@ -65,7 +65,7 @@ def test_that_something_has_come_is_said_at_once_even_to_a_neighbour_that_is_not
     tree = small_tree()
     tree.ask("here", PublishRequest("t", b"own"))
     arrives(tree, "here", "b0", Publish)
-    tree.brokers["b1"].core.links["b0"].quiet = True
+    tree.brokers["b1"].core.links["b0"].silent = True
     arrives(tree, "b0", "b1", Forward)
     assert [type(message) for _, message in tree.queues["b1", "b0"]] == [Levels]
 
@@ -87,7 +87,7 @@ def test_what_was_published_behind_a_repeat_does_not_pass_what_was_repeated(seed
     tree = small_tree(seed)
     core = tree.brokers["b0"].core
     cross(tree)
-    (own,) = core.log.unshown
+    (own,) = core.log.held_back
     assert own.bundle is not None
     tree.queues["b1", "b0"].appendleft((tree.sessions["b1", "b0"], Forward(own.bundle, 1)))
     arrives(tree, "b1", "b0", Forward)

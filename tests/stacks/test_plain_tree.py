@@ -37,7 +37,7 @@ class Broker(Shell):
     def up(self, name: str) -> None:
         self.happens(LinkUp(name, "broker", 1, 1_000))
 
-    def says(self, name: str, message: Any) -> None:
+    def outbound(self, name: str, message: Any) -> None:
         self.happens(Received(name, message))
 
     def did(self) -> list[Any]:
@@ -55,10 +55,10 @@ class Broker(Shell):
 def test_a_broker_joins_its_parent_and_lets_others_in_when_it_is_in_itself() -> None:
     broker = Broker("above")
     broker.up("below")
-    broker.says("below", Join("there:2"))
+    broker.outbound("below", Join("there:2"))
     assert broker.did() == [Open("above")] and not broker.tree.is_in
     broker.up("above")
-    broker.says("above", Joined("up:3"))
+    broker.outbound("above", Joined("up:3"))
     assert broker.did() == [Send("above", Join("here:1")), Send("below", Joined("here:1"))]
     assert broker.news() == [LinkBegan("above"), LinkBegan("below")]
     assert broker.tree.successors == (Successor("above", "up:3"), Successor("below", "there:2"))
@@ -68,15 +68,15 @@ def test_without_its_parent_a_broker_is_out_of_the_tree_until_that_one_returns()
     broker = Broker("above")
     for name in ("above", "below"):
         broker.up(name)
-    broker.says("above", Joined())
-    broker.says("below", Join())
+    broker.outbound("above", Joined())
+    broker.outbound("below", Join())
     broker.news()
     broker.happens(LinkDown("above", "gone"))
     assert broker.news() == [LinkEnded("above")] and not broker.tree.is_in
     assert list(broker.tree.links) == ["below"], "its children stay with it"
     broker.did()
     broker.up("above")
-    broker.says("above", Joined())
+    broker.outbound("above", Joined())
     assert broker.did() == [Send("above", Join("here:1"))]
     assert broker.news() == [LinkBegan("above")]
     assert list(broker.tree.links) == ["below", "above"]
@@ -85,10 +85,10 @@ def test_without_its_parent_a_broker_is_out_of_the_tree_until_that_one_returns()
 def test_a_session_that_begins_anew_is_a_new_link() -> None:
     root = Broker(None)
     root.up("below")
-    root.says("below", Join())
+    root.outbound("below", Join())
     root.up("below")
     assert root.news() == [LinkBegan("below"), LinkEnded("below")] and not root.tree.links
-    root.says("below", Join())
+    root.outbound("below", Join())
     assert list(root.tree.links) == ["below"]
 
 
@@ -98,7 +98,7 @@ def test_contacts_are_asked_in_turn_until_one_is_there() -> None:
     broker.happens(Silent("elsewhere", False))
     broker.up("second")
     assert broker.did() == [Open("first"), Close("first", ""), Open("second"), Send("second", Join("here:1"))]
-    broker.says("second", Joined())
+    broker.outbound("second", Joined())
     broker.happens(Silent("second", False))
     assert broker.tree.is_in and broker.tree.parent == "second", "whoever let it in is waited for"
 
@@ -112,6 +112,6 @@ def test_a_parent_that_is_silent_is_waited_for() -> None:
 def test_whoever_is_asked_back_is_the_root() -> None:
     returned = Broker(None, "child", "grandchild")
     returned.up("child")
-    returned.says("child", Join())
+    returned.outbound("child", Join())
     assert returned.tree.is_in and returned.tree.parent is None
     assert returned.did()[-1] == Send("child", Joined("here:1")) and returned.news() == [LinkBegan("child")]

@@ -8,12 +8,12 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
-from resprout.order.total_messages import GrantedLock
+from resprout.order.totals.messages import GrantedLock
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.inventory import Inventory
 from resprout.stacks.resprout.messages import Item, Stub
-from resprout.stacks.resprout.pool import DEAD_SIDE, OWN_SIDE, Pool, Taking, in_order
+from resprout.stacks.resprout.repair.inventory import Inventory
+from resprout.stacks.resprout.repair.pool import DEAD_SIDE, OWN_SIDE, Pool, Taking, in_order
 from resprout.stacks.stack import BrokerSeat
 
 
@@ -33,7 +33,7 @@ def broker_core(faults: int = 1) -> Core:
     """A broker with links to `dead` and `other`, both open."""
     core = Core(BrokerSeat("b", 1, None), ResproutOptions(faults_tolerated=faults), random.Random(1))
     core.begin(0)
-    core.standing.found()
+    core.view.found()
     for name in ("dead", "other"):
         core.peers.came_up(name, 1, 1 << 20)
         core.interest.add_neighbour(name)

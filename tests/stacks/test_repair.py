@@ -88,7 +88,7 @@ def test_a_child_of_the_dead_root_is_the_next_root_and_goes_on_ordering_totals(
     root = next(name for name, parent in played.parents().items() if parent is None)
     assert tree[root] == "b0"
     places = {row.tseq >> 40 for row in played.rows if row.kind == "deliver" and row.tseq is not None}
-    assert places == {0, played.broker(root).core.standing.epoch}, "some were ordered by each root"
+    assert places == {0, played.broker(root).core.view.epoch}, "some were ordered by each root"
     check_all_receipts(played)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from resprout.order.link import Link
 from resprout.overlay.places import Life
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout import roll as roll_module
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged, ListenersHeard
@@ -20,13 +20,13 @@ def broker_with(*neighbours: str) -> ResproutBroker:
     for name in neighbours:
         broker.core.interest.add_neighbour(name)
         broker.core.neighbours.add(name, 1)
-    broker.core.says.clear()
+    broker.core.outbound.clear()
     return broker
 
 
-def says(broker: ResproutBroker) -> Says:
-    said = list(broker.core.says)
-    broker.core.says.clear()
+def outbound(broker: ResproutBroker) -> Outbound:
+    said = list(broker.core.outbound)
+    broker.core.outbound.clear()
     return said
 
 
@@ -34,19 +34,19 @@ def test_a_life_is_announced_to_all_and_passed_on_to_all_others_once() -> None:
     broker = broker_with("m", "n")
     roll = broker.book.roll
     roll.learn([Life("c", 5)])
-    assert says(broker) == [("m", ClientBegan("c", 5)), ("n", ClientBegan("c", 5))]
+    assert outbound(broker) == [("m", ClientBegan("c", 5)), ("n", ClientBegan("c", 5))]
     roll.heard("m", ClientBegan("c", 5))
-    assert says(broker) == []
+    assert outbound(broker) == []
     roll.heard("m", ClientBegan("c", 7))
-    assert says(broker) == [("n", ClientBegan("c", 7))] and roll.latest("c") == 7
+    assert outbound(broker) == [("n", ClientBegan("c", 7))] and roll.latest("c") == 7
 
 
 def test_whoever_speaks_of_an_earlier_life_is_told_of_the_later_one() -> None:
     broker = broker_with("m", "n")
     broker.book.roll.learn([Life("c", 7)])
-    says(broker)
+    outbound(broker)
     broker.book.roll.heard("n", ClientBegan("c", 5))
-    assert says(broker) == [("n", ClientBegan("c", 7))]
+    assert outbound(broker) == [("n", ClientBegan("c", 7))]
 
 
 def test_the_roll_forgets_names_that_were_quiet_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,22 +65,22 @@ def test_a_client_is_announced_when_every_neighbour_has_heard_of_it() -> None:
     book = broker.book.listeners
     guest = broker.core.sessions.arrive("c", 1, 100)
     book.came("c")
-    assert says(broker) == [(name, ListenersChanged(("c",), ())) for name in ("m", "n")]
+    assert outbound(broker) == [(name, ListenersChanged(("c",), ())) for name in ("m", "n")]
     book.heard(neighbour(broker, "m"), ListenersHeard(("c", "stranger")))
     book.settle()
     told = [guest.announced]
     book.heard(neighbour(broker, "n"), ListenersHeard(("c",)))
     book.settle()
     book.came("c")
-    assert [*told, guest.announced] == [False, True] and says(broker) == [], "once is enough"
+    assert [*told, guest.announced] == [False, True] and outbound(broker) == [], "once is enough"
 
 
 def test_what_is_heard_of_clients_is_answered_and_handed_over_when_the_neighbour_dies() -> None:
     broker = broker_with("m", "n")
     book = broker.book.listeners
     book.changed(neighbour(broker, "m"), ListenersChanged(("c", "d"), ()))
-    assert says(broker) == [("m", ListenersHeard(("c", "d")))]
+    assert outbound(broker) == [("m", ListenersHeard(("c", "d")))]
     book.changed(neighbour(broker, "m"), ListenersChanged((), ("d",)))
-    assert says(broker) == []
+    assert outbound(broker) == []
     assert [part.names for part in book.handed_over("m") if part.broker == "m"] == [("c",)]  # type: ignore[attr-defined]
     assert book.lost("m") == {"c"}

@@ -34,9 +34,9 @@ def test_every_broker_knows_all_within_reach_after_a_repair(faults: int, dead: t
     brokers = brokers_after(faults, *dead)
     assert len(brokers) == len(CHAIN) - len(dead)
     for name, broker in brokers.items():
-        places = broker.core.standing.places
+        places = broker.core.view.places
         near = within(brokers, name, faults + 1)
         assert near <= set(places), f"{name} does not know {near - set(places)}"
         for other in near:
             assert set(places[other].neighbours) == set(brokers[other].core.links), f"{name} about {other}"
-            assert places[other].parent == brokers[other].core.standing.parent
+            assert places[other].parent == brokers[other].core.view.parent

@@ -3,7 +3,7 @@
 No connections, no latencies, no world: what remains is the stack alone, under every interleaving that FIFO sessions
 allow. Brokers may die at any moment: of what they had said a part still arrives, then everybody learns that they are
 gone. Time passes only with timers. While anything else can happen no signs of life are given, and nobody is suspected
-for silence; `pulse` gives some.
+for silence; `detector` gives some.
 """
 
 import random
@@ -160,7 +160,7 @@ class Tree:
             self.arrive(*choice)
         return True
 
-    def pulse(self) -> None:
+    def detector(self) -> None:
         """Let every broker give its signs of life once, and look for those of others."""
         for name, timer in [key for key in self.timers if key[1].background]:
             if (name, timer) in self.timers:

@@ -10,9 +10,9 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
-from resprout.order.total_levels import TotalLevel
-from resprout.overlay.places import Life, Place, Seat, Succession
-from resprout.stacks.resprout.messages import LOCK_PARTS, PARCELS, PARTS, Ask, ParcelEnd, Served
+from resprout.order.totals.levels import TotalLevel
+from resprout.overlay.places import Configuration, Life, Place, Voter
+from resprout.stacks.resprout.messages import LOCK_PARTS, PARCELS, PARTS, AskedInterest, ParcelEnd, Served
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 from tests.transcripts.overheard import Heard, Said
@@ -117,11 +117,11 @@ def _value(value: Any) -> str:
         case Place():
             below = f"<{value.parent}" if value.parent else ""
             return f"{value.name}{below}({' '.join(value.neighbours)})"
-        case Succession():
+        case Configuration():
             return f"#{value.version}({' '.join(value.names)})"
-        case Ask() | Served():
+        case AskedInterest() | Served():
             return value.filter
-        case Seat():
+        case Voter():
             return value.name
         case msgspec.Struct():
             return str(getattr(value, "name", None) or getattr(value, "filter", value))

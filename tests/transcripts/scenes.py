@@ -121,7 +121,7 @@ REPAIR: Final = Scene(
         ("b2", "Turned"): "t3. With the Grant b2 knows that others have it: safe.",
     },
     until_us=170 * MS,
-    left_out=("Advertised", "Tell", "Told", "Refuges", "Levels", "Taken", "Decided", "Listeners", "ClientLives"),
+    left_out=("Advertised", "Tell", "Told", "Successors", "Levels", "Taken", "Decided", "Listeners", "ClientLives"),
 )
 
 TOTAL: Final = Scene(
@@ -187,7 +187,7 @@ RETURN: Final = Scene(
         ("c1", "Taken"): "The ghost waited for nobody else, and is gone. Receipts go on as ever.",
     },
     until_us=250 * MS,
-    left_out=("Advertised", "Unadvertised", "Tell", "Told", "Enrol", "Enrolled", "Decided", "Refuges"),
+    left_out=("Advertised", "Unadvertised", "Tell", "Told", "Enrol", "Enrolled", "Decided", "Successors"),
 )
 
 SCENES: Final[Mapping[str, Scene]] = {"join": JOIN, "repair": REPAIR, "total": TOTAL, "return": RETURN}

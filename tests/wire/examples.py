@@ -13,7 +13,7 @@ from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Publish
 from resprout.links.frames import FRAMES as FRAMES
-from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, Welcome
+from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, SessionWelcome
 from resprout.stacks.resprout import RESPROUT
 from resprout.wire.codec import Codec
 
@@ -25,7 +25,7 @@ HELLO = Hello(
     version=1, name="c0", role="client", incarnation=2, peer="b1", peer_incarnation=None, epoch=5, received=0,
     grant=1 << 20,
 )  # fmt: skip
-WELCOME = Welcome(version=1, name="b1", role="broker", incarnation=1, epoch=5, received=0, grant=1 << 20)
+WELCOME = SessionWelcome(version=1, name="b1", role="broker", incarnation=1, epoch=5, received=0, grant=1 << 20)
 
 steady = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 """The same examples in every run."""
@@ -127,5 +127,5 @@ def structs(kind: Any) -> st.SearchStrategy[msgspec.Struct]:
 messages: st.SearchStrategy[Any] = st.one_of([structs(kind) for kind in RESPROUT.messages])
 data_frames = st.builds(Data, numbers, numbers, numbers, st.lists(messages, max_size=6).map(tuple))
 express_frames = st.builds(Express, numbers, numbers, st.lists(messages, max_size=6).map(tuple))
-plain_frames = [structs(kind) for kind in (Hello, Welcome, Part, Parted, Goodbye)]
+plain_frames = [structs(kind) for kind in (Hello, SessionWelcome, Part, Parted, Goodbye)]
 frames: st.SearchStrategy[Any] = st.one_of(*plain_frames, data_frames, express_frames)

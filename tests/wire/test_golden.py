@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark
 from resprout.edge.messages import (
     Advertise,
@@ -21,13 +21,13 @@ from resprout.edge.messages import (
     PublicationWaits,
     Publish,
     PublishRefused,
-    Refuges,
     SafeCopies,
     Serving,
     Subscribe,
     Subscribed,
     SubscribeRefused,
     Successor,
+    Successors,
     Taken,
     Turned,
     Unadvertise,
@@ -36,8 +36,8 @@ from resprout.edge.messages import (
 )
 from resprout.links.frames import Goodbye
 from resprout.order.messages import Ahead, Forward, Levels
-from resprout.order.total_levels import TotalLevel, TotalLevels
-from resprout.order.total_messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
+from resprout.order.totals.levels import TotalLevel, TotalLevels
+from resprout.order.totals.messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
 from resprout.overlay.messages import (
     Alive,
     Decided,
@@ -59,11 +59,11 @@ from resprout.overlay.messages import (
     Told,
     Vote,
 )
-from resprout.overlay.places import Life, Place, Registration, Seat, Succession
+from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.messages import (
-    Ask,
+    AskedInterest,
     Asks,
     Attach,
     AttachRequest,
@@ -99,7 +99,7 @@ FILE = Path(__file__).parent / "golden" / "conversation.txt"
 
 MARK = Mark("c1", "ordered", 2, 40)
 DEAD = (Life("b2", 3),)
-LIST = Succession(4, (Seat("b0", 1, "host:7400"), Seat("b1", 1, "")))
+LIST = Configuration(4, (Voter("b0", 1, "host:7400"), Voter("b1", 1, "")))
 PLACE = Place("b1", 1, 5, "b0", ("b0", "b2"), "host:7401")
 TOTAL = bundle(first=5, keys=("acc-1",), guarantee=Guarantee.TOTAL)
 
@@ -125,7 +125,7 @@ CONVERSATION: dict[str, Any] = {
     ),
     "what brokers say": data(
         Serving("resprout", tuple(Guarantee), 1), Subscribed(1), SubscribeRefused(2, "no"), Unsubscribed(1),
-        Turned("ordered", Receipt.SAFE, 7), PublishRefused("eventual", 3, 2, "full"),
+        Turned("ordered", ReceiptLevel.SAFE, 7), PublishRefused("eventual", 3, 2, "full"),
     ),
     "deliveries": data(
         Delivery(bundle("c1", first=9), 3, 6, None),
@@ -138,7 +138,7 @@ CONVERSATION: dict[str, Any] = {
         Serving(
             "resprout", tuple(Guarantee), 1, (Successor("b0", "host:7400"), Successor("b3", "")), False, tuple(Extra)
         ),
-        GoTo(Successor("b0", "host:7400")), Refuges((Successor("b3", ""),)), Subscribed(1, (MARK,)),
+        GoTo(Successor("b0", "host:7400")), Successors((Successor("b3", ""),)), Subscribed(1, (MARK,)),
         Delivery(TOTAL, 0, 6, None, True, 1 << 40),
     ),
     "what waits, and what never returns": data(
@@ -164,8 +164,8 @@ CONVERSATION: dict[str, Any] = {
         Suspect(Life("b2", 3), (Life("b1", 1),), True), Alive("b2"), Orphan(Life("b2", 3)), Gone(Life("b2", 3)),
     ),
     "the root, and waves": data(
-        PreVote(1, DEAD, LIST), Vote(1, True), Enrol(2, 1, DEAD, LIST, LIST, Succession()),
-        Enrolled(2, 1, False, DEAD, LIST, (Succession(),)), Decided(LIST),
+        PreVote(1, DEAD, LIST), Vote(1, True), Enrol(2, 1, DEAD, LIST, LIST, Configuration()),
+        Enrolled(2, 1, False, DEAD, LIST, (Configuration(),)), Decided(LIST),
         Tell(3, 2, (PLACE,)), Tell(4, 0, (), Registration(DEAD, LIST)), Told(3),
     ),
     "coming and going": data(
@@ -177,8 +177,8 @@ CONVERSATION: dict[str, Any] = {
         AttachRequest(7, DEAD), NotMember(7), Attach(7, "b2", DEAD, 70, 1),
         Grant(7, DEAD, ("b3", "b4"), 71, 1, LIST, True),
         Item(bundle(), -1, 2, False), Stub("c1", "ordered", 2, 40, 41, 69, 1), SeenMarks((MARK,)),
-        Asks((Ask(1, "bank/+", None, True),)), ServedAsks((Served("#", "amount > 100"),)), Surroundings((PLACE,), DEAD),
-        ParcelEnd(),
+        Asks((AskedInterest(1, "bank/+", None, True),)), ServedAsks((Served("#", "amount > 100"),)),
+        Surroundings((PLACE,), DEAD), ParcelEnd(),
     ),
     "clients, from broker to broker": data(
         Listeners("b2", ("c0", "c1")), ClientLives((Life("c0", 3),)), ListenersChanged(("c0",), ("c1",)),

@@ -13,7 +13,7 @@ on an account of another topic, where the run promises order within each topic o
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from resprout.audit.bank_operations import REFUSED, Applied, changes
+from resprout.audit.bank_operations import REFUSED, AppliedOperation, changes
 from resprout.audit.bank_replicas import Circles
 from resprout.audit.history import History
 from resprout.audit.naming import pair_name
@@ -32,7 +32,7 @@ def loose_note(circles: int, promise: Promises) -> str:
     return f"not judged in {circles} circles of accounts in which {movers} operations move money"
 
 
-def check_alone(history: History, applied: Iterable[Applied], initial: int) -> Iterator[Anomaly]:
+def check_alone(history: History, applied: Iterable[AppliedOperation], initial: int) -> Iterator[Anomaly]:
     """`bank_applied`, `bank_conserved` and `bank_negative`."""
     books: dict[int, dict[Pair, int]] = {}
     last: dict[int, int] = {}
@@ -61,10 +61,10 @@ def check_founded(history: History, operations: Collection[int]) -> Iterator[Ano
 
 
 def check_together(
-    history: History, applied: Iterable[Applied], circles: Circles, complete: Mapping[Pair, Mapping[int, int]]
+    history: History, applied: Iterable[AppliedOperation], circles: Circles, complete: Mapping[Pair, Mapping[int, int]]
 ) -> Iterator[Anomaly]:
     """`bank_balance` and `bank_outcome`."""
-    first: dict[int, Applied] = {}
+    first: dict[int, AppliedOperation] = {}
     for a in applied:
         number = a.operation.number
         if not is_compared(history, a, circles, complete):
@@ -83,18 +83,20 @@ def check_together(
                 yield Anomaly("bank_balance", a.time_us, here.node, (name,), text)
 
 
-def is_judged(a: Applied, circles: Circles, complete: Mapping[Pair, Mapping[int, int]]) -> bool:
+def is_judged(a: AppliedOperation, circles: Circles, complete: Mapping[Pair, Mapping[int, int]]) -> bool:
     """Whether the replica knew all that it needed when it executed the operation."""
     return a.row < complete.get(circles.of(a.operation.account), {}).get(a.life, -1)
 
 
-def is_compared(history: History, a: Applied, circles: Circles, complete: Mapping[Pair, Mapping[int, int]]) -> bool:
+def is_compared(
+    history: History, a: AppliedOperation, circles: Circles, complete: Mapping[Pair, Mapping[int, int]]
+) -> bool:
     """Whether all replicas for which that holds must agree on it."""
     total = history.publications[a.operation.number].guarantee is Guarantee.TOTAL
     return total and is_judged(a, circles, complete)
 
 
-def _unfounded(history: History, a: Applied, again: bool, last: int) -> str | None:
+def _unfounded(history: History, a: AppliedOperation, again: bool, last: int) -> str | None:
     life = history.lives[a.life]
     d = life.first.get(a.operation.number)
     if d is None or d.row > a.row:
@@ -106,7 +108,9 @@ def _unfounded(history: History, a: Applied, again: bool, last: int) -> str | No
     return None
 
 
-def _check_books(history: History, a: Applied, balances: Mapping[Pair, int], initial: int) -> Iterator[Anomaly]:
+def _check_books(
+    history: History, a: AppliedOperation, balances: Mapping[Pair, int], initial: int
+) -> Iterator[Anomaly]:
     life, name = history.lives[a.life], history.name(a.operation.number)
     gains = changes(a.operation, balances, initial)
     for pair, cents in sorted(a.balances.items()):

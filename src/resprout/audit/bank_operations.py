@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import msgspec
 
 from resprout.audit.history import History
-from resprout.audit.records import Publication
+from resprout.audit.records import PublicationRecord
 from resprout.core.keys import Pair, pairs_of
 from resprout.core.names import AttributeValue
 from resprout.trace.errors import TraceError
@@ -41,7 +41,7 @@ class Operation(msgspec.Struct, frozen=True):
         return (self.account,) if self.to is None else (self.account, self.to)
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedOperation(msgspec.Struct, frozen=True):
     """An operation as one replica says to have executed it."""
 
     row: int
@@ -53,7 +53,7 @@ class Applied(msgspec.Struct, frozen=True):
     """After it."""
 
 
-def operation_of(p: Publication) -> Operation | None:
+def operation_of(p: PublicationRecord) -> Operation | None:
     if not p.attributes or "op" not in p.attributes:
         return None
     op, amount = _value(p, "op"), _value(p, "amount")
@@ -90,7 +90,7 @@ def execute(operation: Operation, balances: dict[Pair, int], initial: int) -> st
     return OK
 
 
-def read_applied(history: History, operations: Mapping[int, Operation]) -> list[Applied]:
+def read_applied(history: History, operations: Mapping[int, Operation]) -> list[AppliedOperation]:
     """The `applied` rows about operations of this trace, in order."""
     found = []
     for number, life, row in history.applied:
@@ -101,7 +101,7 @@ def read_applied(history: History, operations: Mapping[int, Operation]) -> list[
     return found
 
 
-def _applied(number: int, life: int, row: Row, operation: Operation) -> Applied:
+def _applied(number: int, life: int, row: Row, operation: Operation) -> AppliedOperation:
     cells = dict(row.attributes or {})
     outcome = cells.pop("outcome", "").strip("'")
     if outcome not in (OK, REFUSED):
@@ -113,10 +113,10 @@ def _applied(number: int, life: int, row: Row, operation: Operation) -> Applied:
         if not isinstance(cents, int):
             raise TraceError(f"row {number}: the balance of {place!r} is {text}")
         balances[topic, key] = cents
-    return Applied(number, row.time_us, life, operation, outcome, balances)
+    return AppliedOperation(number, row.time_us, life, operation, outcome, balances)
 
 
-def _value(p: Publication, name: str) -> AttributeValue | None:
+def _value(p: PublicationRecord, name: str) -> AttributeValue | None:
     text = (p.attributes or {}).get(name)
     return None if text is None else _read(text, p.row)
 

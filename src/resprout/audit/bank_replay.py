@@ -11,7 +11,7 @@ T1 is before T2 in the claimed order. Without a claim this follows from the rece
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from resprout.audit.bank import is_judged
-from resprout.audit.bank_operations import Applied, Operation, execute
+from resprout.audit.bank_operations import AppliedOperation, Operation, execute
 from resprout.audit.bank_replicas import Circles
 from resprout.audit.graph import topological_rank
 from resprout.audit.history import History
@@ -24,12 +24,12 @@ from resprout.core.keys import Pair
 
 def check_replay(
     history: History,
-    applied: Iterable[Applied],
+    applied: Iterable[AppliedOperation],
     circles: Circles,
     complete: Mapping[Pair, Mapping[int, int]],
     initial: int,
 ) -> Iterator[Anomaly]:
-    by_circle: dict[Pair, dict[int, list[Applied]]] = {}
+    by_circle: dict[Pair, dict[int, list[AppliedOperation]]] = {}
     for a in applied:
         if is_judged(a, circles, complete):
             by_circle.setdefault(circles.of(a.operation.account), {}).setdefault(a.life, []).append(a)
@@ -78,13 +78,13 @@ def _finish(history: History, number: int, latest: dict[Pair, int]) -> None:
             latest[pair] = number
 
 
-def _serial_order(history: History, reference: Sequence[Applied]) -> list[Applied] | None:
+def _serial_order(history: History, reference: Sequence[AppliedOperation]) -> list[AppliedOperation] | None:
     """All that the reference executed, one after the other; None when its totals have no order."""
     totals = [a for a in reference if history.publications[a.operation.number].guarantee is Guarantee.TOTAL]
     rank = _rank(history, totals)
     if rank is None:
         return None
-    slots: dict[int | None, list[Applied]] = {}
+    slots: dict[int | None, list[AppliedOperation]] = {}
     following: dict[Pair, int] = {}
     for a in reversed(reference):
         number = a.operation.number
@@ -93,14 +93,14 @@ def _serial_order(history: History, reference: Sequence[Applied]) -> list[Applie
         else:
             nexts = [following[pair] for pair in a.operation.accounts if pair in following]
             slots.setdefault(min(nexts, key=lambda n: rank[n], default=None), []).append(a)
-    order: list[Applied] = []
+    order: list[AppliedOperation] = []
     for total in sorted(totals, key=lambda a: rank[a.operation.number]):
         order += reversed(slots.get(total.operation.number, []))
         order.append(total)
     return [*order, *reversed(slots.get(None, []))]
 
 
-def _rank(history: History, totals: Sequence[Applied]) -> Mapping[int, int] | None:
+def _rank(history: History, totals: Sequence[AppliedOperation]) -> Mapping[int, int] | None:
     numbers = [a.operation.number for a in totals]
     claims = {number: claim for number in numbers if (claim := history.tseq.get(number)) is not None}
     if len(claims) == len(set(numbers)):
@@ -111,7 +111,7 @@ def _rank(history: History, totals: Sequence[Applied]) -> Mapping[int, int] | No
     return topological_rank(successors(chains))
 
 
-def _replay(history: History, order: Iterable[Applied], initial: int) -> Iterator[Anomaly]:
+def _replay(history: History, order: Iterable[AppliedOperation], initial: int) -> Iterator[Anomaly]:
     balances: dict[Pair, int] = {}
     for a in order:
         number = a.operation.number

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from resprout.audit.bank_operations import Operation
 from resprout.audit.history import History
 from resprout.audit.owed import Due
-from resprout.audit.records import NEVER, Publication
+from resprout.audit.records import NEVER, PublicationRecord
 from resprout.core.keys import Pair
 
 
@@ -43,7 +43,7 @@ def loose_circles(history: History, operations: Mapping[int, Operation], circles
     }
 
 
-def _undivided(p: Publication, operation: Operation) -> bool:
+def _undivided(p: PublicationRecord, operation: Operation) -> bool:
     return not p.ordered or (p.lane != "" and any(topic != p.topic for topic, _ in operation.accounts))
 
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from resprout.audit.history import History
 from resprout.audit.naming import listed
 from resprout.audit.owed import Due
-from resprout.audit.records import Life, Publication
+from resprout.audit.records import ClientLife, PublicationRecord
 from resprout.audit.verdict import EXPLAINED_MAX, Anomaly
 from resprout.audit.ways import Links, Ways
 from resprout.core.guarantee import Guarantee
@@ -62,7 +62,7 @@ def check_causal(
     return [*_explained(history, links, first)], count
 
 
-def _violations(history: History, life: Life, links: Links, missing: dict[int, int]) -> Iterator[_Violation]:
+def _violations(history: History, life: ClientLife, links: Links, missing: dict[int, int]) -> Iterator[_Violation]:
     judged = [n for n in life.sequence if history.publications[n].guarantee >= Guarantee.CAUSAL]
     if not judged:
         return
@@ -104,7 +104,7 @@ class _Heard:
         self._of_life: dict[int, dict[str, tuple[list[int], list[int]]]] = {}
         """By life and lane: places in what it heard, and the publications there."""
 
-    def before(self, p: Publication) -> list[int]:
+    def before(self, p: PublicationRecord) -> list[int]:
         """What its client's life was given since its previous publication."""
         publications = self._history.publications
         places, numbers = self._lanes(p.life).get(p.lane, ([], []))
@@ -143,7 +143,7 @@ def _links(history: History) -> Links:
     return links
 
 
-def _places(history: History, life: Life) -> list[int]:
+def _places(history: History, life: ClientLife) -> list[int]:
     places = [-1] * len(history.publications)
     for number, d in life.first.items():
         if history.publications[number].ordered:
@@ -203,7 +203,7 @@ def _missing(history: History, due: Sequence[tuple[Due, ...]], owed: bytearray) 
     return missing
 
 
-def _anomaly(history: History, life: Life, path: list[int], cause_words: str) -> Anomaly:
+def _anomaly(history: History, life: ClientLife, path: list[int], cause_words: str) -> Anomaly:
     """`path` leads from the violation back to its cause."""
     number, between, cause = path[0], path[-2:0:-1], path[-1]
     d, name = life.first[number], history.name(number)

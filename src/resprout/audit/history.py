@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from resprout.audit.naming import MessageId, Naming
-from resprout.audit.records import NEVER, Claim, Delivery, Life, Publication
+from resprout.audit.records import NEVER, ClaimedPlace, ClientLife, DeliveryRecord, PublicationRecord
 from resprout.audit.sense import guarantee_of, identity_of
 from resprout.audit.subscriptions import SubscriptionBook
 from resprout.core.errors import UsageError
@@ -34,11 +34,11 @@ from resprout.trace.schema import Row
 class History:
     def __init__(self, rows: Sequence[Row], promise: Promises = Promises()) -> None:  # noqa: B008 (it is frozen)
         self.promise = promise
-        self.publications: list[Publication] = []
+        self.publications: list[PublicationRecord] = []
         self.number_of: dict[MessageId, int] = {}
-        self.repeated: list[Publication] = []
+        self.repeated: list[PublicationRecord] = []
         """Publish rows whose identity was taken; everything else takes no notice of them."""
-        self.lives: list[Life] = []
+        self.lives: list[ClientLife] = []
         self.receipts: list[tuple[int, Row]] = []
         self.refused: dict[MessageId, int] = {}
         """Publications that will never be delivered, and the row that says so."""
@@ -46,15 +46,15 @@ class History:
         """(row, life, the row itself) of operations that replicas have executed."""
         self.tseq: dict[int, int | None] = {}
         """By total, the place that the run claims; None where subscribers were told different ones."""
-        self.claims: dict[int, Claim] = {}
+        self.claims: dict[int, ClaimedPlace] = {}
         """By total, the first place that anybody was told."""
-        self.other_claims: dict[int, Claim] = {}
+        self.other_claims: dict[int, ClaimedPlace] = {}
         """The first that differs from it."""
         self.ended = ""
         self._torn: set[tuple[str, str]] = set()
         self._halves = False
         self._frozen: set[str] = set()
-        self._current: dict[str, Life] = {}
+        self._current: dict[str, ClientLife] = {}
         self._last_ordered: dict[tuple[str, str], int] = {}
         """By client and lane."""
         self._book = SubscriptionBook()
@@ -98,11 +98,11 @@ class History:
             if (reader := readers.get(row.kind)) is not None:
                 reader(number, row)
 
-    def _life(self, node: str) -> Life:
+    def _life(self, node: str) -> ClientLife:
         life = self._current.get(node)
         if life is None or life.end_row != NEVER:
             ordinal = 0 if life is None else sum(other.node == node for other in self.lives)
-            life = self._current[node] = Life(len(self.lives), node, ordinal)
+            life = self._current[node] = ClientLife(len(self.lives), node, ordinal)
             self.lives.append(life)
         return life
 
@@ -112,7 +112,7 @@ class History:
         life = self._life(row.node)
         keys = row.keys or ()
         lane = self.promise.lane(topic)
-        publication = Publication(
+        publication = PublicationRecord(
             number=len(self.publications),
             row=number,
             time_us=row.time_us,
@@ -146,16 +146,18 @@ class History:
         tseq = row.tseq
         if tseq is not None and (published < 0 or self.publications[published].guarantee is not Guarantee.TOTAL):
             tseq = None
-        delivery = Delivery(number, row.time_us, row.position, id, published, row.topic, row.guarantee, row.keys, tseq)
+        delivery = DeliveryRecord(
+            number, row.time_us, row.position, id, published, row.topic, row.guarantee, row.keys, tseq
+        )
         life.deliveries.append(delivery)
         if published >= 0:
             if published not in life.first:
                 life.first[published] = delivery
                 life.heard.append(published)
             if tseq is not None:
-                self._claim(published, Claim(tseq, life.number, row.time_us))
+                self._claim(published, ClaimedPlace(tseq, life.number, row.time_us))
 
-    def _claim(self, number: int, claim: Claim) -> None:
+    def _claim(self, number: int, claim: ClaimedPlace) -> None:
         first = self.claims.setdefault(number, claim)
         if first is claim:
             self.tseq[number] = claim.tseq
@@ -218,7 +220,7 @@ class History:
             self._thaw(life, number)
 
     @staticmethod
-    def _thaw(life: Life, number: int) -> None:
+    def _thaw(life: ClientLife, number: int) -> None:
         if life.frozen_since is not None:
             life.freezes.append((life.frozen_since, number))
             life.frozen_since = None

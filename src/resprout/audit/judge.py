@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Final
 
 from resprout.audit import bank, bank_replay
-from resprout.audit.bank_operations import Applied, operation_of, read_applied
+from resprout.audit.bank_operations import AppliedOperation, operation_of, read_applied
 from resprout.audit.bank_replicas import Circles, complete_replicas, loose_circles
 from resprout.audit.barrier import check_barrier, keys_of, unjudged_pairs
 from resprout.audit.causal import check_causal
@@ -182,7 +182,7 @@ class Case:
         return TotalOrder(self._history, self._groups)
 
     @cached_property
-    def _applied(self) -> list[Applied]:
+    def _applied(self) -> list[AppliedOperation]:
         return read_applied(self._history, self._operations)
 
     @cached_property

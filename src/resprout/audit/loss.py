@@ -10,7 +10,7 @@ from typing import Final
 from resprout.audit.history import History
 from resprout.audit.naming import seconds
 from resprout.audit.owed import Due, matches
-from resprout.audit.records import NEVER, Life, Publication
+from resprout.audit.records import NEVER, ClientLife, PublicationRecord
 from resprout.audit.verdict import Anomaly
 
 PROBABLE: Final = "the run promises probability: what is missing counts for the reliability"
@@ -39,7 +39,7 @@ def not_judged(history: History) -> str | None:
     return "the trace has no quiescent row, so deliveries may be missing from its end"
 
 
-def _lost(history: History, p: Publication, life: Life) -> Anomaly:
+def _lost(history: History, p: PublicationRecord, life: ClientLife) -> Anomaly:
     name = history.name(p.number)
     asked = next(s for s in life.subscriptions if s.confirmed < p.row and matches(s.predicate, p) and s.ending == NEVER)
     where = f" where {asked.predicate.where_text}" if asked.predicate.where_text else ""
@@ -50,7 +50,7 @@ def _lost(history: History, p: Publication, life: Life) -> Anomaly:
     return Anomaly("lost", p.time_us, life.node, (name,), text)
 
 
-def _told(history: History, p: Publication, life: Life, row: int) -> Anomaly:
+def _told(history: History, p: PublicationRecord, life: ClientLife, row: int) -> Anomaly:
     name = history.name(p.number)
     text = (
         f"{life.name} never delivered {name}, published on {p.topic} at {seconds(p.time_us)}, "

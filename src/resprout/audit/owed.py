@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from resprout.audit.history import History
-from resprout.audit.records import NEVER, Publication
-from resprout.audit.subscriptions import Subscription
+from resprout.audit.records import NEVER, PublicationRecord
+from resprout.audit.subscriptions import SubscriptionRecord
 from resprout.filters.predicate import Predicate
 from resprout.filters.topics import is_plain, topic_matches
 from resprout.trace.errors import TraceError
@@ -27,14 +27,14 @@ Due = tuple[int, int]
 """(life, row until which it is due)."""
 
 
-def matches(predicate: Predicate, publication: Publication) -> bool:
+def matches(predicate: Predicate, publication: PublicationRecord) -> bool:
     """Whether a subscription asks for a publication."""
     if not any(topic_matches(predicate.filter, topic) for topic in publication.topics):
         return False
     return predicate.where is None or predicate.where.matches(attributes_of(publication))
 
 
-def attributes_of(publication: Publication) -> dict[str, str | int | float | bool]:
+def attributes_of(publication: PublicationRecord) -> dict[str, str | int | float | bool]:
     try:
         return values(publication.attributes)
     except TraceError as error:
@@ -104,7 +104,9 @@ class _Board:
     """The subscriptions in force at one moment."""
 
     def __init__(self, predicates: set[Predicate]) -> None:
-        self._active: dict[Predicate, dict[int, Subscription]] = {predicate: {} for predicate in sorted(predicates)}
+        self._active: dict[Predicate, dict[int, SubscriptionRecord]] = {
+            predicate: {} for predicate in sorted(predicates)
+        }
         self._plain: dict[str, list[Predicate]] = {}
         self._wild: list[Predicate] = []
         for predicate in self._active:
@@ -115,15 +117,15 @@ class _Board:
         self._matching: dict[tuple[str, ...], tuple[list[Predicate], list[Predicate]]] = {}
         self._shared: dict[tuple[str, ...], tuple[Due, ...]] = {}
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: SubscriptionRecord) -> None:
         self._active[subscription.predicate][subscription.asked] = subscription
         self._shared.clear()
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: SubscriptionRecord) -> None:
         if self._active[subscription.predicate].pop(subscription.asked, None) is not None:
             self._shared.clear()
 
-    def due(self, publication: Publication) -> tuple[Due, ...]:
+    def due(self, publication: PublicationRecord) -> tuple[Due, ...]:
         free, conditional = self._matching_topics(publication.topics)
         shared = self._shared.get(publication.topics)
         if shared is None:

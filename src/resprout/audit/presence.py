@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from resprout.audit.history import History
 from resprout.audit.naming import seconds
 from resprout.audit.owed import matches
-from resprout.audit.records import NEVER, Delivery, Life, Publication
+from resprout.audit.records import NEVER, ClientLife, DeliveryRecord, PublicationRecord
 from resprout.audit.verdict import Anomaly
 
 
 def check_identity(history: History) -> Iterator[Anomaly]:
     """(incarnation, seq) must grow with every publication of a client's stream."""
-    newest: dict[tuple[str, str], Publication] = {}
+    newest: dict[tuple[str, str], PublicationRecord] = {}
     for p in history.publications:
         publisher, incarnation, stream, seq = p.id
         last = newest.get((publisher, stream))
@@ -36,7 +36,7 @@ def check_presence(history: History) -> Iterator[Anomaly]:
     """Invented, unasked and twice."""
     for life in history.lives:
         asked = _Asked(life)
-        before: dict[int, Delivery] = {}
+        before: dict[int, DeliveryRecord] = {}
         for d in life.deliveries:
             if (wrong := _invented(history, d)) is not None:
                 text = f"{life.name} delivered {history.naming.message(d.id)} at {d.position}, {wrong}"
@@ -65,7 +65,7 @@ def check_positions(history: History) -> Iterator[Anomaly]:
             expected = d.position + 1
 
 
-def _invented(history: History, d: Delivery) -> str | None:
+def _invented(history: History, d: DeliveryRecord) -> str | None:
     if d.number < 0:
         return "which nobody published"
     p = history.publications[d.number]
@@ -84,12 +84,12 @@ class _Asked:
     """What one subscriber has open. Most deliveries are answered by a look at the subscriptions without condition and
     end that match their topics; the rest are tried one by one."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: ClientLife) -> None:
         self._subscriptions = life.subscriptions
         self._lasting = [s for s in life.subscriptions if s.predicate.where is None and s.ended == NEVER]
         self._since: dict[tuple[str, ...], int] = {}
 
-    def at(self, row: int, publication: Publication) -> bool:
+    def at(self, row: int, publication: PublicationRecord) -> bool:
         since = self._since.get(publication.topics)
         if since is None:
             asked = (s.asked for s in self._lasting if matches(s.predicate, publication))

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from resprout.audit.history import History
 from resprout.audit.naming import MessageId, seconds
 from resprout.audit.owed import Due
-from resprout.audit.records import NEVER, Publication
+from resprout.audit.records import NEVER, PublicationRecord
 from resprout.audit.sense import identity_of
 from resprout.audit.verdict import Anomaly
 from resprout.trace.errors import TraceError
@@ -74,7 +74,7 @@ def _never_told(
         yield Anomaly("receipt", p.time_us, id[0], (name,), text)
 
 
-def _too_early(history: History, p: Publication, number: int, row: Row, due: Sequence[Due]) -> Iterator[Anomaly]:
+def _too_early(history: History, p: PublicationRecord, number: int, row: Row, due: Sequence[Due]) -> Iterator[Anomaly]:
     for life_number, until in due:
         life = history.lives[life_number]
         if until < number or not life.correct or p.number in life.early or life.frozen_between(p.row, number):

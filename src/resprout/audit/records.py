@@ -8,14 +8,14 @@ from typing import NamedTuple
 import msgspec
 
 from resprout.audit.naming import MessageId, life_name
-from resprout.audit.subscriptions import NEVER, Subscription
+from resprout.audit.subscriptions import NEVER, SubscriptionRecord
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 
-__all__ = ["NEVER", "Claim", "Delivery", "Life", "Publication"]
+__all__ = ["NEVER", "ClaimedPlace", "ClientLife", "DeliveryRecord", "PublicationRecord"]
 
 
-class Publication(msgspec.Struct, frozen=True, gc=False):
+class PublicationRecord(msgspec.Struct, frozen=True, gc=False):
     number: int
     """Its place among all publications, in order of rows."""
     row: int
@@ -49,7 +49,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
         return tuple(pair for pair in self.pairs if pair[0] == self.topic) if self.lane else self.pairs
 
 
-class Delivery(msgspec.Struct, frozen=True, gc=False):
+class DeliveryRecord(msgspec.Struct, frozen=True, gc=False):
     row: int
     time_us: int
     position: int
@@ -63,7 +63,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     """The place that the subscriber was told, of a total."""
 
 
-class Claim(NamedTuple):
+class ClaimedPlace(NamedTuple):
     """A place in the order of totals, as a subscriber was told it."""
 
     tseq: int
@@ -71,7 +71,7 @@ class Claim(NamedTuple):
     time_us: int
 
 
-class Life:
+class ClientLife:
     """One subscriber: a client from its start or recovery to its crash or the end of the trace."""
 
     def __init__(self, number: int, node: str, ordinal: int) -> None:
@@ -81,17 +81,17 @@ class Life:
         self.end_row = NEVER
         self.frozen_since: int | None = None
         self.freezes: list[tuple[int, int]] = []
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[DeliveryRecord] = []
         """All of them, in row order."""
         self.heard: list[int] = []
         """Publications of the first sound deliveries, in row order."""
-        self.first: dict[int, Delivery] = {}
+        self.first: dict[int, DeliveryRecord] = {}
         """The first sound delivery of each publication."""
         self.sequence: list[int] = []
         """`heard`, by position."""
         self.early: set[int] = set()
         """Publications with a delivery that stands before them."""
-        self.subscriptions: list[Subscription] = []
+        self.subscriptions: list[SubscriptionRecord] = []
         self.losses: dict[int, int] = {}
         """Rows at which it was told that deliveries may be missing, and when that was."""
 

@@ -28,7 +28,7 @@ NEVER: Final = sys.maxsize
 """Later than any row."""
 
 
-class Subscription(msgspec.Struct):
+class SubscriptionRecord(msgspec.Struct):
     life: int
     predicate: Predicate
     asked: int
@@ -43,10 +43,10 @@ class Subscription(msgspec.Struct):
 class SubscriptionBook:
     def __init__(self) -> None:
         self._predicates: dict[tuple[str, str | None], Predicate] = {}
-        self._open: dict[tuple[int, str, str | None], list[Subscription]] = {}
+        self._open: dict[tuple[int, str, str | None], list[SubscriptionRecord]] = {}
         """Not yet over, oldest first."""
 
-    def record(self, life: int, kind: str, row: int, filter_: str, where: str | None) -> Subscription | None:
+    def record(self, life: int, kind: str, row: int, filter_: str, where: str | None) -> SubscriptionRecord | None:
         """Takes one row; returns the subscription when it begins one. Raises UsageError for a filter or condition that
         cannot be read."""
         going = self._open.setdefault((life, filter_, where), [])
@@ -54,7 +54,7 @@ class SubscriptionBook:
         if kind == kinds.SUBSCRIBE:
             lasting = next((s for s in going if s.ending == NEVER), None)
             if lasting is None:
-                begun = Subscription(life, self._predicate(filter_, where), row)
+                begun = SubscriptionRecord(life, self._predicate(filter_, where), row)
                 going.append(begun)
             else:
                 lasting.repeats += 1
@@ -62,7 +62,7 @@ class SubscriptionBook:
         if kind == kinds.SUBSCRIBED:
             current = next((s for s in going if s.confirmed == NEVER), None)
             if current is None and not any(s.ending == NEVER for s in going):
-                current = begun = Subscription(life, self._predicate(filter_, where), row)
+                current = begun = SubscriptionRecord(life, self._predicate(filter_, where), row)
                 going.append(begun)
             if current is not None:
                 current.confirmed = row
@@ -79,7 +79,7 @@ class SubscriptionBook:
                 self._close(going, refused, row)
         return begun
 
-    def lose(self, life: int, row: int) -> list[tuple[str, str | None, Subscription]]:
+    def lose(self, life: int, row: int) -> list[tuple[str, str | None, SubscriptionRecord]]:
         """The session of a life is lost; returns filter, condition and subscription of those that begin for the ones
         that are over."""
         begun = []
@@ -88,13 +88,13 @@ class SubscriptionBook:
                 continue
             for subscription in [s for s in going if s.confirmed != NEVER and s.ending == NEVER]:
                 self._close(going, subscription, row)
-                fresh = Subscription(life, subscription.predicate, row)
+                fresh = SubscriptionRecord(life, subscription.predicate, row)
                 begun.append((filter_, where, fresh))
                 going.append(fresh)
         return begun
 
     @staticmethod
-    def _close(going: list[Subscription], subscription: Subscription | None, row: int) -> None:
+    def _close(going: list[SubscriptionRecord], subscription: SubscriptionRecord | None, row: int) -> None:
         if subscription is not None:
             subscription.ending = min(subscription.ending, row)
             subscription.ended = row

@@ -11,9 +11,9 @@ from rich.table import Table
 from resprout.cli.load.chain import OurChain
 from resprout.cli.load.orders import Flood, Pace
 from resprout.cli.load.ours import command
-from resprout.cli.load.process import WorkerProcess
+from resprout.cli.load.process import LoadProcess
 from resprout.cli.load.stream import SIZE_MIN
-from resprout.cli.load.team import Flooded, Team
+from resprout.cli.load.team import FloodResult, Team
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.core import limits
 from resprout.core.errors import UsageError
@@ -35,7 +35,7 @@ INTERRUPTED: Final = 130
 """The exit status of commands that were stopped by Ctrl-C."""
 
 
-class Load(msgspec.Struct, frozen=True):
+class BenchLoad(msgspec.Struct, frozen=True):
     """What to measure."""
 
     brokers: int
@@ -92,7 +92,7 @@ def bench(
     wanted = Guarantee.parse(guarantee)
     find_stack("resprout").check_guarantee(wanted)
     count = messages or (MESSAGES if seconds is None else None)
-    load = Load(brokers, subscribers, size, wanted, count, seconds)
+    load = BenchLoad(brokers, subscribers, size, wanted, count, seconds)
     figures = run_loop(_measure_unless_stopped(load))
     if figures is None:
         return INTERRUPTED
@@ -104,13 +104,13 @@ def bench(
     return 0
 
 
-async def _measure_unless_stopped(load: Load) -> tuple[Flooded, Latency] | None:
+async def _measure_unless_stopped(load: BenchLoad) -> tuple[FloodResult, Latency] | None:
     return await unless_stopped(_measure(load), stopped_by_signals())
 
 
-async def _measure(load: Load) -> tuple[Flooded, Latency]:
-    def worker(role: str, address: str) -> WorkerProcess:
-        return WorkerProcess(f"the {role}", command(role, address, load.guarantee))
+async def _measure(load: BenchLoad) -> tuple[FloodResult, Latency]:
+    def worker(role: str, address: str) -> LoadProcess:
+        return LoadProcess(f"the {role}", command(role, address, load.guarantee))
 
     _say(f"starting {load.brokers} broker(s), 1 publisher, {load.subscribers} subscriber(s)")
     async with Team(OurChain(load.brokers), worker, load.subscribers) as team:
@@ -129,7 +129,7 @@ def _say(step: str) -> None:
         click.echo(step, err=True)
 
 
-def _as_data(load: Load, flooded: Flooded, latency: Latency) -> dict[str, Any]:
+def _as_data(load: BenchLoad, flooded: FloodResult, latency: Latency) -> dict[str, Any]:
     return {
         "brokers": load.brokers,
         "subscribers": load.subscribers,
@@ -149,7 +149,7 @@ def _as_data(load: Load, flooded: Flooded, latency: Latency) -> dict[str, Any]:
     }
 
 
-def _print(load: Load, flooded: Flooded, latency: Latency) -> None:
+def _print(load: BenchLoad, flooded: FloodResult, latency: Latency) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(
         f"[bold]{flooded.messages:,} messages[/] of {load.size} bytes, {load.guarantee.label}:"

@@ -14,8 +14,8 @@ from resprout.cli.settings import Settings, read_settings
 from resprout.cli.voice import Voice
 from resprout.core.errors import PeerError, UsageError
 from resprout.net.address import Address, parse_address
-from resprout.net.broker import BrokerSpec, RunningBroker, serve
-from resprout.net.company import Company, look_for_company
+from resprout.net.broker import BrokerToRun, RunningBroker, serve
+from resprout.net.company import FoundCompany, look_for_company
 from resprout.net.data_folder import Remembered, remembered
 from resprout.net.descriptors import raise_limit
 from resprout.net.incarnation import incarnation_max, new_incarnation
@@ -161,18 +161,18 @@ class _Life:
             gone.cancel()
             asked.cancel()
 
-    async def _spec(self) -> BrokerSpec:
+    async def _spec(self) -> BrokerToRun:
         settings = self._settings
         life = self._incarnation or new_incarnation()
-        company = await self._company() or Company(None, {}, 0)
+        company = await self._company() or FoundCompany(None, {}, 0)
         if self._incarnation is None:
             life = max(life, company.met + 1)  # whatever the clock says
-        return BrokerSpec(
+        return BrokerToRun(
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
             settings.advertise, settings.data, self._barred, settings.site,
         )  # fmt: skip
 
-    async def _company(self) -> Company | None:
+    async def _company(self) -> FoundCompany | None:
         """Whom this broker joins; None when it founds a network. One that has been in a network never founds another
         one by itself: those it cannot reach may go on without it."""
         settings, say = self._settings, self._voice.say

@@ -42,7 +42,7 @@ def _on_spark(trace: Path, archive: Path, out: Path, choice: SparkChoice) -> int
     from resprout.pipeline.report.gather import find_all, gather, keep_verdicts
     from resprout.pipeline.report.output import check_target, write_whole
     from resprout.pipeline.report.page import page_of
-    from resprout.pipeline.report.sections import Asked
+    from resprout.pipeline.report.sections import GivenCommand
 
     check_target(out)
     _check_one_run(trace)
@@ -56,7 +56,7 @@ def _on_spark(trace: Path, archive: Path, out: Path, choice: SparkChoice) -> int
         for line in lines(verdict):
             click.echo(line)
         gathered = gather(running, find_all([archive]), lambda done, of: None)
-    write_whole(out, page_of(gathered.facts, gathered.trails, Asked((archive,), out)))
+    write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand((archive,), out)))
     click.echo(f"the page: {out}")
     return 1 if verdict.violated else 0
 

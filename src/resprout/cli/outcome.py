@@ -15,7 +15,7 @@ from resprout.scenario.model import Scenario
 from resprout.trace.summary import Latency, Summary
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RunOutcome(msgspec.Struct, frozen=True):
     scenario: Scenario
     ended: str
     digest: str
@@ -31,14 +31,14 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def say(outcome: Outcome, as_json: bool) -> None:
+def say(outcome: RunOutcome, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_as_data(outcome)))
     else:
         _print(outcome)
 
 
-def _as_data(outcome: Outcome) -> dict[str, Any]:
+def _as_data(outcome: RunOutcome) -> dict[str, Any]:
     return {
         "scenario": outcome.scenario.name,
         "stack": outcome.scenario.stack,
@@ -50,7 +50,7 @@ def _as_data(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: RunOutcome) -> None:
     scenario, summary = outcome.scenario, outcome.summary
     console = _Console(highlight=False, soft_wrap=True)
     console.print(

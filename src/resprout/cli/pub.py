@@ -18,8 +18,7 @@ from resprout.client.client import Client
 from resprout.client.errors import PublishError
 from resprout.client.receipts import Receipt
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee
-from resprout.core.guarantee import Receipt as Kind
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.names import AttributeValue, check_keys, check_payload, check_topic
 
 LOOK_SECONDS: Final = 0.2
@@ -35,11 +34,11 @@ class Order(msgspec.Struct, frozen=True):
     guarantee: Guarantee
     keys: tuple[str, ...]
     attributes: dict[str, AttributeValue]
-    wait: Kind
+    wait: ReceiptLevel
     timeout_s: float | None
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishedLines(msgspec.Struct, frozen=True):
     """What came of it."""
 
     topic: str
@@ -64,7 +63,7 @@ class Published(msgspec.Struct, frozen=True):
     help="For the conditions of subscribers. Numbers, true and false are recognised; 'quoted' stays text.",
 )  # fmt: skip
 @click.option(
-    "--wait", type=click.Choice([kind.label for kind in Kind]), default="accepted", show_default=True,
+    "--wait", type=click.Choice([kind.label for kind in ReceiptLevel]), default="accepted", show_default=True,
     help="Exit when the broker has it, when it survives crashes, or when every subscriber has it.",
 )  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait no longer than this for that.")
@@ -100,7 +99,7 @@ def pub(
         Guarantee.parse(guarantee),
         check_keys(keys),
         parse_attributes(attributes),
-        Kind[wait.upper()],
+        ReceiptLevel[wait.upper()],
         timeout,
     )
     logging.getLogger("resprout").addHandler(logging.NullHandler())  # what it would say is said here, to people only
@@ -112,7 +111,7 @@ def pub(
     return 0
 
 
-async def _publish(order: Order, server: str, name: str | None) -> Published:
+async def _publish(order: Order, server: str, name: str | None) -> PublishedLines:
     async with connected(server, name) as client:
         first: Receipt | None = None
         last: Receipt | None = None
@@ -128,7 +127,7 @@ async def _publish(order: Order, server: str, name: str | None) -> Published:
                 count += len(lines)
         if last is not None:
             await _reach(last, order)
-    return Published(
+    return PublishedLines(
         order.topic, client.name, order.guarantee.label, count,
         first.seq if first else None, last.seq if last else None, order.wait.label,
     )  # fmt: skip
@@ -142,7 +141,11 @@ async def _say(client: Client, order: Order, payload: bytes) -> Receipt:
 
 async def _reach(receipt: Receipt, order: Order) -> None:
     """A receipt of the last publication includes all before it."""
-    wait = {Kind.ACCEPTED: receipt.accepted, Kind.SAFE: receipt.safe, Kind.DELIVERED: receipt.delivered}[order.wait]
+    wait = {
+        ReceiptLevel.ACCEPTED: receipt.accepted,
+        ReceiptLevel.SAFE: receipt.safe,
+        ReceiptLevel.DELIVERED: receipt.delivered,
+    }[order.wait]
     try:
         async with asyncio.timeout(order.timeout_s):
             await _wait_aloud(receipt, wait())

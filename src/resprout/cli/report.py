@@ -11,7 +11,7 @@ from resprout.cli.spark_options import spark_options
 from resprout.pipeline.report.gather import find_all, gather, unknown
 from resprout.pipeline.report.output import check_target, write_whole
 from resprout.pipeline.report.page import page_of
-from resprout.pipeline.report.sections import Asked
+from resprout.pipeline.report.sections import GivenCommand
 from resprout.pipeline.session import SparkChoice, check_installed, session
 from resprout.pipeline.worth import is_worth_spark
 
@@ -33,6 +33,6 @@ def report(folders: tuple[Path, ...], out: Path, spark: SparkChoice) -> None:
     needs_spark = is_worth_spark(unknown(found), spark)
     with shown("looked at") as bar, session(spark) if needs_spark else nullcontext() as running:
         gathered = gather(running, found, bar.show)
-    write_whole(out, page_of(gathered.facts, gathered.trails, Asked(folders, out)))
+    write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand(folders, out)))
     runs = len(gathered.facts)
     click.echo(f"{'1 run' if runs == 1 else f'{runs} runs'}: {out}")

@@ -9,14 +9,14 @@ import click
 from rich.console import Console
 
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.outcome import Outcome, say
+from resprout.cli.outcome import RunOutcome, say
 from resprout.cli.paths import LocalPath
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
 from resprout.cli.story import Story
 from resprout.core.errors import ResproutError
 from resprout.net.child import ProcessError
-from resprout.net.run.coordinator import OnProgress, RealRun, RunResult
-from resprout.net.run.orders import Progress
+from resprout.net.run.coordinator import OnProgress, ProcessRunResult, RealRun
+from resprout.net.run.orders import ClientsProgress
 from resprout.scenario.describe import describe
 from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import run_info
@@ -69,13 +69,13 @@ def run(
         raise ProcessError(result.ended)
     if trouble is not None:
         raise trouble
-    say(Outcome(chosen, result.ended, result.digest, folder, summarize(result.rows), "real"), as_json)
+    say(RunOutcome(chosen, result.ended, result.digest, folder, summarize(result.rows), "real"), as_json)
     return 0 if result.ended == "quiescent" else 1
 
 
 async def _run(
     scenario: Scenario, tells: bool, live: LiveFolder | None
-) -> tuple[RunResult | None, ResproutError | None]:
+) -> tuple[ProcessRunResult | None, ResproutError | None]:
     """The result, unless it was interrupted; and what is wrong with the live rows."""
     stop = stopped_by_signals()
     with _shown(scenario) as on_progress:
@@ -99,7 +99,7 @@ def _shown(scenario: Scenario) -> Iterator[OnProgress | None]:
     starting = f"starting {len(scenario.brokers)} brokers and {len(scenario.clients)} clients"
     with console.status(starting) as status:
 
-        def show(time_us: int, progress: Progress) -> None:
+        def show(time_us: int, progress: ClientsProgress) -> None:
             status.update(
                 f"{max(0, time_us) / 1e6:.1f} s: {progress.published} published, {progress.delivered} delivered,"
                 f" {progress.pending} under way"

@@ -34,7 +34,7 @@ from resprout.core.names import check_name
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.scenario.reader import Table
-from resprout.scenario.source import Source, apply_overrides, parse_source, read_source
+from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.scenario.units import format_duration, parse_duration
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import Stack
@@ -145,7 +145,7 @@ def _folder(file: Table, texts: Mapping[str, str]) -> Path | None:
     return file.checked("data", local_path) if "data" in file else None
 
 
-def _options(source: Source, stack: Stack[Any]) -> Any:
+def _options(source: TomlSource, stack: Stack[Any]) -> Any:
     if "options" not in source.tree:
         return stack.parse_options({})
     table = Table(source, ("options",))
@@ -154,7 +154,7 @@ def _options(source: Source, stack: Stack[Any]) -> Any:
     return table.attempt("", stack.parse_options, table.values)
 
 
-def _links(source: Source) -> LinkOptions:
+def _links(source: TomlSource) -> LinkOptions:
     if "links" not in source.tree:
         return LinkOptions()
     table = Table(source, ("links",))
@@ -169,7 +169,7 @@ def _links(source: Source) -> LinkOptions:
         table.fail(blamed, str(error))
 
 
-def _delays(source: Source) -> dict[str, float]:
+def _delays(source: TomlSource) -> dict[str, float]:
     if "delays" not in source.tree:
         return {}
     table = Table(source, ("delays",), "delays")

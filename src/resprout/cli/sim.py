@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from resprout.cli.outcome import Outcome, say
+from resprout.cli.outcome import RunOutcome, say
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
 from resprout.scenario.describe import describe
 from resprout.scenario.run_info import run_info
@@ -38,5 +38,5 @@ def sim(
     if writer is not None:
         writer.write(result.rows)
         writer.finish(run_info(chosen, result.ended, result.traffic))
-    say(Outcome(chosen, result.ended, result.digest, folder, summarize(result.rows), "virtual"), as_json)
+    say(RunOutcome(chosen, result.ended, result.digest, folder, summarize(result.rows), "virtual"), as_json)
     return 0 if result.ended == "quiescent" else 1

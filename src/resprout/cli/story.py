@@ -16,7 +16,7 @@ from resprout.trace import kinds
 _DOWN: Final = (kinds.CRASH, kinds.FREEZE, kinds.LEAVE, kinds.PARTITION, kinds.CUT, "fenced", "moved")
 
 
-class Happening(msgspec.Struct, frozen=True):
+class StoryHappening(msgspec.Struct, frozen=True):
     """As a row of the trace says it."""
 
     time_us: int
@@ -39,7 +39,7 @@ class Story:
         """When each broker was last heard to be in trouble."""
         self._repairs: dict[str, dict[str, int]] = {}
         """By who leads it, and by dead broker: when its repair began."""
-        self._tellers: dict[str, Callable[[Happening], str | None]] = {
+        self._tellers: dict[str, Callable[[StoryHappening], str | None]] = {
             kinds.CRASH: self._crashed,
             kinds.RECOVER: lambda it: f"{it.node} is started again{' with an empty disk' if it.detail else ''}",
             kinds.FREEZE: lambda it: f"{it.node} is frozen ({self._signal('SIGSTOP', it.node)})",
@@ -62,13 +62,13 @@ class Story:
         if kind in _DOWN:
             self._down_us[node] = time_us
         teller = self._tellers.get(kind)
-        text = teller(Happening(time_us, node, kind, detail)) if teller is not None else None
+        text = teller(StoryHappening(time_us, node, kind, detail)) if teller is not None else None
         if text is not None:
             self._say(f"{time_us / 1e6:5.1f} s  {text}")
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
-    def _crashed(self, it: Happening) -> str:
+    def _crashed(self, it: StoryHappening) -> str:
         if it.detail == "host":
             return f"the machine of {it.node} falls silent ({self._signal('SIGSTOP', it.node)})"
         return f"{it.node} is killed ({self._signal('SIGKILL', it.node)})"
@@ -79,7 +79,7 @@ class Story:
 
     # -- repairs -------------------------------------------------------------------------------------------------------
 
-    def _repair_begins(self, it: Happening) -> str | None:
+    def _repair_begins(self, it: StoryHappening) -> str | None:
         """Told by the one who leads it; the others begin when it asks them."""
         dead = (it.detail or "").split()
         if not self._leads(it.node, dead):
@@ -91,7 +91,7 @@ class Story:
         work = f"takes over {_listed(orphans)}" if orphans else "has nobody to take over"
         return f"repair begins: {it.node} {work}"
 
-    def _repair_ends(self, it: Happening) -> str | None:
+    def _repair_ends(self, it: StoryHappening) -> str | None:
         dead = (it.detail or "").split()
         open_ones = self._repairs.get(it.node, {})
         begun_us = [open_ones.pop(name) for name in dead if name in open_ones]
@@ -132,7 +132,7 @@ class Story:
         for name in dead:
             self._parents.pop(name, None)
 
-    def _joined(self, it: Happening) -> str | None:
+    def _joined(self, it: StoryHappening) -> str | None:
         """That the scenario's tree comes to stand is no news."""
         parent = (it.detail or "").partition(" ")[0]
         if it.node in self._parents and self._parents[it.node] == parent:

@@ -13,8 +13,8 @@ from resprout.cli.progress import Shown, shown
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.archive.head import check_usable
 from resprout.pipeline.session import SparkChoice
-from resprout.pipeline.sweep.plan import Plan, Standing, count_finished, load_plan, look
-from resprout.pipeline.sweep.run import Outcome, run_sweep
+from resprout.pipeline.sweep.plan import SweepPlan, SweepProgress, count_finished, load_plan, look
+from resprout.pipeline.sweep.run import SweepOutcome, run_sweep
 from resprout.pipeline.sweep.task import Finished
 
 FAILURES_SHOWN = 20
@@ -64,7 +64,7 @@ def sweep(
 
 
 class _Counter:
-    def __init__(self, standing: Standing, bar: Shown) -> None:
+    def __init__(self, standing: SweepProgress, bar: Shown) -> None:
         self._bar = bar
         self._over = len(standing.done)
         self._all = len(standing.done) + len(standing.todo)
@@ -77,7 +77,7 @@ class _Counter:
         self._bar.show(self._over, self._all)
 
 
-def _print(plan: Plan, standing: Standing, outcome: Outcome, out: Path, seconds: float) -> None:
+def _print(plan: SweepPlan, standing: SweepProgress, outcome: SweepOutcome, out: Path, seconds: float) -> None:
     new = len(outcome.rows) - len(standing.done)
     before = f", {len(standing.done)} were finished before" if standing.done else ""
     click.echo(f"{plan.sweep.name}: {new} runs in {seconds:.0f} s{before}: {out}")
@@ -85,7 +85,7 @@ def _print(plan: Plan, standing: Standing, outcome: Outcome, out: Path, seconds:
         click.echo(f"{len(late)} runs did not come to rest before their time limit, first {late[0].run}")
 
 
-def _complain(plan: Plan, outcome: Outcome) -> None:
+def _complain(plan: SweepPlan, outcome: SweepOutcome) -> None:
     for failed in outcome.failed[:FAILURES_SHOWN]:
         click.echo(f"resprout: {failed.wanted.name} failed: {failed.failure}", err=True)
         click.echo(f"    {plan.command_of(failed.wanted)}", err=True)
@@ -93,7 +93,7 @@ def _complain(plan: Plan, outcome: Outcome) -> None:
         click.echo(f"resprout: ... and {len(outcome.failed) - FAILURES_SHOWN} more", err=True)
 
 
-def _as_data(plan: Plan, standing: Standing, outcome: Outcome, out: Path) -> dict[str, Any]:
+def _as_data(plan: SweepPlan, standing: SweepProgress, outcome: SweepOutcome, out: Path) -> dict[str, Any]:
     return {
         "sweep": plan.sweep.name,
         "archive": str(out),

@@ -26,7 +26,7 @@ SMALL_TREE: Final = Scenario(
 )
 
 
-class Standing(msgspec.Struct, frozen=True):
+class StartedBroker(msgspec.Struct, frozen=True):
     """One broker that runs."""
 
     broker: str
@@ -128,9 +128,9 @@ async def _started(tree: LocalTree) -> bool:
     return True
 
 
-def standing(tree: LocalTree) -> list[Standing]:
+def standing(tree: LocalTree) -> list[StartedBroker]:
     parents = {broker.name: broker.parent for broker in tree.scenario.brokers}
-    return [Standing(p.name, parents.get(p.name), str(p.address), p.pid) for p in tree.processes]
+    return [StartedBroker(p.name, parents.get(p.name), str(p.address), p.pid) for p in tree.processes]
 
 
 def _pass_on(process: BrokerProcess, line: str) -> None:
@@ -144,7 +144,7 @@ def _complain(line: str) -> None:
         click.echo(line, err=True)
 
 
-def _print(brokers: Sequence[Standing], as_json: bool) -> None:
+def _print(brokers: Sequence[StartedBroker], as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(brokers))
     else:
@@ -155,7 +155,7 @@ def _print(brokers: Sequence[Standing], as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _table(brokers: Sequence[Standing]) -> list[str]:
+def _table(brokers: Sequence[StartedBroker]) -> list[str]:
     rows = [("broker", "parent", "address", "pid")]
     rows += [(b.broker, b.parent or "-", b.address, str(b.pid)) for b in brokers]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

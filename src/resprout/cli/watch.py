@@ -21,7 +21,7 @@ from resprout.cli.spark_options import spark_options
 from resprout.core.errors import UsageError
 from resprout.pipeline.live import record
 from resprout.pipeline.live.begin import has_rows, wait_for_rows
-from resprout.pipeline.live.findings import Finding, Standing, Violation
+from resprout.pipeline.live.findings import Finding, JudgeProgress, Violation
 from resprout.pipeline.live.stream import check_followable, follow
 from resprout.pipeline.places import is_archive
 from resprout.pipeline.session import SparkChoice, check_startable, session
@@ -113,7 +113,7 @@ class Teller:
         if not self._record.is_news(batch):
             return
         found = [finding.anomaly for finding in findings if isinstance(finding, Violation)]
-        standing = next((finding for finding in findings if isinstance(finding, Standing)), None)
+        standing = next((finding for finding in findings if isinstance(finding, JudgeProgress)), None)
         for anomaly in found:
             self._say(anomaly)
         if self._files is not None:
@@ -128,7 +128,7 @@ class Teller:
 
     def conclude(self) -> int:
         """Prints the summary; the exit status."""
-        standing = self._standing or Standing(0, 0, 0, 0, {"rows": 0}, {})
+        standing = self._standing or JudgeProgress(0, 0, 0, 0, {"rows": 0}, {})
         if self._as_json:
             click.echo(json.dumps(as_dict(standing.counts, standing.found, standing.ended)))
         else:

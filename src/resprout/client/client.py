@@ -24,10 +24,10 @@ from resprout.client.errors import ClosedError, ForgetError, PublishError, Subsc
 from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.publisher import Publisher
-from resprout.client.subscriptions import Subscription, Subscriptions
+from resprout.client.subscriptions import ClientSubscriptions, Subscription
 from resprout.core.contract import Answer, Deliver, EndCode, Request
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Receipt as Kind
+from resprout.core.guarantee import ReceiptLevel
 from resprout.core.message import Message
 from resprout.core.names import check_topic
 from resprout.edge.client.forgetting import check_names
@@ -71,7 +71,7 @@ class Client(Publisher):
         self._on_event = on_event
         for stream in self._streams.values():
             stream.offer(began.stack, began.receipts)
-        self._subscriptions = Subscriptions()
+        self._subscriptions = ClientSubscriptions()
         self._batches: deque[Batch] = deque()
         self._forgetting: dict[int, asyncio.Future[str]] = {}
         """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
@@ -173,7 +173,7 @@ class Client(Publisher):
                     async with asyncio.timeout(CLOSE_SECONDS_MAX):
                         for stream in self._streams.values():
                             with contextlib.suppress(PublishError):
-                                await stream.reach(Kind.ACCEPTED, self._machine.outgoing.last(stream.name))
+                                await stream.reach(ReceiptLevel.ACCEPTED, self._machine.outgoing.last(stream.name))
         finally:
             if self._closed is None:
                 self._leave()

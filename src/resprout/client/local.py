@@ -19,7 +19,7 @@ from resprout.core.errors import UsageError
 from resprout.edge.client.machine import ClientOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerSpec, RunningBroker, serve
+from resprout.net.broker import BrokerToRun, RunningBroker, serve
 from resprout.stacks.registry import find_stack
 
 BROKERS_MAX = 64
@@ -99,7 +99,7 @@ class Local:
     async def _start(self, number: int) -> None:
         above = (number - 1) // 2
         parent, peers = (f"b{above}", {f"b{above}": self._addresses[above]}) if number else (None, {})
-        spec = BrokerSpec(f"b{number}", 1, self._listen, parent, peers)
+        spec = BrokerToRun(f"b{number}", 1, self._listen, parent, peers)
         broker, address = await serve(spec, self._stack, self._options, LinkOptions(), _ignore)
         self._running.append(broker)
         self._addresses.append(address)

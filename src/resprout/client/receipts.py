@@ -18,7 +18,7 @@ import msgspec
 
 from resprout.client.errors import PublishError
 from resprout.core.errors import UnsupportedReceiptError
-from resprout.core.guarantee import Receipt as Kind
+from resprout.core.guarantee import ReceiptLevel
 from resprout.order.ranges import Ranges
 
 _log = logging.getLogger("resprout")
@@ -41,15 +41,15 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     async def accepted(self) -> None:
         """Returns when the edge broker has it."""
-        await self._stream.reach(Kind.ACCEPTED, self.seq)
+        await self._stream.reach(ReceiptLevel.ACCEPTED, self.seq)
 
     async def safe(self) -> None:
         """Returns when it survives the crash of any f brokers."""
-        await self._stream.reach(Kind.SAFE, self.seq)
+        await self._stream.reach(ReceiptLevel.SAFE, self.seq)
 
     async def delivered(self) -> None:
         """Returns when every correct subscriber that is owed it has it."""
-        await self._stream.reach(Kind.DELIVERED, self.seq)
+        await self._stream.reach(ReceiptLevel.DELIVERED, self.seq)
 
     @property
     def id(self) -> tuple[Any, ...]:
@@ -109,10 +109,10 @@ class Stream:
         """(from this publication on, so many), in order; few, because it changes with the size of the tree."""
         self._loop = loop
         self._stack = ""
-        self._given = tuple(Kind)
-        self._reached = [Ranges() for _ in Kind]
-        self._waiting: list[Waiting] = [[] for _ in Kind]
-        self._cancelled = [0] * len(Kind)
+        self._given = tuple(ReceiptLevel)
+        self._reached = [Ranges() for _ in ReceiptLevel]
+        self._waiting: list[Waiting] = [[] for _ in ReceiptLevel]
+        self._cancelled = [0] * len(ReceiptLevel)
         self._count = itertools.count()
         self._refused: dict[int, str] = {}
         self._closed: str | None = None
@@ -122,7 +122,7 @@ class Stream:
         self.awaited = True
         """Somebody has waited for a receipt lately; before the first publication, somebody may."""
 
-    def offer(self, stack: str, given: tuple[Kind, ...]) -> None:
+    def offer(self, stack: str, given: tuple[ReceiptLevel, ...]) -> None:
         """Which receipts the network gives."""
         self._stack = stack
         self._given = given
@@ -130,13 +130,13 @@ class Stream:
     def state(self, seq: int) -> str:
         if seq in self._refused:
             return "refused"
-        for kind in reversed(Kind):
+        for kind in reversed(ReceiptLevel):
             if seq in self._reached[kind]:
                 return kind.label
         return "published"
 
     def copies(self, seq: int) -> int:
-        if seq not in self._reached[Kind.SAFE] or seq in self._refused:
+        if seq not in self._reached[ReceiptLevel.SAFE] or seq in self._refused:
             return 0
         return self._copies[bisect_right(self._copies, seq, key=itemgetter(0)) - 1][1]
 
@@ -156,7 +156,7 @@ class Stream:
             _log.warning("publication %s:%d %s", self.name, seq, reason)
         self._waits, self._waits_from = reason, seq
 
-    async def reach(self, kind: Kind, seq: int) -> None:
+    async def reach(self, kind: ReceiptLevel, seq: int) -> None:
         if kind not in self._given:
             names = ", ".join(given.label for given in self._given) or "none"
             raise UnsupportedReceiptError(
@@ -185,7 +185,7 @@ class Stream:
         awaited, self.awaited = self.awaited, False
         return awaited or any(self._waiting)
 
-    def turned(self, kind: Kind, first: int, last: int) -> None:
+    def turned(self, kind: ReceiptLevel, first: int, last: int) -> None:
         reached = self._reached[kind]
         reached.add(first, last)
         if first <= self._waits_from <= last:

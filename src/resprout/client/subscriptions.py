@@ -39,7 +39,7 @@ class Subscription:
             self.ended.set_result(None)
 
 
-class Subscriptions:
+class ClientSubscriptions:
     """By what was asked for."""
 
     def __init__(self) -> None:

@@ -19,13 +19,13 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from resprout.client.background import Background
-from resprout.client.client import Client as AsyncClient
+from resprout.client.client import Client
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
 from resprout.client.errors import ClosedError
 from resprout.client.events import OnEvent
-from resprout.client.inbox import Inbox as AsyncInbox
-from resprout.client.receipts import Receipt as AsyncReceipt
+from resprout.client.inbox import Inbox
+from resprout.client.receipts import Receipt
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
@@ -42,28 +42,28 @@ def connect(
     timeout: float = CONNECT_SECONDS,
     on_event: OnEvent | None = None,
     options: ClientOptions | None = None,
-) -> "Client":
+) -> "BlockingClient":
     """A client of the broker at `HOST:PORT`; use it with `with`, or close it yourself. See `resprout.connect`. Events
     are told in the client's own thread: `on_event` must not call the client there, and must not block."""
     connecting = connect_async(address, name=name, timeout=timeout, on_event=on_event, options=options)
     background = Background(f"resprout {address}")
 
-    async def begin() -> AsyncClient:
+    async def begin() -> Client:
         return await connecting
 
     try:
-        return Client(background, background.call(begin()))
+        return BlockingClient(background, background.call(begin()))
     except BaseException:
         background.stop()
         raise
 
 
-class Receipt:
+class BlockingReceipt:
     """Of one publication. Each method blocks, and raises PublishError when that will not come."""
 
     __slots__ = ("_background", "_receipt")
 
-    def __init__(self, background: Background, receipt: AsyncReceipt) -> None:
+    def __init__(self, background: Background, receipt: Receipt) -> None:
         self._background = background
         self._receipt = receipt
 
@@ -107,13 +107,13 @@ class Receipt:
         return repr(self._receipt)
 
 
-class Inbox:
+class BlockingInbox:
     """An iterator over messages that blocks. One thread, or several that share the work.
 
-    Ends after `Client.unsubscribe` or when the client is closed; raises ClosedError when the session was lost.
+    Ends after `BlockingClient.unsubscribe` or when the client is closed; raises ClosedError when the session was lost.
     """
 
-    def __init__(self, background: Background, inbox: AsyncInbox) -> None:
+    def __init__(self, background: Background, inbox: Inbox) -> None:
         self._background = background
         self._inbox = inbox
         self._fetched: deque[Message] = deque()
@@ -176,10 +176,10 @@ class Inbox:
         return message is not None
 
 
-class Client:
+class BlockingClient:
     """A connected client. Made by `resprout.sync.connect`."""
 
-    def __init__(self, background: Background, client: AsyncClient) -> None:
+    def __init__(self, background: Background, client: Client) -> None:
         self._background = background
         self._client = client
         self.name = client.name
@@ -196,19 +196,21 @@ class Client:
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
         attributes: Mapping[str, AttributeValue] | None = None,
-    ) -> Receipt:
+    ) -> BlockingReceipt:
         """Publish a message; blocks only while the network does not keep up.
 
         Raises UsageError (and nothing was published) for what cannot be published.
         """
         work = self._client.publish(topic, payload, guarantee=guarantee, keys=keys, attributes=attributes)
-        return Receipt(self._background, self._background.call(work))
+        return BlockingReceipt(self._background, self._background.call(work))
 
-    def subscribe(self, filter: str, where: str | None = None, *, timeout: float | None = None) -> Inbox:
+    def subscribe(self, filter: str, where: str | None = None, *, timeout: float | None = None) -> BlockingInbox:
         """Subscribe and return when it is confirmed: from then on nothing that matches is missed."""
-        return Inbox(self._background, self._background.call(_within(timeout, self._client.subscribe, filter, where)))
+        return BlockingInbox(
+            self._background, self._background.call(_within(timeout, self._client.subscribe, filter, where))
+        )
 
-    def unsubscribe(self, inbox: Inbox, *, timeout: float | None = None) -> None:
+    def unsubscribe(self, inbox: BlockingInbox, *, timeout: float | None = None) -> None:
         """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""
         self._background.call(_within(timeout, self._client.unsubscribe, inbox._inbox))
 
@@ -228,7 +230,7 @@ class Client:
         finally:
             self._background.stop()
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> "BlockingClient":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -42,6 +42,8 @@ class Timer(msgspec.Struct, frozen=True):
 class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of everything that peers say to each other above the links floor."""
 
+    word: ClassVar[str | None] = None
+    """What traces call it, where they do not use the name of its class."""
     pressing: ClassVar[bool] = False
     """Others stand still until it has come: on a connection of which nothing is known yet, more of this may be on its
     way than of the rest."""
@@ -68,6 +70,12 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def background(self) -> bool:
         """True for housekeeping that never ends (signs of life): a run may be quiescent while it is on its way."""
         return False
+
+
+def word_of(message: type) -> str:
+    """What traces call messages of this type."""
+    word: str | None = getattr(message, "word", None)
+    return message.__name__ if word is None else word
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

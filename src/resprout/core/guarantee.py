@@ -49,7 +49,7 @@ def check_offered(guarantee: Guarantee, offered: Collection[Guarantee], stack: s
 STREAMS: Final = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
 
 
-class Receipt(enum.IntEnum):
+class ReceiptLevel(enum.IntEnum):
     """How far a publication is known to have come; each step includes the ones before it."""
 
     ACCEPTED = 0

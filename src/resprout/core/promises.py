@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.guarantee import Receipt
+from resprout.core.guarantee import ReceiptLevel
 
 
 class OrderScope(enum.StrEnum):
@@ -27,14 +27,14 @@ class Reliability(enum.StrEnum):
     is called a violation."""
 
 
-ALL_RECEIPTS: Final = tuple(receipt.label for receipt in Receipt)
+ALL_RECEIPTS: Final = tuple(receipt.label for receipt in ReceiptLevel)
 
 
 class Promises(msgspec.Struct, frozen=True):
     order: OrderScope = OrderScope.ALL_TOPICS
     reliability: Reliability = Reliability.CERTAIN
     receipts: tuple[str, ...] = ALL_RECEIPTS
-    """Labels of the receipts that are given, in the order of `Receipt`."""
+    """Labels of the receipts that are given, in the order of `ReceiptLevel`."""
 
     def lane(self, topic: str) -> str:
         """Publications with one lane are in order with each other."""

@@ -1,13 +1,13 @@
 """Messages between a client and its broker. Tags 16..47 of the wire belong to this file."""
 
 import enum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
 
 # client to broker
@@ -122,7 +122,7 @@ class Serving(ProtocolMessage, frozen=True, tag=32):
     resumed: bool = True
     """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
     extras: tuple[Extra, ...] = ()
-    receipts: tuple[Receipt, ...] = tuple(Receipt)
+    receipts: tuple[ReceiptLevel, ...] = tuple(ReceiptLevel)
     """Those that this network gives."""
 
 
@@ -133,9 +133,10 @@ class GoTo(ProtocolMessage, frozen=True, tag=39):
     successor: Successor
 
 
-class Refuges(ProtocolMessage, frozen=True, tag=40):
-    """The successors have changed. (Traces count messages by their names, so this one has kept its own.)"""
+class Successors(ProtocolMessage, frozen=True, tag=40):
+    """The successors have changed."""
 
+    word: ClassVar[str | None] = "Refuges"
     successors: tuple[Successor, ...]
 
 
@@ -191,7 +192,7 @@ class Turned(ProtocolMessage, frozen=True, tag=37):
     nothing is said of the ones before."""
 
     stream: str
-    receipt: Receipt
+    receipt: ReceiptLevel
     seq: int
     first: int = 1
 
@@ -237,6 +238,6 @@ class PublicationWaits(ProtocolMessage, frozen=True, tag=42):
 
 CLIENT_MESSAGES = (
     Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers,
-    Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Refuges,
+    Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
     BrokersForgotten, PublicationWaits, SafeCopies,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from resprout.core.contract import EndCode
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.names import AttributeValue
 
 
@@ -89,7 +89,7 @@ class ReceiptTurned(msgspec.Struct, frozen=True):
     """Every publication of the stream from `first` to `last` has reached this receipt just now."""
 
     stream: str
-    receipt: Receipt
+    receipt: ReceiptLevel
     first: int
     last: int
 
@@ -135,7 +135,7 @@ class SessionBegan(msgspec.Struct, frozen=True):
     stack: str
     guarantees: tuple[Guarantee, ...]
     faults_tolerated: int
-    receipts: tuple[Receipt, ...] = tuple(Receipt)
+    receipts: tuple[ReceiptLevel, ...] = tuple(ReceiptLevel)
 
 
 class BrokerChanged(msgspec.Struct, frozen=True):

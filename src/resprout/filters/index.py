@@ -1,8 +1,8 @@
 """Finds, for a publication, who asked for it: the hot path of a broker.
 
-The topic is resolved once, to a `Plan` that is kept until subscriptions change in a way that matters to it; per message
-there is nothing left to do but to look at its attributes, and not even that where no condition is involved. Subscribing
-and unsubscribing touch only what they are about.
+The topic is resolved once, to a `MatchPlan` that is kept until subscriptions change in a way that matters to it; per
+message there is nothing left to do but to look at its attributes, and not even that where no condition is involved.
+Subscribing and unsubscribing touch only what they are about.
 
 Results never depend on hashing: ids come in the order in which they were first added (an id that lost all its
 predicates and returns is new).
@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from resprout.core.names import Attributes
 from resprout.filters.predicate import Predicate
-from resprout.filters.shelves import Bucket, Row
+from resprout.filters.shelves import Bucket, ShelfRow
 from resprout.filters.trie import FilterMap
 from resprout.filters.where import Condition
 
@@ -33,7 +33,7 @@ class _Group(Generic[Id]):
     def __init__(self) -> None:
         self.always: dict[int, Id] = {}
         """Without a condition, by serial."""
-        self.rows: dict[Condition, Row[Id]] = {}
+        self.rows: dict[Condition, ShelfRow[Id]] = {}
         self.bucket = Bucket()
         self.version = 0
         """Changes when plans do: with `always`, and when there begin or cease to be conditions."""
@@ -43,7 +43,7 @@ class _Group(Generic[Id]):
         return not self.always and not self.rows
 
 
-class Plan(Generic[Id]):
+class MatchPlan(Generic[Id]):
     """What to do with publications on certain topics. Good until the next change of the index: ask it again."""
 
     __slots__ = ("_checked", "_conditional", "_groups", "_shape", "_versions", "always", "conditional")
@@ -63,7 +63,7 @@ class Plan(Generic[Id]):
         """Everyone who gets a message with these attributes, each once: `always`, then those with conditions."""
         if not self.conditional:
             return list(self.always)
-        candidates: list[Row[Id]] = []
+        candidates: list[ShelfRow[Id]] = []
         for group in self._conditional:
             group.bucket.collect(attributes, candidates)
         found: dict[int, Id] = {}
@@ -108,7 +108,7 @@ class MatchIndex(Generic[Id]):
         """Counts filters that were new. One that goes has changed its group before."""
         self._changes = 0
         """Counts changes that may make a plan wrong, new filters among them."""
-        self._plans: dict[str | tuple[str, ...], Plan[Id]] = {}
+        self._plans: dict[str | tuple[str, ...], MatchPlan[Id]] = {}
         self._plan_ids = 0
 
     def __len__(self) -> int:
@@ -169,16 +169,16 @@ class MatchIndex(Generic[Id]):
             self.remove(id_, predicate)
         return len(predicates)
 
-    def _row(self, group: _Group[Id], condition: Condition) -> Row[Id]:
+    def _row(self, group: _Group[Id], condition: Condition) -> ShelfRow[Id]:
         row = group.rows.get(condition)
         if row is None:
             if not group.rows:
                 self._changed(group)
-            row = group.rows[condition] = Row(self._next_serial(), condition)
+            row = group.rows[condition] = ShelfRow(self._next_serial(), condition)
             group.bucket.add(row)
         return row
 
-    def _leave(self, group: _Group[Id], row: Row[Id], serial: int) -> None:
+    def _leave(self, group: _Group[Id], row: ShelfRow[Id], serial: int) -> None:
         del row.members[serial]
         if not row.members:
             group.bucket.remove(row)
@@ -196,14 +196,14 @@ class MatchIndex(Generic[Id]):
 
     # -- questions
 
-    def plan(self, topic: str) -> Plan[Id]:
+    def plan(self, topic: str) -> MatchPlan[Id]:
         """What to do with publications on this topic."""
         plan = self._plans.get(topic)
         if plan is not None and plan.checked_at(self._changes):
             return plan
         return self._renewed(topic, (topic,))
 
-    def plan_any(self, topics: Sequence[str]) -> Plan[Id]:
+    def plan_any(self, topics: Sequence[str]) -> MatchPlan[Id]:
         """What to do with publications that name all of these topics: whoever asked for one of them gets it."""
         if len(topics) == 1:
             return self.plan(topics[0])
@@ -221,14 +221,14 @@ class MatchIndex(Generic[Id]):
         """Everyone who gets a publication that names all of these topics, each once."""
         return self.plan_any(topics).match(attributes)
 
-    def _renewed(self, key: str | tuple[str, ...], topics: tuple[str, ...]) -> Plan[Id]:
+    def _renewed(self, key: str | tuple[str, ...], topics: tuple[str, ...]) -> MatchPlan[Id]:
         old = self._plans.get(key)
         if old is not None:
             if old.still_holds(self._shape, self._changes):
                 return old
             self._forget(key)
         groups = dict.fromkeys(group for topic in topics for group in self._groups.matching(topic))
-        plan = Plan(list(groups), self._shape)
+        plan = MatchPlan(list(groups), self._shape)
         plan.still_holds(self._shape, self._changes)
         self._plans[key] = plan
         self._plan_ids += len(plan.always)

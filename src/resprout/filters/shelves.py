@@ -22,7 +22,7 @@ NESTING_MAX: Final = 4
 """Attributes by which one condition is told apart, at most: bounds the work of a change."""
 
 
-class Row(Generic[Id]):
+class ShelfRow(Generic[Id]):
     """A condition and who asks for it."""
 
     __slots__ = ("_alternatives", "condition", "members", "serial", "test")
@@ -49,10 +49,10 @@ class Bucket:
     def __init__(self, fixed: tuple[str, ...] = ()) -> None:
         self.size = 0
         self._fixed = fixed
-        self._rows: dict[Row[Any], None] = {}
+        self._rows: dict[ShelfRow[Any], None] = {}
         self._shelf: Shelf | None = None
 
-    def add(self, row: Row[Any]) -> None:
+    def add(self, row: ShelfRow[Any]) -> None:
         self.size += 1
         if self._shelf is not None:
             self._shelf.add(row)
@@ -64,14 +64,14 @@ class Bucket:
                 self._shelf.add(known)
             self._rows = {}
 
-    def remove(self, row: Row[Any]) -> None:
+    def remove(self, row: ShelfRow[Any]) -> None:
         self.size -= 1
         if self._shelf is None:
             del self._rows[row]
         else:
             self._shelf.remove(row)
 
-    def collect(self, attributes: Attributes, found: list[Row[Any]]) -> None:
+    def collect(self, attributes: Attributes, found: list[ShelfRow[Any]]) -> None:
         """Append every condition that may be true, and perhaps some that are not; a few may come twice."""
         if self._shelf is None:
             found += self._rows
@@ -87,10 +87,10 @@ class Shelf:
     def __init__(self, fixed: tuple[str, ...]) -> None:
         self._fixed = fixed
         self._tables: dict[str, _Table] = {}
-        self._keys: dict[Row[Any], Alternative] = {}
-        self._unsorted: dict[Row[Any], None] = {}
+        self._keys: dict[ShelfRow[Any], Alternative] = {}
+        self._unsorted: dict[ShelfRow[Any], None] = {}
 
-    def add(self, row: Row[Any]) -> None:
+    def add(self, row: ShelfRow[Any]) -> None:
         keys = self._choose(row)
         if keys is None:
             self._unsorted[row] = None
@@ -102,7 +102,7 @@ class Shelf:
                 table = self._tables[key.name] = _Table((*self._fixed, key.name))
             table.add(key, row)
 
-    def remove(self, row: Row[Any]) -> None:
+    def remove(self, row: ShelfRow[Any]) -> None:
         keys = self._keys.pop(row, None)
         if keys is None:
             del self._unsorted[row]
@@ -113,7 +113,7 @@ class Shelf:
             if not table:
                 del self._tables[key.name]
 
-    def collect(self, attributes: Attributes, found: list[Row[Any]]) -> None:
+    def collect(self, attributes: Attributes, found: list[ShelfRow[Any]]) -> None:
         found += self._unsorted
         tables = self._tables
         for name, value in attributes.items():
@@ -121,7 +121,7 @@ class Shelf:
             if table is not None:
                 table.collect(value, attributes, found)
 
-    def _choose(self, row: Row[Any]) -> Alternative | None:
+    def _choose(self, row: ShelfRow[Any]) -> Alternative | None:
         """By kind of key, then by how crowded it is there already."""
         best: Alternative | None = None
         best_cost = (0, 0)
@@ -146,9 +146,9 @@ class _Table:
     def __init__(self, fixed: tuple[str, ...]) -> None:
         self._fixed = fixed
         self._equal: dict[object, Bucket] = {}
-        self._numbers: RangeSet[Row[Any]] = RangeSet()
-        self._texts: RangeSet[Row[Any]] = RangeSet()
-        self._present: dict[Row[Any], None] = {}
+        self._numbers: RangeSet[ShelfRow[Any]] = RangeSet()
+        self._texts: RangeSet[ShelfRow[Any]] = RangeSet()
+        self._present: dict[ShelfRow[Any], None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._equal or self._numbers or self._texts or self._present)
@@ -159,7 +159,7 @@ class _Table:
             return 0 if bucket is None else bucket.size
         return 0 if isinstance(key, Range) else len(self._present)
 
-    def add(self, key: Key, row: Row[Any]) -> None:
+    def add(self, key: Key, row: ShelfRow[Any]) -> None:
         if isinstance(key, Equal):
             bucket = self._equal.get(key.value)
             if bucket is None:
@@ -170,7 +170,7 @@ class _Table:
         else:
             self._present[row] = None
 
-    def remove(self, key: Key, row: Row[Any]) -> None:
+    def remove(self, key: Key, row: ShelfRow[Any]) -> None:
         if isinstance(key, Equal):
             bucket = self._equal[key.value]
             bucket.remove(row)
@@ -181,7 +181,7 @@ class _Table:
         else:
             del self._present[row]
 
-    def collect(self, value: AttributeValue, attributes: Attributes, found: list[Row[Any]]) -> None:
+    def collect(self, value: AttributeValue, attributes: Attributes, found: list[ShelfRow[Any]]) -> None:
         found += self._present
         bucket = self._equal.get(hash_key(value))
         if bucket is not None:

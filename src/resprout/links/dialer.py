@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 
 from resprout.core.contract import CancelTimer, Connect, Effect, SetTimer
-from resprout.links.link import Link
+from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
 from resprout.links.timers import ReconnectDue
 
@@ -29,7 +29,7 @@ class Dial:
         """Made since the session last had a connection."""
         self.breaks = 0
         """Connections in a row that did not last."""
-        self.link: Link | None = None
+        self.link: LinkSession | None = None
         """The session that is, or will be, opened by this side. It keeps its epoch until it is known to be
         over: the same `Hello` again never begins a second session where the first answer was lost."""
         self.connection = 0

@@ -1,8 +1,9 @@
 """What two link layers say to each other on a connection.
 
-The opener says `Hello`, the other side `Welcome` (or `Goodbye`), then both send `Data` until either says `Goodbye` or
-the connection breaks; a large message travels as several `Part`, and signs of life as `Express`. A session outlives its
-connections: `epoch` names it, and `received` tells from where to resume, down to the bytes of a message in parts.
+The opener says `Hello`, the other side `SessionWelcome` (or `Goodbye`), then both send `Data` until either says
+`Goodbye` or the connection breaks; a large message travels as several `Part`, and signs of life as `Express`. A session
+outlives its connections: `epoch` names it, and `received` tells from where to resume, down to the bytes of a message
+in parts.
 """
 
 from typing import ClassVar, Final, Generic, TypeVar
@@ -26,8 +27,8 @@ class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
     peer: str
     """Whom the opener believes to reach: a wrong address is noticed here."""
     peer_incarnation: int | None
-    """The life of the peer that the session was begun with; None while no `Welcome` for it has come. Without it, an
-    opener that missed the `Welcome` of a restarted peer could not be told from one that has seen it."""
+    """The life of the peer that the session was begun with; None while no `SessionWelcome` for it has come. Without it,
+    an opener that missed the `SessionWelcome` of a restarted peer could not be told from one that has seen it."""
     epoch: int
     """The session to resume or to begin; the opener numbers them within its incarnation."""
     received: int
@@ -40,7 +41,7 @@ class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """How many messages of the express lane have been taken."""
 
 
-class Welcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
+class SessionWelcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
     """Answer to `Hello`: the session stands. One that cannot be resumed is answered by `Goodbye`."""
 
     version: int
@@ -109,5 +110,5 @@ class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
     code: EndCode = EndCode.NONE
 
 
-FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Hello, Welcome, Data, Part, Parted, Express, Goodbye)
+FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Hello, SessionWelcome, Data, Part, Parted, Express, Goodbye)
 """All of them."""

@@ -16,8 +16,8 @@ from resprout.core import limits
 from resprout.core.contract import EndCause
 from resprout.core.errors import NameRefusedError, PeerError
 from resprout.core.names import check_name
-from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
-from resprout.links.link import Link
+from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, SessionWelcome
+from resprout.links.link import LinkSession
 
 ROLES = ("broker", "client")
 NEWCOMER = "newcomer"
@@ -62,7 +62,7 @@ def judge_hello(
     hello: Hello,
     me: Identity,
     met: tuple[int, int],
-    link: Link | None,
+    link: LinkSession | None,
     is_greeting: bool,
     incarnation_max: int | None = None,
 ) -> tuple[Ruling, str]:
@@ -93,7 +93,7 @@ def judge_hello(
 
 
 def check_welcome(
-    welcome: Welcome, link: Link, latest_incarnation: int, is_up: bool, incarnation_max: int | None = None
+    welcome: SessionWelcome, link: LinkSession, latest_incarnation: int, is_up: bool, incarnation_max: int | None = None
 ) -> None:
     """Raises PeerError when an answer does not fit what was asked. `is_up`: a session that had begun is resumed."""
     if fault := _fault_of_number(welcome.incarnation, incarnation_max):
@@ -114,13 +114,13 @@ def check_welcome(
         raise PeerError(f"incarnation {welcome.incarnation} of {link.peer} is over: {latest_incarnation} has been here")
 
 
-def cause_of(answer: Any, link: Link) -> EndCause:
+def cause_of(answer: Any, link: LinkSession) -> EndCause:
     """Why a session that was to be resumed is over, from the answer that ended it; see `LinkDown.cause`."""
     if type(answer) is Goodbye and answer.incarnation:
         if answer.incarnation == link.incarnation:
             return EndCause.CLOSED
         return EndCause.RESTARTED if answer.incarnation > link.incarnation else EndCause.LOST
-    if type(answer) is Welcome and answer.name == link.peer and answer.incarnation > link.incarnation:
+    if type(answer) is SessionWelcome and answer.name == link.peer and answer.incarnation > link.incarnation:
         return EndCause.RESTARTED
     return EndCause.LOST
 

@@ -11,7 +11,7 @@ from resprout.links.session import Session
 from resprout.links.shipping import ship_in_parts
 
 
-class Link(Session):
+class LinkSession(Session):
     """A session and where it goes out."""
 
     __slots__ = (
@@ -150,7 +150,7 @@ class LinkStatus(msgspec.Struct, frozen=True):
     held: bool
 
     @classmethod
-    def of(cls, link: Link) -> "LinkStatus":
+    def of(cls, link: LinkSession) -> "LinkStatus":
         return cls(
             link.peer, link.role, link.incarnation, link.epoch, link.connection != 0, link.sent, link.received,
             link.unconfirmed, link.unconfirmed_bytes, link.room, link.held,

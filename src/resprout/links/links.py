@@ -48,7 +48,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.names import check_name
 from resprout.links.frames import Data, Express, Part, Parted
 from resprout.links.handshake import ROLES, Identity, shorten
-from resprout.links.link import Link, LinkStatus
+from resprout.links.link import LinkSession, LinkStatus
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.switchboard import Switchboard
@@ -110,16 +110,16 @@ class Links:
         self._up = board.sessions.up
         self._live = board.sessions.live
         self._news = board.sessions.news
-        self._unsent: list[Link] = []
-        self._express: list[Link] = []
-        self._unacknowledged: list[Link] = []
+        self._unsent: list[LinkSession] = []
+        self._express: list[LinkSession] = []
+        self._unacknowledged: list[LinkSession] = []
         self._on: dict[type[Event], Handler] = {
             Connected: board.connected,
             Disconnected: board.disconnected,
             Trickled: self._trickled,
             TimerFired: self._on_timer,
         }
-        self._take: dict[type[Any], Callable[[Link, Any, int, Effects], Sequence[Any]]] = {
+        self._take: dict[type[Any], Callable[[LinkSession, Any, int, Effects], Sequence[Any]]] = {
             Part: self._take_part,
             Parted: self._take_parted,
             Express: self._take_express,
@@ -213,7 +213,7 @@ class Links:
                 self._ship_all(now_us, out)
                 continue
             news = self._news.popleft()
-            if isinstance(news, Link):
+            if isinstance(news, LinkSession):
                 self._up[news.peer] = news
                 news.announced = news.limit  # less than at the handshake where many links share what they begin with
                 self._tell(LinkUp(news.peer, news.role, news.incarnation, news.room), now_us, out)
@@ -312,17 +312,17 @@ class Links:
         elif frame.hurry and not messages and link.connection:  # asked for what has been told, or for part of a message
             link.nod(now_us, out)
 
-    def _take_part(self, link: Link, frame: Part, now_us: int, out: Effects) -> Sequence[Any]:
+    def _take_part(self, link: LinkSession, frame: Part, now_us: int, out: Effects) -> Sequence[Any]:
         messages = link.take_part(frame)
         self._stirred(link, now_us, out)
         return messages
 
-    def _take_parted(self, link: Link, frame: Parted, now_us: int, out: Effects) -> Sequence[Any]:
+    def _take_parted(self, link: LinkSession, frame: Parted, now_us: int, out: Effects) -> Sequence[Any]:
         link.confirm_part(frame)
         self._stirred(link, now_us, out)
         return ()
 
-    def _take_express(self, link: Link, frame: Express[Any], now_us: int, out: Effects) -> Sequence[Any]:
+    def _take_express(self, link: LinkSession, frame: Express[Any], now_us: int, out: Effects) -> Sequence[Any]:
         messages = link.express.take(frame)
         self._express.append(link)
         return messages
@@ -333,17 +333,17 @@ class Links:
             link.heard_us = now_us
             self._stirred(link, now_us, out)
 
-    def _stirred(self, link: Link, now_us: int, out: Effects) -> None:
+    def _stirred(self, link: LinkSession, now_us: int, out: Effects) -> None:
         if now_us - link.stirred_us >= STIRRED_US:
             link.stirred_us = now_us
             self._tell(Stirred(link.peer), now_us, out)
 
-    def _announce_room(self, link: Link, now_us: int, out: Effects) -> None:
+    def _announce_room(self, link: LinkSession, now_us: int, out: Effects) -> None:
         room = link.room_to_announce()
         if room is not None:
             self._tell(Writable(link.peer, room), now_us, out)
 
-    def _acknowledge_later(self, link: Link, now_us: int, out: Effects) -> None:
+    def _acknowledge_later(self, link: LinkSession, now_us: int, out: Effects) -> None:
         link.ack_due = True
         if not self._unacknowledged:
             out.append(SetTimer(_ACKNOWLEDGE, now_us + self._options.ack_delay_us))

@@ -22,20 +22,20 @@ from resprout.core.contract import (
 from resprout.links.flight import Beginnings, shares
 from resprout.links.frames import Goodbye
 from resprout.links.handshake import Acquaintances, Identity
-from resprout.links.link import Link
+from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
 from resprout.links.timers import LingerOver
 
 Effects = list[Effect]
-News = LinkDown | Silent | Heard | Writable | Link
+News = LinkDown | Silent | Heard | Writable | LinkSession
 """A link by itself: it has begun."""
 
 
-class Sessions:
+class LinkSessions:
     def __init__(self, me: Identity, options: LinkOptions) -> None:
-        self.up: dict[str, Link] = {}
+        self.up: dict[str, LinkSession] = {}
         """Those that the stack knows, by peer."""
-        self.live: dict[int, Link] = {}
+        self.live: dict[int, LinkSession] = {}
         """By connection, as far as they have one."""
         self.news: deque[News] = deque()
         self.met = Acquaintances(options.acquaintances_max)
@@ -51,7 +51,7 @@ class Sessions:
 
     # -- connections ------------------------------------------------------------------------------------------------
 
-    def stand(self, link: Link, connection: int, is_up: bool, now_us: int, out: Effects) -> None:
+    def stand(self, link: LinkSession, connection: int, is_up: bool, now_us: int, out: Effects) -> None:
         """A session begins, or (`is_up`) goes on, on this connection."""
         links = len(self.live) + 1
         if shares(links) > shares(links - 1):
@@ -72,7 +72,7 @@ class Sessions:
         if room is not None:
             self.news.append(Writable(link.peer, room))
 
-    def lose(self, link: Link, now_us: int, out: Effects) -> None:
+    def lose(self, link: LinkSession, now_us: int, out: Effects) -> None:
         """The connection is gone, the session stays."""
         del self.live[link.connection]
         link.fall()
@@ -88,7 +88,7 @@ class Sessions:
     # -- the end of sessions ----------------------------------------------------------------------------------------
 
     def end(
-        self, link: Link, reason: str, cause: EndCause, say: bool, out: Effects, code: EndCode = EndCode.NONE
+        self, link: LinkSession, reason: str, cause: EndCause, say: bool, out: Effects, code: EndCode = EndCode.NONE
     ) -> None:
         """It is over, and not because the stack wanted it; `say`: the peer does not know, and is told the code, which
         is otherwise what it said."""
@@ -96,7 +96,7 @@ class Sessions:
         self._let_go(link, reason, say, out, code)
         self.news.append(LinkDown(link.peer, reason, cause, EndCode.NONE if say else code))
 
-    def replace(self, link: Link, incarnation: int, out: Effects) -> None:
+    def replace(self, link: LinkSession, incarnation: int, out: Effects) -> None:
         """The peer, in this life, begins another one, so this one is over."""
         if incarnation > link.incarnation:
             self.end(link, f"{link.peer} restarted", EndCause.RESTARTED, True, out, EndCode.REPLACED)
@@ -107,7 +107,7 @@ class Sessions:
         """The stack wants no session with this peer. What it has not heard of yet, it need not hear; only a session
         that the peer has opened meanwhile is something new to it, and stays."""
         for news in [news for news in self.news if news.peer == peer]:
-            if not isinstance(news, Link):
+            if not isinstance(news, LinkSession):
                 self.news.remove(news)
             elif news.is_opener:
                 self.news.remove(news)
@@ -116,7 +116,7 @@ class Sessions:
         if link is not None:
             self._let_go(link, reason, True, out, code)
 
-    def _let_go(self, link: Link, reason: str, say: bool, out: Effects, code: EndCode) -> None:
+    def _let_go(self, link: LinkSession, reason: str, say: bool, out: Effects, code: EndCode) -> None:
         link.over = True
         if not link.is_opener:
             self.met.meet(link.peer, link.incarnation, link.epoch)
@@ -129,7 +129,7 @@ class Sessions:
                 out.append(Disconnect(link.connection, reason))
             link.fall()
 
-    def _stop_lingering(self, link: Link, out: Effects) -> None:
+    def _stop_lingering(self, link: LinkSession, out: Effects) -> None:
         if link.lingers:
             link.lingers = False
             out.append(CancelTimer(LingerOver(link.peer)))

@@ -9,10 +9,10 @@ from resprout.links.frames import Data, Part
 from resprout.links.session import MESSAGES_PER_FRAME
 
 if TYPE_CHECKING:
-    from resprout.links.link import Link
+    from resprout.links.link import LinkSession
 
 
-def ship_in_parts(link: "Link", now_us: int, out: list[Effect], *, bounded: bool = True) -> None:
+def ship_in_parts(link: "LinkSession", now_us: int, out: list[Effect], *, bounded: bool = True) -> None:
     """Transmit what may leave now; all of it unless `bounded`. If something has to wait, an acknowledgement is asked
     for, and comes at once: whoever waits never depends on a timer."""
     _Shipping(link, now_us, out, bounded).ship()
@@ -21,7 +21,7 @@ def ship_in_parts(link: "Link", now_us: int, out: list[Effect], *, bounded: bool
 class _Shipping:
     """One time that a link ships."""
 
-    def __init__(self, link: "Link", now_us: int, out: list[Effect], bounded: bool) -> None:
+    def __init__(self, link: "LinkSession", now_us: int, out: list[Effect], bounded: bool) -> None:
         self._link = link
         self._now_us = now_us
         self._out = out

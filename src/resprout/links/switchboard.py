@@ -1,6 +1,6 @@
 """Connections of one node: how they are opened, greeted and lost, and which session each of them serves.
 
-It knows nothing of the stack: see `Sessions.news`.
+It knows nothing of the stack: see `LinkSessions.news`.
 
 A session that the peer opened and that lacks its connection is asked for from this side too, if the stack wants it. The
 peer that still has it says so, and connects itself; one that has forgotten it, or has begun another life, takes the new
@@ -27,7 +27,7 @@ from resprout.core.contract import (
 from resprout.core.errors import PeerError
 from resprout.core.names import newcomer_key
 from resprout.links.dialer import Dial, Dialer, Greeting
-from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, Welcome
+from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, SessionWelcome
 from resprout.links.handshake import (
     NEWCOMER,
     Identity,
@@ -37,11 +37,11 @@ from resprout.links.handshake import (
     judge_hello,
     shorten,
 )  # fmt: skip
-from resprout.links.link import Link
+from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies
 from resprout.links.refusals import Refusals
-from resprout.links.sessions import Sessions, refuse
+from resprout.links.sessions import LinkSessions, refuse
 from resprout.links.timers import LingerOver, ReconnectDue
 
 Effects = list[Effect]
@@ -57,7 +57,7 @@ class Switchboard:
         first_epoch: int = 1,
         incarnation_max: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self.sessions = Sessions(me, options)
+        self.sessions = LinkSessions(me, options)
         self.greetings: dict[int, Greeting] = {}
         self._me = me
         self._options = options
@@ -141,7 +141,7 @@ class Switchboard:
                 dial.connecting = False
                 self._failed(dial, event.refused, now_us, out)
 
-    def lose(self, link: Link, now_us: int, out: Effects) -> None:
+    def lose(self, link: LinkSession, now_us: int, out: Effects) -> None:
         """The connection is gone, the session stays. Whichever side wants it tries to reach the other."""
         self.sessions.lose(link, now_us, out)
         dial = self._dials.get(link.peer)
@@ -213,8 +213,8 @@ class Switchboard:
     def _greet(self, dial: Dial, connection: int, life: int | None, now_us: int, out: Effects) -> None:
         if dial.link is None:
             self._epoch += 1
-            dial.link = Link(dial.peer, self._epoch, self._options, self._bodies, is_opener=True)
-        link: Link = dial.link
+            dial.link = LinkSession(dial.peer, self._epoch, self._options, self._bodies, is_opener=True)
+        link: LinkSession = dial.link
         dial.connection = connection
         self.greetings[connection] = Greeting(dial, now_us)
         me = self._me
@@ -226,11 +226,11 @@ class Switchboard:
 
     def _answered(self, connection: int, dial: Dial, frame: Any, now_us: int, out: Effects) -> None:
         link, dial.connection = dial.link, 0
-        assert isinstance(link, Link), "Hello was said for a session"
+        assert isinstance(link, LinkSession), "Hello was said for a session"
         before = self._up.get(link.peer)
         resumes = before is link
         try:
-            if type(frame) is not Welcome:
+            if type(frame) is not SessionWelcome:
                 raise PeerError(f"{type(frame).__name__} instead of Welcome")
             check_welcome(frame, link, self._met.latest(link.peer)[0], resumes, self._incarnation_max())
             if resumes:
@@ -251,7 +251,7 @@ class Switchboard:
         self._met.meet(link.peer, link.incarnation)
         self._stand(link, connection, resumes, now_us, out)
 
-    def _turned_away(self, dial: Dial, link: Link, reason: str, frame: Any, now_us: int, out: Effects) -> None:
+    def _turned_away(self, dial: Dial, link: LinkSession, reason: str, frame: Any, now_us: int, out: Effects) -> None:
         """No agreement on the session: it is over, and the next attempt begins another. Where the peer has opened one
         that only lacks its connection, it says so, and nothing is wrong."""
         up = self._up.get(link.peer)
@@ -305,7 +305,7 @@ class Switchboard:
             is_stranger = both_brokers and is_over and hello.peer_incarnation is None
         return newcomer_key(hello.name, hello.incarnation, hello.epoch) if is_stranger else hello.name
 
-    def _resume(self, link: Link, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
+    def _resume(self, link: LinkSession, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
         try:
             link.resume(hello.received, hello.grant, hello.part, hello.express)
         except PeerError as error:
@@ -318,8 +318,10 @@ class Switchboard:
         self._welcome(link, connection, out)
         self._stand(link, connection, True, now_us, out)
 
-    def _begin(self, key: str, before: Link | None, connection: int, hello: Hello, now_us: int, out: Effects) -> None:
-        link = Link(key, hello.epoch, self._options, self._bodies, is_opener=False)
+    def _begin(
+        self, key: str, before: LinkSession | None, connection: int, hello: Hello, now_us: int, out: Effects
+    ) -> None:
+        link = LinkSession(key, hello.epoch, self._options, self._bodies, is_opener=False)
         try:
             link.begin(NEWCOMER if key != hello.name else hello.role, hello.incarnation, hello.received, hello.grant)
         except PeerError as error:
@@ -334,9 +336,9 @@ class Switchboard:
         self._welcome(link, connection, out)
         self._stand(link, connection, False, now_us, out)
 
-    def _welcome(self, link: Link, connection: int, out: Effects) -> None:
+    def _welcome(self, link: LinkSession, connection: int, out: Effects) -> None:
         me = self._me
-        welcome = Welcome(
+        welcome = SessionWelcome(
             PROTOCOL_VERSION, me.name, me.role, me.incarnation, link.epoch, *link.standing(), link.assembly.have,
             link.express.standing(),
         )  # fmt: skip
@@ -344,7 +346,7 @@ class Switchboard:
 
     # -- beginning and end of sessions ------------------------------------------------------------------------------
 
-    def _stand(self, link: Link, connection: int, is_up: bool, now_us: int, out: Effects) -> None:
+    def _stand(self, link: LinkSession, connection: int, is_up: bool, now_us: int, out: Effects) -> None:
         """The handshake is complete."""
         self.sessions.stand(link, connection, is_up, now_us, out)
         dial = self._dials.get(link.peer)
@@ -353,7 +355,7 @@ class Switchboard:
 
     def end(
         self,
-        link: Link,
+        link: LinkSession,
         reason: str,
         cause: EndCause,
         say: bool,

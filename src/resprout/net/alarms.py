@@ -6,7 +6,7 @@ from collections.abc import Callable
 from resprout.core.contract import Timer
 
 
-class Alarms:
+class LoopAlarms:
     """`fire` is called with each timer that is due."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[Timer], None]) -> None:

@@ -30,7 +30,7 @@ from resprout.net.disk import DiskError
 from resprout.net.frames import Here, Who, make_codec
 from resprout.net.host import CONNECTIONS_MAX, End, Host, Upward
 from resprout.net.incarnation import believed, incarnation_max
-from resprout.net.listen import ListenError, Place, take_place
+from resprout.net.listen import ListenError, ListeningPlace, take_place
 from resprout.net.lookout import Lookout
 from resprout.net.sessions import random_epoch, with_signs_of_life
 from resprout.stacks.stack import BrokerSeat, Stack
@@ -45,7 +45,7 @@ PAUSE_SECONDS_MAX: Final = 5.0
 """Before the next life when the last one was shorter than that: doubled each time from the first to the last."""
 
 
-class BrokerSpec(msgspec.Struct, frozen=True):
+class BrokerToRun(msgspec.Struct, frozen=True):
     """One broker to run."""
 
     name: str
@@ -74,7 +74,7 @@ class RunningBroker:
 
     def __init__(
         self,
-        spec: BrokerSpec,
+        spec: BrokerToRun,
         stack: Stack[Any],
         options: Any,
         links: LinkOptions,
@@ -170,7 +170,7 @@ class RunningBroker:
             place.close()
             raise
 
-    async def _live(self, place: Place, parent: str | None, contacts: tuple[str, ...]) -> None:
+    async def _live(self, place: ListeningPlace, parent: str | None, contacts: tuple[str, ...]) -> None:
         name, spec = self.name, self._spec
         told = await address_to_tell(place.address, spec.advertise)
         if self._folder is not None:
@@ -290,7 +290,7 @@ class RunningBroker:
             self._pause_s = min(PAUSE_SECONDS_MAX, max(PAUSE_SECONDS_MIN, 2 * self._pause_s))
         return self._pause_s
 
-    async def _take_place_again(self) -> Place:
+    async def _take_place_again(self) -> ListeningPlace:
         patience_s = time.monotonic() + LISTEN_SECONDS_MAX
         while True:
             try:
@@ -302,7 +302,7 @@ class RunningBroker:
 
 
 async def serve(
-    spec: BrokerSpec,
+    spec: BrokerToRun,
     stack: Stack[Any],
     options: Any,
     links: LinkOptions,

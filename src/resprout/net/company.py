@@ -27,7 +27,7 @@ RETRY_SECONDS_MAX: Final = 2.0
 """Between attempts: doubled from the first to the last."""
 
 
-class Company(msgspec.Struct, frozen=True):
+class FoundCompany(msgspec.Struct, frozen=True):
     """Who answered."""
 
     parent: str | None
@@ -48,7 +48,7 @@ async def look_for_company(
     say: Callable[[str], None],
     members: Sequence[Address],
     patience_s: float | None,
-) -> Company | None:
+) -> FoundCompany | None:
     """Those who listen there; `say` is told once who is waited for. `members` were in the network when this broker was:
     perhaps something else listens there by now. Without `patience_s`, however long it takes until one does. With it,
     for a broker that does without: None when nobody has answered by then, or when all hosts say that nobody listens.
@@ -136,7 +136,7 @@ def _compare(answers: Sequence[tuple[Address, Here]], say: Callable[[str], None]
         say(f"there are {len(networks)} networks: {told}")
 
 
-def _company(answers: Sequence[tuple[Address, Here]], parent: Address | None) -> Company:
+def _company(answers: Sequence[tuple[Address, Here]], parent: Address | None) -> FoundCompany:
     above = next((here.name for address, here in answers if address == parent), None)
     peers = {here.name: address for address, here in reversed(answers)}
-    return Company(above, dict(reversed(peers.items())), max(believed(here.met) for _, here in answers))
+    return FoundCompany(above, dict(reversed(peers.items())), max(believed(here.met) for _, here in answers))

@@ -49,7 +49,7 @@ CLOSE_SECONDS_MAX = 5.0
 """What was sent on a connection that is being closed has this long to leave."""
 
 
-class Connection(asyncio.Protocol):
+class TcpConnection(asyncio.Protocol):
     """`peer`: whom this side wanted to reach; None when the other side opened it."""
 
     def __init__(self, host: "Host", number: int, peer: str | None) -> None:

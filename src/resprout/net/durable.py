@@ -25,7 +25,7 @@ SETTLE_SECONDS_MAX: Final = 5.0
 _UNSEEN: Final = frozenset((SetTimer, CancelTimer, Note))
 
 
-class Durable:
+class DurableEffects:
     """Of one life. `execute` is given what may leave; `failed` is told once that nothing can be kept any more, and
     nothing leaves after that."""
 

@@ -41,16 +41,16 @@ from resprout.links.handshake import shorten
 from resprout.links.options import LinkOptions
 from resprout.links.refusals import Refusals
 from resprout.net.address import Address
-from resprout.net.alarms import Alarms
+from resprout.net.alarms import LoopAlarms
 from resprout.net.book import AddressBook
-from resprout.net.connection import CUT, GREETING_SECONDS_MAX, Connection
+from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
 from resprout.net.disk import DiskError
-from resprout.net.durable import Durable
+from resprout.net.durable import DurableEffects
 from resprout.net.frames import Here, Who
-from resprout.net.listen import Place, take_place
-from resprout.net.lobby import Lobby
+from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.records import RecordFile
+from resprout.net.unidentified import Unidentified
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
@@ -107,16 +107,16 @@ class Host:
         self._notices = notices
         self.network = ""
         """Which network the machine is in, as it has said last."""
-        self._connections: dict[int, Connection] = {}
-        self._lobby = Lobby(greetings_max)
+        self._connections: dict[int, TcpConnection] = {}
+        self._unidentified = Unidentified(greetings_max)
         self._refusals = Refusals()
         self._numbers = 0
-        self._alarms = Alarms(self.loop, self._fire)
+        self._alarms = LoopAlarms(self.loop, self._fire)
         self._dials = Dials(self._where, self._new, self.handle)
-        self._place: Place | None = None
+        self._place: ListeningPlace | None = None
         self._barred: frozenset[str] = frozenset()
         self._records = records
-        self._durable = Durable(records, self._execute, self._end) if records is not None else None
+        self._durable = DurableEffects(records, self._execute, self._end) if records is not None else None
         self._closing = False
         self._do: dict[type, Callable[[Any], None]] = {
             Transmit: self._transmit,
@@ -144,7 +144,7 @@ class Host:
         await self.serve(place)
         return place.address
 
-    async def serve(self, place: Place) -> None:
+    async def serve(self, place: ListeningPlace) -> None:
         """Accept who connects there, unless this life is over already."""
         if self._closing:
             place.close()
@@ -206,7 +206,7 @@ class Host:
     def delay_s(self, peer: str | None) -> float:
         return self._delays_s.get(peer, 0.0) if peer is not None else 0.0
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: TcpConnection) -> None:
         peer = connection.peer
         if self._closing:
             connection.abort("closing")
@@ -219,26 +219,30 @@ class Host:
         else:
             self._connections[connection.number] = connection
             if peer is None:
-                self._lobby.enter(connection)
+                self._unidentified.enter(connection)
             self.handle(Connected(connection.number, peer))
 
-    def greeted(self, connection: Connection) -> None:
+    def greeted(self, connection: TcpConnection) -> None:
         """An opener has said something: it is no stranger any more, or will be refused for what it said."""
-        self._lobby.leave(connection)
+        self._unidentified.leave(connection)
 
     def _has_room(self) -> bool:
         """For one more that somebody opened. Those who have said nothing make room for it."""
-        lobby = self._lobby
-        while len(lobby) >= lobby.places or (len(lobby) and len(self._connections) >= self.connections_max):
-            stranger = lobby.one_too_many()
+        unidentified = self._unidentified
+        while len(unidentified) >= unidentified.places or (
+            len(unidentified) and len(self._connections) >= self.connections_max
+        ):
+            stranger = unidentified.one_too_many()
             assert stranger is not None, "somebody waits there"
             reason = "it has not said who it is, and others want to"
-            self._turned_away(stranger, f"{lobby.places} connections that have not said who they are is the limit")
+            self._turned_away(
+                stranger, f"{unidentified.places} connections that have not said who they are is the limit"
+            )
             self.lost(stranger, reason)
             stranger.abort(reason)
         return len(self._connections) < self.connections_max
 
-    def _turned_away(self, connection: Connection, why: str) -> None:
+    def _turned_away(self, connection: TcpConnection, why: str) -> None:
         notes: list[Effect] = []
         self._refusals.tell(connection.address or "somebody", why, now_us(), notes)
         self._execute(notes)
@@ -251,12 +255,12 @@ class Host:
         if number in self._connections:
             self.handle(Trickled(number))
 
-    def refuse(self, connection: Connection, reason: str) -> None:
+    def refuse(self, connection: TcpConnection, reason: str) -> None:
         """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
         connection.send(Goodbye(shorten(reason, limits.REASON_BYTES)))
         connection.close(reason)
 
-    def answer(self, connection: Connection, asked: Who) -> None:
+    def answer(self, connection: TcpConnection, asked: Who) -> None:
         """To somebody who only wants to know who listens here."""
         if asked.name in self._barred:
             connection.abort(CUT)
@@ -267,8 +271,8 @@ class Host:
         connection.close("answered")
         self._asked(asked)
 
-    def lost(self, connection: Connection, reason: str) -> None:
-        self._lobby.leave(connection)
+    def lost(self, connection: TcpConnection, reason: str) -> None:
+        self._unidentified.leave(connection)
         if self._connections.pop(connection.number, None) is not None:
             self.handle(Disconnected(connection.number, connection.peer, reason))
 
@@ -335,12 +339,12 @@ class Host:
             return CUT
         return self._book.find(peer) or self._find(peer) or f"nobody knows where {peer} listens"
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> TcpConnection:
         return self._new(None)
 
-    def _new(self, peer: str | None) -> Connection:
+    def _new(self, peer: str | None) -> TcpConnection:
         self._numbers += 1
-        return Connection(self, self._numbers, peer)
+        return TcpConnection(self, self._numbers, peer)
 
     def _locate(self, effect: Locate) -> None:
         if not effect.address:

@@ -30,7 +30,7 @@ class ListenError(UsageError, OSError):
         return f"cannot listen on {self.address}: {self.strerror}"
 
 
-class Place:
+class ListeningPlace:
     """Sockets that listen. Whoever connects waits until somebody serves them: nobody is answered too early."""
 
     def __init__(self, address: Address, sockets: list[socket.socket]) -> None:
@@ -52,7 +52,7 @@ class Place:
             plug.close()
 
 
-async def take_place(address: Address) -> Place:
+async def take_place(address: Address) -> ListeningPlace:
     """On every address of the host; port 0 takes a free port, the same on all of them. ListenError when it cannot."""
     loop = asyncio.get_running_loop()
     try:
@@ -64,7 +64,7 @@ async def take_place(address: Address) -> Place:
     except (OSError, UnicodeError) as error:
         raise ListenError(address, reason_of(error), getattr(error, "errno", None) or 0) from None
     host, port = sockets[0].getsockname()[:2]
-    return Place(Address(address.host or host, port), sockets)
+    return ListeningPlace(Address(address.host or host, port), sockets)
 
 
 def _listen_on_all(ends: Sequence[_End], port: int) -> list[socket.socket]:

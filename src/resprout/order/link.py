@@ -15,8 +15,10 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout.core.states import transition
 from resprout.order.entry import Entry
 from resprout.order.left import Left
+from resprout.order.link_state import LINK_STATES, LinkState
 from resprout.order.messages import Ahead, Levels
 from resprout.order.ranges import Range, Ranges, as_ranges
 
@@ -27,7 +29,7 @@ AHEAD_MAX: Final = 1_000
 class Track:
     """The bundles that crossed a link in one direction, in order, while something is still to be said about them."""
 
-    __slots__ = ("_left", "count", "entries", "forgotten", "moved", "numbers")
+    __slots__ = ("_left", "count", "entries", "moved", "numbers", "through")
 
     def __init__(self, left: Left) -> None:
         self._left = left
@@ -36,7 +38,7 @@ class Track:
         self.numbers: dict[Entry, int] = {}
         self.moved: dict[int, None] = {}
         """Those that have come further, or have just come, since they were last looked at."""
-        self.forgotten = 0
+        self.through = 0
         """Nothing is left to say about the first so many."""
 
     def add(self, entry: Entry) -> None:
@@ -47,13 +49,13 @@ class Track:
 
     def forget(self, upto: int) -> None:
         """All of the first so many, of which some may have been forgotten before."""
-        if upto - self.forgotten > 2 * len(self.entries):
+        if upto - self.through > 2 * len(self.entries):
             for number in [number for number in self.entries if number <= upto]:
                 self.forget_one(number)
         else:
-            for number in range(self.forgotten + 1, upto + 1):
+            for number in range(self.through + 1, upto + 1):
                 self.forget_one(number)
-        self.forgotten = max(upto, self.forgotten)
+        self.through = max(upto, self.through)
 
     def forget_one(self, number: int) -> None:
         entry = self.entries.pop(number, None)
@@ -71,7 +73,7 @@ class Track:
         return entry
 
 
-class Counts:
+class ReportedCounts:
     """How far one side has reported the bundles of both directions, in the terms of `Levels`."""
 
     __slots__ = ("back_firm", "back_have", "done", "firm", "have")
@@ -104,11 +106,11 @@ class News:
 
 
 class Link:
-    """One neighbour. `open` while bundles may cross; otherwise everything for it is retained."""
+    """One neighbour. Bundles cross while it is open; otherwise everything for it is retained."""
 
     __slots__ = (
-        "_ahead", "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "quiet", "sent",
-        "told", "upto",
+        "_ahead", "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "sent", "silent",
+        "state", "told", "upto",
     )  # fmt: skip
 
     def __init__(
@@ -117,8 +119,10 @@ class Link:
         """`left` is told of what both ends are through with."""
         self.name = name
         self.incarnation = incarnation
+        self.state = LinkState.ADDED
         self.open = False
-        self.quiet = False
+        """As the state says; read for every bundle."""
+        self.silent = False
         """It is not heard at the moment: reports can wait, and would only pile up."""
         self.cursor = cursor
         """The next place in the log to look at; None when the link has kept up, so that new entries go out at once."""
@@ -129,15 +133,24 @@ class Link:
         left = left if left is not None else Left()
         self.sent = Track(left)
         self.arrived = Track(left)
-        self.heard = Counts(faults_tolerated)
+        self.heard = ReportedCounts(faults_tolerated)
         """What the neighbour has reported."""
-        self.told = Counts(faults_tolerated)
+        self.told = ReportedCounts(faults_tolerated)
         """What it was told."""
         self._ahead: deque[Ahead] = deque()
         """What it is to be told in the terms of `Levels.ahead`."""
         self.upto = -1
         """The last place in the log that the neighbour is known to have, or of what came from it and was not safe: what
         comes from it now may depend on anything up to here."""
+
+    def move_to(self, state: LinkState) -> None:
+        self.state = transition(LINK_STATES, self.state, state)
+        self.open = state is LinkState.OPEN
+
+    @property
+    def crossed(self) -> int:
+        """Bundles that have crossed, in both directions."""
+        return self.sent.count + self.arrived.count
 
     def take_report(self, report: Levels) -> News:
         """Raises PeerError when it speaks of what was never sent or takes something back."""
@@ -272,7 +285,7 @@ def _forget(track: Track, come: _Come, have: int, rungs: tuple[Ranges, ...]) -> 
     track.forget(min(have, *[rung.upto for rung in rungs]))
     if any(rung.has_islands for rung in rungs):
         for first, last in come.ranges:
-            for number in range(max(first, track.forgotten + 1), min(last, have) + 1):
+            for number in range(max(first, track.through + 1), min(last, have) + 1):
                 if all(number in rung for rung in rungs):
                     track.forget_one(number)
 

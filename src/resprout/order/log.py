@@ -2,8 +2,8 @@
 
 Entries are *shown* to local readers only when they are safe: known to be at f + 1 brokers (or at every broker of a
 smaller tree), so that nothing a subscriber has seen can vanish; in log order, but for those that may pass what is not
-safe yet (`order.unshown`). An entry leaves the log when it is stable (`order.entry`). The log never evicts; it pushes
-back, in two ways that must not be mixed:
+safe yet (`order.log_holdback`). An entry leaves the log when it is stable (`order.entry`). The log never evicts; it
+pushes back, in two ways that must not be mixed:
 
 - A neighbour is held back for what waits *downstream* of it: for links that have fallen behind and for local readers.
   In a tree, and never back to where it came from, such waiting cannot go in a circle.
@@ -20,7 +20,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.unshown import Unshown
+from resprout.order.log_holdback import LogHoldBack
 
 _EVENTUAL = Guarantee.EVENTUAL.stream
 
@@ -28,7 +28,7 @@ _EVENTUAL = Guarantee.EVENTUAL.stream
 class Log:
     """Entries by their place. Who wants what is decided elsewhere; this keeps the counts that decide when."""
 
-    __slots__ = ("_faults", "_rose", "bytes_held", "entries", "local_bytes", "next_no", "unshown")
+    __slots__ = ("_faults", "_rose", "bytes_held", "entries", "held_back", "local_bytes", "next_no")
 
     def __init__(self, faults_tolerated: int, rose: Callable[[Entry], None] = lambda entry: None) -> None:
         self._faults = faults_tolerated
@@ -36,7 +36,7 @@ class Log:
         """Called when the reach or the level of an entry has risen: neighbours may be told."""
         self.entries: dict[int, Entry] = {}
         self.next_no = 0
-        self.unshown = Unshown()
+        self.held_back = LogHoldBack()
         self.bytes_held = 0
         self.local_bytes = 0
         """What local clients published that is not yet delivered everywhere and stable here."""
@@ -60,7 +60,7 @@ class Log:
         entry.pins = 1 + len(readers)
         self.bytes_held += entry.cost
         self.entries[entry.no] = entry
-        self.unshown.append(entry)
+        self.held_back.append(entry)
         entry.reach_lacking = [awaited] * faults
         entry.lacking = [awaited] * (faults + 1)
         entry.lacking[0] += 1
@@ -188,19 +188,19 @@ class Log:
     def let_pass(self, entry: Entry, source: Link) -> None:
         """The last, which has just come from this neighbour, need not wait for what it cannot depend on."""
         if entry.hops >= self._faults:
-            self.unshown.let_pass(entry, source.upto)
+            self.held_back.let_pass(entry, source.upto)
         elif entry.stream != _EVENTUAL:  # what follows it on this way may depend on it
             source.upto = entry.no
 
     @property
-    def first_unshown(self) -> int | None:
+    def first_held_back(self) -> int | None:
         """The lowest place of what is not shown."""
-        first = self.unshown.first
+        first = self.held_back.first
         return None if first is None else first.no
 
     def next_to_show(self) -> Entry | None:
         """Taken out of the line: it must be shown at once."""
-        return self.unshown.take(self.is_safe)
+        return self.held_back.take(self.is_safe)
 
     def show(self, entry: Entry) -> None:
         """From now on its readers have it, or it waits for them."""

@@ -5,7 +5,7 @@ waits for `delivered`. Everything else waits for company, and what only lets a n
 it rides along with the other reports anyway.
 
 That a bundle is here which may not be safe at its sender is told in the step in which it came, whatever happens: until
-then the sender takes what it hears from here for independent of the bundle (`order.unshown`).
+then the sender takes what it hears from here for independent of the bundle (`order.log_holdback`).
 """
 
 from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ class Reports:
         """At the end of a step."""
         if self._arrived:
             for link in self._arrived.values():
-                self._report(link, quiet_too=True)
+                self._report(link, silent_too=True)
             self._arrived.clear()
         if self._urgent:
             for link in self._urgent.values():
@@ -124,7 +124,7 @@ class Reports:
         for link in concerned:
             self._report(link)
 
-    def _report(self, link: Link, quiet_too: bool = False) -> None:
-        if link.open and (quiet_too or not link.quiet):
+    def _report(self, link: Link, silent_too: bool = False) -> None:
+        if link.open and (silent_too or not link.silent):
             while (news := link.report()) is not None:
                 self._pass_by(link.name, news)

@@ -14,7 +14,7 @@ from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.total_levels import TotalBook
+from resprout.order.totals.levels import TotalBook
 
 
 class Retained:

@@ -17,7 +17,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay.messages import Namesake, Seek, Sought
 from resprout.overlay.places import NUMBER_MAX
-from resprout.overlay.standing import Standing
+from resprout.overlay.view import MembershipView
 
 NAMES_MAX: Final = 64
 """In one question."""
@@ -27,7 +27,7 @@ SEARCHES_MAX: Final = 4_096
 """Questions that run through one broker at a time."""
 
 
-class Findings(msgspec.Struct):
+class CensusFindings(msgspec.Struct):
     """What the tree knows about some names."""
 
     namesakes: list[Namesake]
@@ -46,15 +46,17 @@ class Findings(msgspec.Struct):
 class _Search:
     __slots__ = ("done", "findings", "waiting")
 
-    def __init__(self, waiting: dict[str, None], findings: Findings, done: Callable[[Findings], None]) -> None:
+    def __init__(
+        self, waiting: dict[str, None], findings: CensusFindings, done: Callable[[CensusFindings], None]
+    ) -> None:
         self.waiting = waiting
         self.findings = findings
         self.done = done
 
 
 class Census:
-    def __init__(self, standing: Standing, post: Callable[[str, ProtocolMessage], None]) -> None:
-        self._standing = standing
+    def __init__(self, view: MembershipView, post: Callable[[str, ProtocolMessage], None]) -> None:
+        self._view = view
         self._post = post
         self.claims: Callable[[str], list[Namesake]] = lambda name: []
         """Newcomers that ask this broker for a place under a name."""
@@ -62,7 +64,7 @@ class Census:
         self._started = 0
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {Seek: self._on_seek, Sought: self._on_sought}
 
-    def ask(self, names: tuple[str, ...], done: Callable[[Findings], None]) -> None:
+    def ask(self, names: tuple[str, ...], done: Callable[[CensusFindings], None]) -> None:
         """`done` may be called at once."""
         self._run(names, None, done)
 
@@ -73,9 +75,9 @@ class Census:
                 search.findings.complete = False
                 self._check(number)
 
-    def _run(self, names: tuple[str, ...], source: str | None, done: Callable[[Findings], None]) -> None:
-        here = self._standing
-        findings = Findings([], {name: self._latest(name) for name in names}, all(here.neighbours.values()))
+    def _run(self, names: tuple[str, ...], source: str | None, done: Callable[[CensusFindings], None]) -> None:
+        here = self._view
+        findings = CensusFindings([], {name: self._latest(name) for name in names}, all(here.neighbours.values()))
         for name in names:
             findings.namesakes += self.claims(name)
             if name == here.name:
@@ -92,8 +94,8 @@ class Census:
 
     def _latest(self, name: str) -> int:
         """Dead lives are over, and so is everything below a life that was met."""
-        here = self._standing
-        dead = max(here.graves.get(name, 0), here.gone.get(name, 0))
+        here = self._view
+        dead = max(here.tombstones.get(name, 0), here.replaced.get(name, 0))
         place = here.places.get(name)
         met = max(here.sessions.get(name, 0), place.incarnation if place is not None else 0)
         return min(max(dead, met - 1), NUMBER_MAX)
@@ -110,8 +112,8 @@ class Census:
         if len(self._running) >= SEARCHES_MAX:
             raise PeerError(f"more than {SEARCHES_MAX} searches at a time")
 
-        def answer(findings: Findings) -> None:
-            if self._standing.neighbours.get(peer):
+        def answer(findings: CensusFindings) -> None:
+            if self._view.neighbours.get(peer):
                 latest = tuple(findings.latest.values())
                 self._post(peer, Sought(message.number, tuple(findings.namesakes), latest, findings.complete))
 

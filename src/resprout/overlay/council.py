@@ -5,7 +5,7 @@ Whoever uses this class tells it the time, every word about connections (`silent
 acts on the outcomes. `Declared`: close the links of the dead, tell them `Fenced`, lead the repair, and let it end only
 when `register` allows it. `Registered`: ask `register` again. `Expelled`: stop.
 
-What this class will not do: repair anything, open or close sessions, decide by time alone (see `pulse`).
+What this class will not do: repair anything, open or close sessions, decide by time alone (see `detector`).
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from typing import Any
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
 from resprout.overlay.election import Election
+from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Fenced, Ping, Pong
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.probes import Probes
-from resprout.overlay.pulse import Pulse
 from resprout.overlay.registry import Registry
-from resprout.overlay.standing import Standing
 from resprout.overlay.status import CouncilOptions, CouncilStatus
 from resprout.overlay.suspicions import Suspicions
+from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 
 Handler = Callable[[str, Any, int], None]
@@ -32,22 +32,22 @@ Handler = Callable[[str, Any, int], None]
 class Council:
     def __init__(
         self,
-        standing: Standing,
+        view: MembershipView,
         options: CouncilOptions,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],
         waves: Waves,
     ) -> None:
         """`post` opens a session on demand; an attempt that fails comes back as `silent`."""
-        self._standing = standing
+        self._view = view
         self._send = post
         self._outcomes = outcomes
-        self._pulse = Pulse(standing, options)
-        self._probes = Probes(standing, self._pulse, self._post)
-        self._election = Election(standing, self._pulse, self._probes, self._post, outcomes)
-        self._registry = Registry(standing, self._pulse, waves, self._post, outcomes)
+        self._detector = LeaseDetector(view, options)
+        self._probes = Probes(view, self._detector, self._post)
+        self._election = Election(view, self._detector, self._probes, self._post, outcomes)
+        self._registry = Registry(view, self._detector, waves, self._post, outcomes)
         self._suspicions = Suspicions(
-            standing, self._pulse, self._probes, self._election, self._registry, self._post, outcomes
+            view, self._detector, self._probes, self._election, self._registry, self._post, outcomes
         )
         handlers: dict[type, Handler] = {
             Ping: self._on_ping, Pong: self._on_pong, Fenced: self._on_fenced,
@@ -61,22 +61,22 @@ class Council:
 
     @property
     def leased(self) -> bool:
-        """In contact with the root through living brokers; at the root: with a majority of its list."""
-        return self._pulse.is_leased
+        """In contact with the root through living brokers; at the root: with a majority of its configuration."""
+        return self._detector.is_leased
 
     @property
     def is_root(self) -> bool:
-        return self._standing.parent is None and self._standing.leads_list
+        return self._view.parent is None and self._view.leads_configuration
 
-    def refuses(self, name: str) -> bool:
+    def has_ended(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over, by the latest word from its host. If
         something still comes from that name, a later life says it."""
-        return self._pulse.refuses(name)
+        return self._detector.has_ended(name)
 
     def standby(self) -> tuple[str, ...]:
         """Brokers to keep a session with although they are no neighbours: those who would lead the repair of the parent
-        (the next f ancestors, or the heirs of the root), and the other seats where this broker has one."""
-        here = self._standing
+        (the next f ancestors, or the successors of the root), and the other voters where this broker has one."""
+        here = self._view
         wanted: dict[str, None] = {}
         top = here.parent
         for _ in range(here.faults):
@@ -86,35 +86,38 @@ class Council:
             wanted[above] = None
             top = above
         if top is not None and top in here.places and lineage.parent_of(here, top) is None:
-            wanted.update(dict.fromkeys(lineage.heirs(here, top, here.faults)))
-        if here.succession.holds(here.name, here.incarnation):
-            wanted.update(dict.fromkeys(here.succession.names))
+            wanted.update(dict.fromkeys(lineage.successors(here, top, here.faults)))
+        if here.configuration.holds(here.name, here.incarnation):
+            wanted.update(dict.fromkeys(here.configuration.names))
         return tuple([x for x in wanted if x != here.name and x not in here.neighbours and not here.is_dead(x)])
 
     def overdue(self, member: str, asked_us: int, now_us: int) -> bool:
         """May a member of the running repair that was asked then, and has not answered, be declared dead as well?"""
-        pulse = self._pulse
-        since_us = max(asked_us + pulse.patience_us // 2, pulse.stirred_us(member))  # much to say takes long to say
-        if not pulse.is_sure(member, now_us, since_us):
+        detector = self._detector
+        since_us = max(
+            asked_us + detector.patience_us // 2, detector.stirred_us(member)
+        )  # much to say takes long to say
+        if not detector.is_sure(member, now_us, since_us):
             return False
-        return self._pulse.refuses(member) or len(self._registry.wanted or ()) < self._standing.faults
+        return self._detector.has_ended(member) or len(self._registry.wanted or ()) < self._view.faults
 
     def status(self, now_us: int) -> CouncilStatus:
         """For people."""
-        here = self._standing
-        mute = self.mute(now_us)
-        quiet = tuple([name for name in here.neighbours if name in self._pulse.quiet or name in mute])
-        return CouncilStatus(here.parent, self.leased, quiet, self._probes.cut_off(now_us))
+        here = self._view
+        unresponsive = self.unresponsive(now_us)
+        silent = tuple([name for name in here.neighbours if name in self._detector.silent or name in unresponsive])
+        return CouncilStatus(here.parent, self.leased, silent, self._probes.cut_off(now_us))
 
-    def mute(self, now_us: int) -> tuple[str, ...]:
+    def unresponsive(self, now_us: int) -> tuple[str, ...]:
         """Neighbours that have said nothing for longer than a lease, although their connections stand."""
-        here, pulse = self._standing, self._pulse
-        open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in pulse.quiet]
+        here, detector = self._view, self._detector
+        open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in detector.silent]
         return tuple(
             [
                 name
                 for name in open_links
-                if pulse.is_mute(name, now_us) and not (name == here.parent and pulse.hears_parent(now_us))
+                if detector.is_unresponsive(name, now_us)
+                and not (name == here.parent and detector.hears_parent(now_us))
             ]
         )
 
@@ -123,7 +126,7 @@ class Council:
     def silent(self, peer: str, refused: bool, now_us: int) -> None:
         """A peer's connection broke or could not be made; `refused`: its own host says that the process is gone."""
         self._follow(now_us)
-        self._pulse.silent(peer, refused)
+        self._detector.lost(peer, refused)
         if refused:
             self._suspicions.ended(peer, now_us)
             self._election.look_again(now_us)
@@ -131,61 +134,61 @@ class Council:
 
     def heard(self, peer: str, now_us: int) -> None:
         """A message came from a peer."""
-        self._pulse.heard(peer, now_us)
+        self._detector.heard(peer, now_us)
 
     def stirred(self, peer: str, now_us: int) -> None:
         """Something large gets on, from a peer or to it: it lives, and may need more time to answer."""
-        self._pulse.stirred(peer, now_us)
+        self._detector.stirred(peer, now_us)
 
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
         """A peer's connection stands; `incarnation` when its session begins."""
         if incarnation is None:
-            self._pulse.connected(peer, now_us)
+            self._detector.connected(peer, now_us)
             return
         self._follow(now_us)
-        self._pulse.met(peer, incarnation, now_us)
-        if self._pulse.refuses(peer):
+        self._detector.met(peer, incarnation, now_us)
+        if self._detector.has_ended(peer):
             self._suspicions.ended(peer, now_us)
 
     def tick(self, now_us: int) -> None:
         """Once per heartbeat: give signs of life, look for those of others, repeat what was not answered."""
-        here, pulse = self._standing, self._pulse
+        here, detector = self._view, self._detector
         self._follow(now_us)
         here.sweep()
-        root = here.succession.root
+        root = here.configuration.root
         children = [name for name, is_open in here.neighbours.items() if is_open and name != here.parent]
-        pulse.watch([*children, *(here.succession.names if here.leads_list else ())], now_us)
+        detector.watch([*children, *(here.configuration.names if here.leads_configuration else ())], now_us)
         if here.parent is not None:
             self._look_up(here.parent, now_us)
         elif root is not None:
-            pulse.check_root_lease(now_us)
+            detector.check_root_lease(now_us)
             self._registry.refresh_list(now_us)
-        is_seat = here.succession.holds(here.name, here.incarnation)
-        if is_seat and root is not None and root not in (here.name, here.parent):
+        is_voter = here.configuration.holds(here.name, here.incarnation)
+        if is_voter and root is not None and root not in (here.name, here.parent):
             self._ping(root, now_us)
         for name in children:
-            if pulse.is_overdue(name, now_us) or pulse.refuses(name):
+            if detector.is_overdue(name, now_us) or detector.has_ended(name):
                 self.suspect(name, now_us)
         self._suspicions.watch_leaders(now_us)
         self._registry.tick(now_us)
-        pulse.forget_strangers()
+        detector.forget_strangers()
 
     def _look_up(self, parent: str, now_us: int) -> None:
-        pulse = self._pulse
-        if self._standing.neighbours.get(parent):
+        detector = self._detector
+        if self._view.neighbours.get(parent):
             self._ping(parent, now_us)
-        hears = pulse.hears_parent(now_us)
-        pulse.leased = pulse.leased and hears
-        if (not hears and pulse.is_mute(parent, now_us)) or pulse.refuses(parent):
+        hears = detector.hears_parent(now_us)
+        detector.leased = detector.leased and hears
+        if (not hears and detector.is_unresponsive(parent, now_us)) or detector.has_ended(parent):
             self.suspect(parent, now_us)
         self._suspicions.seek_help(parent, now_us)
 
-    def extend_list(self, now_us: int) -> None:
-        """At the root: somebody new is known, who may sit on a list that is too short."""
+    def extend_configuration(self, now_us: int) -> None:
+        """At the root: somebody new is known, who may sit on a configuration that is too short."""
         self._registry.refresh_list(now_us)
 
     def _follow(self, now_us: int) -> None:
-        if self._pulse.follow_parent(now_us):
+        if self._detector.follow_parent(now_us):
             self._suspicions.clear()
 
     def suspect(self, name: str, now_us: int, force: bool = False) -> None:
@@ -212,40 +215,40 @@ class Council:
         """Whoever was declared dead is told so, and has no say any more."""
 
         def handle(peer: str, message: Any, now_us: int) -> None:
-            if self._standing.is_dead_speaker(peer) and type(message) is not Fenced:
-                self._post(peer, Fenced(self._standing.graves[peer]))
+            if self._view.is_dead_speaker(peer) and type(message) is not Fenced:
+                self._post(peer, Fenced(self._view.tombstones[peer]))
             else:
                 handler(peer, message, now_us)
 
         return handle
 
     def _post(self, peer: str, message: ProtocolMessage) -> None:
-        if self._pulse.may_post(peer):
+        if self._detector.may_post(peer):
             self._send(peer, message)
 
     def _ping(self, peer: str, now_us: int) -> None:
-        if peer not in self._pulse.quiet:
-            self._send(peer, Ping(now_us, self._standing.decided.version))
+        if peer not in self._detector.silent:
+            self._send(peer, Ping(now_us, self._view.decided.version))
 
     def _on_ping(self, peer: str, message: Ping, now_us: int) -> None:
-        here = self._standing
-        is_seat = here.succession.holds(peer, here.sessions.get(peer, here.incarnation_of(peer)))
-        if here.is_linked(peer) or (is_seat and here.leads_list):
-            self._pulse.pinged(peer, now_us)
+        here = self._view
+        is_voter = here.configuration.holds(peer, here.sessions.get(peer, here.incarnation_of(peer)))
+        if here.is_linked(peer) or (is_voter and here.leads_configuration):
+            self._detector.pinged(peer, now_us)
             later = here.decided if here.decided.version > message.decided else None
             self._post(peer, Pong(message.sent_us, self.leased, later))
 
     def _on_pong(self, peer: str, message: Pong, now_us: int) -> None:
-        here = self._standing
-        if self._pulse.refuses(peer):
+        here = self._view
+        if self._detector.has_ended(peer):
             return  # a later life
         self._suspicions.answered(peer)
-        if peer in (here.parent, here.succession.root):
-            if message.succession is not None:
-                here.follow_decided(message.succession)
-            self._pulse.ponged(peer, message.sent_us, message.leased, now_us)
+        if peer in (here.parent, here.configuration.root):
+            if message.configuration is not None:
+                here.follow_decided(message.configuration)
+            self._detector.ponged(peer, message.sent_us, message.leased, now_us)
 
     def _on_fenced(self, peer: str, message: Fenced, now_us: int) -> None:
-        self._standing.bury(self._standing.name, message.incarnation)
-        if message.incarnation >= self._standing.incarnation:
+        self._view.bury(self._view.name, message.incarnation)
+        if message.incarnation >= self._view.incarnation:
             self._outcomes.append(Expelled(f"{peer} says that this broker was declared dead"))

@@ -4,7 +4,7 @@ Eventually perfect, in the words of Chandra and Toueg (1996): whoever has crashe
 on by everybody who watches it; and whoever lives is trusted for ever from some moment on, if signs of life come within
 `timeout_max_us`, because each suspicion that proves wrong makes this broker wait longer for that peer. Until then it is
 wrong at times, and two may suspect each other: a stack that uses it must be right all the same. Nobody is fenced or
-declared dead; a stack that needs that has `overlay.pulse` and the council around it.
+declared dead; a stack that needs that has `overlay.lease_detector` and the council around it.
 
 Both ends watch each other, so whatever one says to the other is a sign of life, and heartbeats are what is said when
 there is nothing else. That a connection stands is none: its host may keep it up for a process that hangs. To one that

@@ -1,6 +1,6 @@
-"""Before the root is declared dead: a vote of its succession (second half of rule R2 of docs/protocol.md).
+"""Before the root is declared dead: a vote of its configuration (second half of rule R2 of docs/protocol.md).
 
-The first living broker next to the dead root asks every seat whether it hears the root. Only with the consent of a
+The first living broker next to the dead root asks every voter whether it hears the root. Only with the consent of a
 majority does it declare the root dead and begin the repair, in which it registers itself as the next root (`registry`).
 The vote grants nothing by itself: it keeps a broker that merely lost its own link from disturbing the others.
 """
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from resprout.core.contract import Outcome, ProtocolMessage
+from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Alive, PreVote, Vote
 from resprout.overlay.outcomes import declare
 from resprout.overlay.places import Life, check_lives, is_among
 from resprout.overlay.probes import Probes
-from resprout.overlay.pulse import Pulse
-from resprout.overlay.standing import Standing
+from resprout.overlay.view import MembershipView
 
 
 class _Ballot:
@@ -31,64 +31,67 @@ class _Ballot:
 class Election:
     def __init__(
         self,
-        standing: Standing,
-        pulse: Pulse,
+        view: MembershipView,
+        detector: LeaseDetector,
         probes: Probes,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],
     ) -> None:
-        self._standing = standing
-        self._pulse = pulse
+        self._view = view
+        self._detector = detector
         self._probes = probes
         self._post = post
         self._outcomes = outcomes
         self._ballot: _Ballot | None = None
         self._number = 0
         self._denied: dict[str, tuple[PreVote, int]] = {}
-        """Who was told that an accused is heard, and when: if its host says otherwise soon, so does this seat."""
+        """Who was told that an accused is heard, and when: if its host says otherwise soon, so does this voter."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {PreVote: self._on_pre_vote, Vote: self._on_vote}
 
     def call(self, dead: frozenset[str], now_us: int, force: bool) -> None:
-        """Ask the list whether these, the root among them, may be declared dead; not more often than once a lease."""
-        here = self._standing
-        if self._ballot is not None and now_us - self._ballot.begun_us < self._pulse.lease_us:
+        """Ask the voters whether these, the root among them, may be declared dead; not more often than once a
+        lease."""
+        here = self._view
+        if self._ballot is not None and now_us - self._ballot.begun_us < self._detector.lease_us:
             return
-        if not here.succession.seats:
+        if not here.configuration.voters:
             return
         self._number += 1
         ballot = self._ballot = _Ballot(self._number, dead, now_us)
-        if here.succession.holds(here.name, here.incarnation) and (force or not self._hears(here.lives(dead), now_us)):
+        if here.configuration.holds(here.name, here.incarnation) and (
+            force or not self._hears(here.lives(dead), now_us)
+        ):
             ballot.yes.add(here.name)
-        question = PreVote(ballot.number, here.lives(dead), here.succession, force)
-        for name in here.succession.names:
+        question = PreVote(ballot.number, here.lives(dead), here.configuration, force)
+        for name in here.configuration.names:
             if name != here.name and name not in dead:
                 self._post(name, question)
         self._count()
 
     def _hears(self, dead: tuple[Life, ...], now_us: int) -> bool:
         """One of these lives, as far as this broker can tell, and none is certainly gone."""
-        known = [life for life in dead if self._standing.incarnation_of(life.name) <= life.incarnation]
-        if any(self._pulse.refuses(life.name) for life in known):
+        known = [life for life in dead if self._view.incarnation_of(life.name) <= life.incarnation]
+        if any(self._detector.has_ended(life.name) for life in known):
             return False
-        return any(self._pulse.hears(life.name, now_us) for life in known)
+        return any(self._detector.hears(life.name, now_us) for life in known)
 
     def _count(self) -> None:
-        ballot, succession = self._ballot, self._standing.succession
+        ballot, configuration = self._ballot, self._view.configuration
         if ballot is None:
             return
-        yes = [seat.life for seat in succession.seats if seat.name in ballot.yes]
-        if self._standing.is_majority(succession, yes, self._pulse.is_over):
+        yes = [voter.life for voter in configuration.voters if voter.name in ballot.yes]
+        if self._view.is_majority(configuration, yes, self._detector.is_ended):
             self._ballot = None
-            declare(self._standing, sorted(ballot.dead), self._outcomes)
+            declare(self._view, sorted(ballot.dead), self._outcomes)
 
     def _on_pre_vote(self, peer: str, message: PreVote, now_us: int) -> None:
-        here = self._standing
+        here = self._view
         check_lives(message.dead)
-        if not message.succession.holds(here.name, here.incarnation):
+        if not message.configuration.holds(here.name, here.incarnation):
             return
-        root = here.succession.seats[0] if here.succession.seats else None
-        if self._pulse.leased and root is not None and not is_among(root.name, root.incarnation, message.dead):
-            self._post(peer, Alive(root.name))  # the root lives: this is no matter of succession
+        root = here.configuration.voters[0] if here.configuration.voters else None
+        if self._detector.leased and root is not None and not is_among(root.name, root.incarnation, message.dead):
+            self._post(peer, Alive(root.name))  # the root lives: this is no matter of votes
             return
         accused = is_among(here.name, here.incarnation, message.dead)
         if accused:
@@ -106,7 +109,7 @@ class Election:
         """A host has said that a process is gone: a vote against that may have been wrong, or superfluous."""
         self._count()
         for peer, (message, asked_us) in list(self._denied.items()):
-            if now_us - asked_us > self._pulse.lease_us:
+            if now_us - asked_us > self._detector.lease_us:
                 del self._denied[peer]
             elif not self._hears(message.dead, now_us):
                 del self._denied[peer]

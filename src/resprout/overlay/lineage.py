@@ -5,89 +5,93 @@ above whom. Nothing here changes anything; answers follow sorted names and the o
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from resprout.overlay.liveness import Liveness
+
 if TYPE_CHECKING:
-    from resprout.overlay.standing import Standing
+    from resprout.overlay.view import MembershipView
 
 
-def parent_of(standing: "Standing", name: str) -> str | None:
-    place = standing.places.get(name)
+def parent_of(view: "MembershipView", name: str) -> str | None:
+    place = view.places.get(name)
     return place.parent if place is not None else None
 
 
-def around(standing: "Standing", name: str) -> tuple[str, ...]:
+def around(view: "MembershipView", name: str) -> tuple[str, ...]:
     """Neighbours in the order of its links."""
-    place = standing.places.get(name)
+    place = view.places.get(name)
     return place.neighbours if place is not None else ()
 
 
-def branches(standing: "Standing", hops: int) -> dict[str, tuple[int, str]]:
+def branches(view: "MembershipView", hops: int) -> dict[str, tuple[int, str]]:
     """Everybody that is named within so many hops, nearest first: how far, and behind which neighbour. A place of an
     earlier life than its neighbours speak of is no longer there."""
-    found = {standing.name: (0, standing.name)}
-    level = [(name, name) for name, life in standing.bonds().items() if _stands(standing, name, life)]
+    found = {view.name: (0, view.name)}
+    level = [(name, name) for name, life in view.bonds().items() if _stands(view, name, life)]
     for distance in range(1, hops + 1):
         following: list[tuple[str, str]] = []
         for name, way in level:
             if name not in found:
                 found[name] = (distance, way)
-                place = standing.places.get(name)
+                place = view.places.get(name)
                 for other, life in () if place is None else place.bonds():
-                    if other not in found and _stands(standing, other, life):
+                    if other not in found and _stands(view, other, life):
                         following.append((other, way))
         level = following
     return found
 
 
-def _stands(standing: "Standing", name: str, incarnation: int) -> bool:
-    place = standing.places.get(name)
+def _stands(view: "MembershipView", name: str, incarnation: int) -> bool:
+    place = view.places.get(name)
     return place is None or place.incarnation >= incarnation
 
 
-def component(standing: "Standing", name: str) -> tuple[str, ...]:
+def component(view: "MembershipView", name: str) -> tuple[str, ...]:
     found = {name}
-    open_ends = [name] if standing.is_dead(name) else []
+    open_ends = [name] if view.is_dead(name) else []
     while open_ends:
         here = open_ends.pop()
-        above = parent_of(standing, here)
-        for other in (*around(standing, here), *(() if above is None else (above,))):
-            if other not in found and standing.is_dead(other) and not standing.is_gone(other):
+        above = parent_of(view, here)
+        for other in (*around(view, here), *(() if above is None else (above,))):
+            if other not in found and view.liveness(view.life(other)) is Liveness.DECLARED_DEAD:
                 found.add(other)
                 open_ends.append(other)
     return tuple(sorted(found))
 
 
-def members(standing: "Standing", dead: Collection[str]) -> tuple[str, ...]:
-    near = {other for name in dead if standing.is_dead(name) for other in around(standing, name)}
-    return tuple(sorted(x for x in near if x not in dead and x != standing.name and not standing.is_dead(x)))
+def members(view: "MembershipView", dead: Collection[str]) -> tuple[str, ...]:
+    near = {other for name in dead if view.is_dead(name) for other in around(view, name)}
+    return tuple(sorted(x for x in near if x not in dead and x != view.name and not view.is_dead(x)))
 
 
-def coordinator(standing: "Standing", dead: Collection[str]) -> str | None:
-    tops = [name for name in sorted(dead) if parent_of(standing, name) not in dead]
+def coordinator(view: "MembershipView", dead: Collection[str]) -> str | None:
+    tops = [name for name in sorted(dead) if parent_of(view, name) not in dead]
     for name in tops:
-        if (above := parent_of(standing, name)) is not None:
+        if (above := parent_of(view, name)) is not None:
             return above
     for name in tops:
-        found = nearest(standing, (name,), standing.is_dead)
+        found = nearest(view, (name,), view.is_dead)
         if found is not None:
             return found
     return None
 
 
-def authority(standing: "Standing", suspect: str, is_mute: Callable[[str], bool]) -> tuple[str | None, frozenset[str]]:
-    """Who may declare a broker dead: its parent or the next ancestor that is neither dead nor mute; beyond the root,
-    the nearest such broker in the order of links. Also the suspect with everybody who was passed over on the way: had
-    they a say, two brokers would follow the root at once."""
+def authority(
+    view: "MembershipView", suspect: str, is_unanswering: Callable[[str], bool]
+) -> tuple[str | None, frozenset[str]]:
+    """Who may declare a broker dead: its parent or the next ancestor that is neither dead nor unanswering; beyond the
+    root, the nearest such broker in the order of links. Also the suspect with everybody who was passed over on the way:
+    had they a say, two brokers would follow the root at once."""
     passed = {suspect}
 
     def is_passed(name: str) -> bool:
-        return standing.is_dead(name) or is_mute(name)
+        return view.is_dead(name) or is_unanswering(name)
 
     while True:
-        above = [parent_of(standing, name) for name in sorted(passed)]
+        above = [parent_of(view, name) for name in sorted(passed)]
         found = next((name for name in above if name is not None and name not in passed), None)
         if found is None:
-            tops = [name for name in sorted(passed) if name in standing.places and parent_of(standing, name) is None]
-            found = nearest(standing, tops or sorted(passed), lambda name: name in passed or is_passed(name), passed)
+            tops = [name for name in sorted(passed) if name in view.places and parent_of(view, name) is None]
+            found = nearest(view, tops or sorted(passed), lambda name: name in passed or is_passed(name), passed)
             return found, frozenset(passed)
         if not is_passed(found):
             return found, frozenset(passed)
@@ -95,7 +99,7 @@ def authority(standing: "Standing", suspect: str, is_mute: Callable[[str], bool]
 
 
 def nearest(
-    standing: "Standing", start: Iterable[str], is_passed: Callable[[str], bool], passed: set[str] | None = None
+    view: "MembershipView", start: Iterable[str], is_passed: Callable[[str], bool], passed: set[str] | None = None
 ) -> str | None:
     """The first broker that is not passed over, level by level, going on only through those that are; they are added
     to `passed`, except where their repair is finished."""
@@ -104,24 +108,24 @@ def nearest(
     while level:
         following: list[str] = []
         for here in level:
-            for name in around(standing, here):
+            for name in around(view, here):
                 if name in seen:
                     continue
                 seen.add(name)
                 if not is_passed(name):
                     return name
                 following.append(name)
-                if passed is not None and not standing.is_gone(name):
+                if passed is not None and not view.is_replaced(name):
                     passed.add(name)
         level = following
     return None
 
 
-def heirs(standing: "Standing", root: str, count: int) -> tuple[str, ...]:
+def successors(view: "MembershipView", root: str, count: int) -> tuple[str, ...]:
     """Those who would lead the repair of the root, were it to die: the first and whoever follows when that one dies."""
     found: list[str] = []
     while len(found) < count:
-        name = nearest(standing, (root,), lambda name: name in found or standing.is_dead(name))
+        name = nearest(view, (root,), lambda name: name in found or view.is_dead(name))
         if name is None:
             break
         found.append(name)

@@ -6,20 +6,20 @@ from typing import ClassVar
 import msgspec
 
 from resprout.core.contract import ProtocolMessage
-from resprout.overlay.places import Life, Place, Registration, Succession
+from resprout.overlay.places import Configuration, Life, Place, Registration
 
 # signs of life
 
 
 class Ping(ProtocolMessage, frozen=True, tag=80):
-    """To the parent, and from a seat of the succession to the root: I live; may I go on?"""
+    """To the parent, and from a voter of the configuration to the root: I live; may I go on?"""
 
     express: ClassVar[bool] = True
 
     sent_us: int
     """By the clock of the one who asks; it comes back in the answer."""
     decided: int
-    """Version of the latest list that the one who asks knows to be decided."""
+    """Version of the latest configuration that the one who asks knows to be decided."""
 
     @property
     def background(self) -> bool:
@@ -34,8 +34,8 @@ class Pong(ProtocolMessage, frozen=True, tag=81):
     sent_us: int
     leased: bool
     """The one who answers is itself in contact with the root, or is the root in contact with its majority."""
-    succession: Succession | None = None
-    """A later list that was decided."""
+    configuration: Configuration | None = None
+    """A later configuration that was decided."""
 
     @property
     def background(self) -> bool:
@@ -80,7 +80,7 @@ class Alive(ProtocolMessage, frozen=True, tag=85):
 
 
 class Orphan(ProtocolMessage, frozen=True, tag=86):
-    """To the succession: my parent is gone, and for a long time nobody has come to replace it."""
+    """To the voters: my parent is gone, and for a long time nobody has come to replace it."""
 
     parent: Life
 
@@ -101,12 +101,12 @@ class Fenced(ProtocolMessage, frozen=True, tag=88):
 
 
 class PreVote(ProtocolMessage, frozen=True, tag=89):
-    """To every seat, before the root is declared dead: do you hear any of these?"""
+    """To every voter, before the root is declared dead: do you hear any of these?"""
 
     number: int
     dead: tuple[Life, ...]
-    succession: Succession
-    """On which list this vote is held."""
+    configuration: Configuration
+    """On which configuration this vote is held."""
     force: bool = False
 
 
@@ -118,36 +118,38 @@ class Vote(ProtocolMessage, frozen=True, tag=90):
 
 
 class Enrol(ProtocolMessage, frozen=True, tag=91):
-    """From the root or a candidate, to every seat of the lists that matter: these are dead, the next list is this."""
+    """From the root or a candidate, to every voter of the configurations that matter: these are dead, the next
+    configuration is this."""
 
     number: int
     incarnation: int
-    """Of the seat that is asked."""
+    """Of the voter that is asked."""
     dead: tuple[Life, ...]
-    new: Succession
-    latest: Succession
-    """The list that the sender has followed so far."""
-    decided: Succession
+    new: Configuration
+    latest: Configuration
+    """The configuration that the sender has followed so far."""
+    decided: Configuration
     """The latest that it knows to be decided."""
 
 
 class Enrolled(ProtocolMessage, frozen=True, tag=92):
-    """Answer to an `Enrol`, with what the seat knew before."""
+    """Answer to an `Enrol`, with what the voter knew before."""
 
     number: int
     incarnation: int
     yes: bool
-    graves: tuple[Life, ...]
+    tombstones: tuple[Life, ...]
     """The latest deaths."""
-    decided: Succession
-    undecided: tuple[Succession, ...]
-    """Lists after that which it has heard of or agreed to: any of them may have been decided without its knowledge."""
+    decided: Configuration
+    undecided: tuple[Configuration, ...]
+    """Configurations after that which it has heard of or agreed to: any of them may have been decided without its
+    knowledge."""
 
 
 class Decided(ProtocolMessage, frozen=True, tag=93):
-    """Majorities have agreed to this list."""
+    """Majorities have agreed to this configuration."""
 
-    succession: Succession
+    configuration: Configuration
 
 
 # waves

@@ -4,11 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from resprout.core.contract import Outcome
-from resprout.overlay.standing import Standing
+from resprout.overlay.view import MembershipView
 
 
 class Declared(Outcome, frozen=True):
-    """These are dead, and this broker leads their repair. They are in their graves; all else is to do."""
+    """These are dead, and this broker leads their repair. They have their tombstones; all else is to do."""
 
     names: tuple[str, ...]
 
@@ -23,8 +23,8 @@ class Expelled(Outcome, frozen=True):
     reason: str
 
 
-def declare(standing: Standing, names: Sequence[str], outcomes: deque[Outcome]) -> None:
+def declare(view: MembershipView, names: Sequence[str], outcomes: deque[Outcome]) -> None:
     """Bury them at once: what the overlay does until the broker acts on it must not declare them a second time."""
     for name in names:
-        standing.bury(name, standing.incarnation_of(name))
+        view.bury(name, view.incarnation_of(name))
     outcomes.append(Declared(tuple(names)))

@@ -1,7 +1,7 @@
 """The values that brokers tell each other about the tree, and how large they may be.
 
 A *life* is one incarnation of a broker: it ends once, and never again. Names return, lives do not, so everything that
-must not be confused over a restart (the dead, the seats of the succession) speaks of lives.
+must not be confused over a restart (the dead, the voters of the configuration) speaks of lives.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ NUMBER_MAX: Final = 1 << 53
 NEIGHBOURS_MAX: Final = 4096
 """Of one place. As many as a node keeps sessions."""
 SEATS_MAX: Final = 64
-"""Of one succession list: enough for f = 31."""
+"""Of one configuration: enough for f = 31."""
 LIVES_MAX: Final = 1024
 """That one message may call dead."""
 LEAP_MAX: Final = 1 << 20
@@ -97,7 +97,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class Seat(msgspec.Struct, frozen=True, array_like=True):
+class Voter(msgspec.Struct, frozen=True, array_like=True):
     """A life that votes about the root, and where it is reached."""
 
     name: str
@@ -109,28 +109,28 @@ class Seat(msgspec.Struct, frozen=True, array_like=True):
         return Life(self.name, self.incarnation)
 
 
-class Succession(msgspec.Struct, frozen=True, array_like=True):
+class Configuration(msgspec.Struct, frozen=True, array_like=True):
     """The root and those who vote when it dies: 2f+1 lives at most. The first is the root."""
 
     version: int = 0
-    seats: tuple[Seat, ...] = ()
+    voters: tuple[Voter, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple([seat.name for seat in self.seats])
+        return tuple([voter.name for voter in self.voters])
 
     @property
     def root(self) -> str | None:
-        return self.seats[0].name if self.seats else None
+        return self.voters[0].name if self.voters else None
 
     @property
     def label(self) -> tuple[int, str]:
-        """Tells lists apart: a root never makes two of one version."""
+        """Tells configurations apart: a root never makes two of one version."""
         return self.version, self.root or ""
 
     def holds(self, name: str, incarnation: int) -> bool:
         """Only this life may vote: another one of the same name remembers nothing of what it had accepted."""
-        return any(seat.name == name and seat.incarnation == incarnation for seat in self.seats)
+        return any(voter.name == name and voter.incarnation == incarnation for voter in self.voters)
 
     def is_sound(self) -> bool:
         names = self.names
@@ -138,15 +138,15 @@ class Succession(msgspec.Struct, frozen=True, array_like=True):
             0 <= self.version <= NUMBER_MAX
             and len(names) <= SEATS_MAX
             and len(set(names)) == len(names)
-            and all(_is_name(seat.name) and 0 <= seat.incarnation <= NUMBER_MAX for seat in self.seats)
+            and all(_is_name(voter.name) and 0 <= voter.incarnation <= NUMBER_MAX for voter in self.voters)
         )
 
 
 class Registration(msgspec.Struct, frozen=True, array_like=True):
-    """These are dead and about to be replaced; the list that its author follows rides along."""
+    """These are dead and about to be replaced; the configuration that its author follows rides along."""
 
     dead: tuple[Life, ...]
-    succession: Succession
+    configuration: Configuration
 
 
 def _is_name(name: str) -> bool:

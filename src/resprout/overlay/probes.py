@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from resprout.core.contract import ProtocolMessage
 from resprout.overlay import lineage
+from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Probe, Probed
-from resprout.overlay.pulse import Pulse
-from resprout.overlay.standing import Standing
+from resprout.overlay.view import MembershipView
 
 ROUNDS_MAX: Final = 64
 """Pieces that are probed at a time; the one begun first is forgotten."""
@@ -33,9 +33,11 @@ class _Round:
 
 
 class Probes:
-    def __init__(self, standing: Standing, pulse: Pulse, post: Callable[[str, ProtocolMessage], None]) -> None:
-        self._standing = standing
-        self._pulse = pulse
+    def __init__(
+        self, view: MembershipView, detector: LeaseDetector, post: Callable[[str, ProtocolMessage], None]
+    ) -> None:
+        self._view = view
+        self._detector = detector
         self._post = post
         self._rounds: dict[frozenset[str], _Round] = {}
         self._number = KNOCK
@@ -46,7 +48,7 @@ class Probes:
 
     def is_crash(self, suspects: frozenset[str], now_us: int) -> bool:
         """True when these may be declared dead. Takes several calls: the answers of those around must come first."""
-        doubtful = [name for name in sorted(suspects) if not self._pulse.refuses(name)]
+        doubtful = [name for name in sorted(suspects) if not self._detector.has_ended(name)]
         if not doubtful:
             return True
         for name in doubtful:
@@ -59,23 +61,23 @@ class Probes:
                 if name not in probing.asked:
                     probing.asked[name] = now_us
                     self._post(name, Probe(probing.number))
-            quiet = [name for name in edge if self._is_quiet(name, probing, now_us)]
-            if not quiet:
+            unanswering = [name for name in edge if self._is_unanswering(name, probing, now_us)]
+            if not unanswering:
                 # After a heal the suspects' own next signs of life must have had the time to come first.
-                settled = now_us - probing.answered_us > 2 * self._pulse.heartbeat_us
-                return not edge and len(piece) <= self._standing.faults and settled
-            piece.update(quiet)
-            if len(piece) > self._standing.faults:
+                settled = now_us - probing.answered_us > 2 * self._detector.heartbeat_us
+                return not edge and len(piece) <= self._view.faults and settled
+            piece.update(unanswering)
+            if len(piece) > self._view.faults:
                 self._cut, self._cut_us = tuple(sorted(piece)), now_us
                 return False
 
     def cut_off(self, now_us: int) -> tuple[str, ...]:
         """The piece that was last found too large to have crashed."""
-        return self._cut if now_us - self._cut_us <= 2 * self._pulse.lease_us else ()
+        return self._cut if now_us - self._cut_us <= 2 * self._detector.lease_us else ()
 
     def knock(self, name: str, now_us: int) -> None:
         """Ask for a session with a broker that is no neighbour, to see whether its host refuses."""
-        if name in self._standing.neighbours or self._knocked.get(name, -1) > now_us - self._pulse.lease_us:
+        if name in self._view.neighbours or self._knocked.get(name, -1) > now_us - self._detector.lease_us:
             return
         if len(self._knocked) >= ROUNDS_MAX:
             del self._knocked[next(iter(self._knocked))]
@@ -85,7 +87,7 @@ class Probes:
 
     def _round(self, suspects: frozenset[str], now_us: int) -> _Round:
         probing = self._rounds.get(suspects)
-        if probing is None or now_us - probing.begun_us > 2 * self._pulse.lease_us:
+        if probing is None or now_us - probing.begun_us > 2 * self._detector.lease_us:
             self._rounds.pop(suspects, None)
             if len(self._rounds) >= ROUNDS_MAX:
                 del self._rounds[next(iter(self._rounds))]
@@ -95,12 +97,12 @@ class Probes:
 
     def _edge(self, piece: set[str], probing: _Round) -> list[str]:
         """Who lives next to the piece, as far as we know, and has not answered."""
-        here = self._standing
+        here = self._view
         near = {name for inside in piece for name in lineage.around(here, inside)} - piece - probing.answered
         return sorted(name for name in near if name != here.name and not here.is_dead(name))
 
-    def _is_quiet(self, name: str, probing: _Round, now_us: int) -> bool:
-        return now_us - probing.asked[name] > self._pulse.lease_us // 2 or self._pulse.refuses(name)
+    def _is_unanswering(self, name: str, probing: _Round, now_us: int) -> bool:
+        return now_us - probing.asked[name] > self._detector.lease_us // 2 or self._detector.has_ended(name)
 
     def _on_probe(self, peer: str, message: Probe, now_us: int) -> None:
         self._post(peer, Probed(message.number))

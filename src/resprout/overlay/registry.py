@@ -1,9 +1,9 @@
 """What must be known elsewhere before a repair may end (rule R3 of docs/protocol.md).
 
 A coordinator registers the dead with its parent, from f = 2 on with everybody within f hops. A root, or a candidate
-for the root, registers them together with the next succession list, at majorities of the lists (`lists`). Any two
-coordinators that could replace overlapping parts of the tree meet in one broker that way, and whoever has registered a
-broker as dead answers it `Fenced`: of two that suspect each other, one cannot finish.
+for the root, registers them together with the next configuration, at majorities of the voters (`configurations`). Any
+two coordinators that could replace overlapping parts of the tree meet in one broker that way, and whoever has
+registered a broker as dead answers it `Fenced`: of two that suspect each other, one cannot finish.
 """
 
 from collections import deque
@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from resprout.core.contract import Outcome, ProtocolMessage
-from resprout.overlay.lists import UNDECIDED_MAX, Lists
+from resprout.overlay.configurations import UNDECIDED_MAX, Configurations
+from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Decided, Enrol, Enrolled
 from resprout.overlay.outcomes import Expelled, Registered
-from resprout.overlay.places import Life, Registration, Succession, check_lives, is_among
-from resprout.overlay.pulse import Pulse
-from resprout.overlay.standing import Standing
+from resprout.overlay.places import Configuration, Life, Registration, check_lives, is_among
+from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 
-GRAVES_TOLD_MAX: Final = 256
-"""Deaths that a seat tells a candidate: the latest. Older ones have long been repaired everywhere."""
+TOMBSTONES_TOLD_MAX: Final = 256
+"""Deaths that a voter tells a candidate: the latest. Older ones have long been repaired everywhere."""
 
 
 class _Entry:
@@ -41,16 +41,16 @@ class _Entry:
         "yes",
     )
 
-    def __init__(self, number: int, dead: frozenset[str], standing: Standing, now_us: int) -> None:
+    def __init__(self, number: int, dead: frozenset[str], view: MembershipView, now_us: int) -> None:
         self.number = number
         self.dead = dead
-        self.lives = standing.dead_lives(dead)
-        self.parent = standing.parent
+        self.lives = view.dead_lives(dead)
+        self.parent = view.parent
         self.asked_us = now_us
-        self.new: Succession | None = None
-        self.needed: dict[tuple[int, str], Succession] = {}
-        """Lists of which majorities must agree to the new one, itself included."""
-        self.yes: set[Life] = {Life(standing.name, standing.incarnation)}
+        self.new: Configuration | None = None
+        self.needed: dict[tuple[int, str], Configuration] = {}
+        """Configurations of which majorities must agree to the new one, itself included."""
+        self.yes: set[Life] = {Life(view.name, view.incarnation)}
         self.toward: tuple[str, ...] = ()
         self.spread = False
         self.done = False
@@ -61,18 +61,18 @@ class _Entry:
 class Registry:
     def __init__(
         self,
-        standing: Standing,
-        pulse: Pulse,
+        view: MembershipView,
+        detector: LeaseDetector,
         waves: Waves,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],
     ) -> None:
-        self._standing = standing
-        self._pulse = pulse
+        self._view = view
+        self._detector = detector
         self._waves = waves
         self._post = post
         self._outcomes = outcomes
-        self._lists = Lists(standing, pulse)
+        self._configurations = Configurations(view, detector)
         self._entry: _Entry | None = None
         self._number = 0
         self.wanted: frozenset[str] | None = None
@@ -97,7 +97,7 @@ class Registry:
         if entry is None:
             if self.wanted is not None and self.register(self.wanted, now_us):
                 self._outcomes.append(Registered())
-        elif not entry.done and now_us - entry.asked_us > self._pulse.patience_us:
+        elif not entry.done and now_us - entry.asked_us > self._detector.patience_us:
             entry.asked_us = now_us
             self._ask(entry)
 
@@ -108,13 +108,15 @@ class Registry:
             self._outcomes.append(Registered())
 
     def refresh_list(self, now_us: int) -> None:
-        """At the root, while nothing is repaired: replace seats that are lost, and fill the list."""
-        here, lists = self._standing, self._lists
+        """At the root, while nothing is repaired: replace voters that are lost, and fill the configuration."""
+        here, configurations = self._view, self._configurations
         if self.wanted is not None or (self._entry is not None and not self._entry.done):
             return
-        seats = here.succession.seats
-        is_lost = any(lists.has_lost(seat, now_us) for seat in seats if seat.name != here.name)
-        is_short = len(seats) < 2 * here.faults + 1 and len(lists.propose(frozenset(), now_us).seats) > len(seats)
+        voters = here.configuration.voters
+        is_lost = any(configurations.has_lost(voter, now_us) for voter in voters if voter.name != here.name)
+        is_short = len(voters) < 2 * here.faults + 1 and len(configurations.propose(frozenset(), now_us).voters) > len(
+            voters
+        )
         if is_lost or is_short:
             self._entry = None
             self._begin(frozenset(), now_us)
@@ -122,7 +124,7 @@ class Registry:
     # -- on its way ----------------------------------------------------------------------------------------------------
 
     def _begin(self, dead: frozenset[str], now_us: int) -> _Entry | None:
-        here = self._standing
+        here = self._view
         entry = self._entry
         if entry is not None and entry.dead == dead and entry.parent == here.parent:
             return entry
@@ -136,38 +138,38 @@ class Registry:
         else:
             open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in dead]
             entry.toward = tuple([name for name in open_links if here.faults >= 2 or name == here.parent])
-            registration = Registration(entry.lives, here.succession)
+            registration = Registration(entry.lives, here.configuration)
             self._waves.start(registration, max(1, here.faults), lambda: self._spread(entry), entry.toward)
         entry.is_new = False
         return self._entry
 
     def _propose(self, entry: _Entry, now_us: int) -> None:
-        here, lists = self._standing, self._lists
-        entry.new = lists.propose(entry.dead, now_us)
-        self._need(entry, (here.decided, *lists.undecided(), entry.new))
-        lists.agree(entry.new)
+        here, configurations = self._view, self._configurations
+        entry.new = configurations.propose(entry.dead, now_us)
+        self._need(entry, (here.decided, *configurations.undecided(), entry.new))
+        configurations.agree(entry.new)
         self._ask(entry)
         self._spread(entry)
 
-    def _need(self, entry: _Entry, lists: tuple[Succession, ...]) -> bool:
-        """True when there are more lists than before."""
+    def _need(self, entry: _Entry, configurations: tuple[Configuration, ...]) -> bool:
+        """True when there are more configurations than before."""
         before = len(entry.needed)
-        for succession in lists:
-            if succession.seats and succession.is_sound():
-                entry.needed[succession.label] = succession
-        decided = self._standing.decided.version
+        for configuration in configurations:
+            if configuration.voters and configuration.is_sound():
+                entry.needed[configuration.label] = configuration
+        decided = self._view.decided.version
         entry.needed = {label: x for label, x in entry.needed.items() if x.version >= decided}
         return len(entry.needed) > before
 
     def _ask(self, entry: _Entry) -> None:
-        """Every seat that has not agreed."""
-        here = self._standing
+        """Every voter that has not agreed."""
+        here = self._view
         if entry.new is None:
             return
-        seats = {seat.life for succession in entry.needed.values() for seat in succession.seats}
-        for name, incarnation in sorted((life.name, life.incarnation) for life in seats - entry.yes):
-            if incarnation > here.graves.get(name, -1):
-                question = Enrol(entry.number, incarnation, entry.lives, entry.new, here.succession, here.decided)
+        voters = {voter.life for configuration in entry.needed.values() for voter in configuration.voters}
+        for name, incarnation in sorted((life.name, life.incarnation) for life in voters - entry.yes):
+            if incarnation > here.tombstones.get(name, -1):
+                question = Enrol(entry.number, incarnation, entry.lives, entry.new, here.configuration, here.decided)
                 self._post(name, question)
 
     def _spread(self, entry: _Entry) -> None:
@@ -177,12 +179,12 @@ class Registry:
 
     def _check(self, entry: _Entry) -> bool:
         """True when it became done just now, and somebody waits for it."""
-        here = self._standing
+        here = self._view
         if self._entry is not entry or entry.done or not entry.spread:
             return False
         if entry.new is not None:
-            lists, is_over = entry.needed.values(), self._pulse.is_over
-            if not all(here.is_majority(succession, entry.yes, is_over) for succession in lists):
+            configurations, is_ended = entry.needed.values(), self._detector.is_ended
+            if not all(here.is_majority(configuration, entry.yes, is_ended) for configuration in configurations):
                 return False
             here.follow_decided(entry.new)
             for name in entry.new.names:
@@ -197,46 +199,46 @@ class Registry:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _on_enrol(self, peer: str, message: Enrol, now_us: int) -> None:
-        here, lists = self._standing, self._lists
+        here, configurations = self._view, self._configurations
         check_lives(message.dead)
         if is_among(here.name, here.incarnation, message.dead):
             self._outcomes.append(Expelled(f"{peer} registers this broker as dead"))
             return
         if message.incarnation != here.incarnation:
             return
-        graves = here.recent_graves(GRAVES_TOLD_MAX)
-        decided, undecided = here.decided, lists.undecided()
-        yes = lists.answer(peer, message)
+        tombstones = here.recent_tombstones(TOMBSTONES_TOLD_MAX)
+        decided, undecided = here.decided, configurations.undecided()
+        yes = configurations.answer(peer, message)
         entry = self._entry
         if yes and entry is not None and entry.new is not None and not entry.done and entry.new != message.new:
             self._entry = None  # overtaken
-        self._post(peer, Enrolled(message.number, here.incarnation, yes, graves, decided, undecided))
+        self._post(peer, Enrolled(message.number, here.incarnation, yes, tombstones, decided, undecided))
 
     def _on_enrolled(self, peer: str, message: Enrolled, now_us: int) -> None:
-        here = self._standing
+        here = self._view
         entry = self._entry
         if entry is None or entry.new is None or entry.number != message.number or entry.done:
             return
-        if Life(here.name, here.incarnation) in message.graves:
+        if Life(here.name, here.incarnation) in message.tombstones:
             self._outcomes.append(Expelled(f"{peer} has registered this broker as dead"))
             return
         here.follow_decided(message.decided)
-        lists = message.undecided[: UNDECIDED_MAX + 1]
+        configurations = message.undecided[: UNDECIDED_MAX + 1]
         if message.yes:
             entry.yes.add(Life(peer, message.incarnation))
-            self._pulse.pinged(peer, now_us)
-            for life in message.graves[:GRAVES_TOLD_MAX]:
+            self._detector.pinged(peer, now_us)
+            for life in message.tombstones[:TOMBSTONES_TOLD_MAX]:
                 here.bury(life.name, life.incarnation)
-            if self._need(entry, (message.decided, *lists)):
+            if self._need(entry, (message.decided, *configurations)):
                 self._ask(entry)
-        elif any(x.version >= entry.new.version and x != entry.new for x in (message.decided, *lists)):
-            for succession in lists:
-                here.follow(succession)
-            self._entry = None  # begin again after the newer list
+        elif any(x.version >= entry.new.version and x != entry.new for x in (message.decided, *configurations)):
+            for configuration in configurations:
+                here.follow(configuration)
+            self._entry = None  # begin again after the newer configuration
             return
         if self._check(entry):
             self._outcomes.append(Registered())
 
     def _on_decided(self, peer: str, message: Decided, now_us: int) -> None:
-        if message.succession.root == peer:
-            self._standing.follow_decided(message.succession)
+        if message.configuration.root == peer:
+            self._view.follow_decided(message.configuration)

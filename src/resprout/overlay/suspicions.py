@@ -12,13 +12,13 @@ from typing import Any, Final
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
 from resprout.overlay.election import Election
+from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Alive, Gone, Orphan, Suspect
 from resprout.overlay.outcomes import Expelled, declare
 from resprout.overlay.places import check_lives
 from resprout.overlay.probes import Probes
-from resprout.overlay.pulse import Pulse
 from resprout.overlay.registry import Registry
-from resprout.overlay.standing import Standing
+from resprout.overlay.view import MembershipView
 
 ORPHAN_LEASES: Final = 6
 """So many leases without a parent, and without anybody who repairs it, mean that this broker was left out."""
@@ -32,16 +32,16 @@ MUTE_LEASES: Final = 2
 class Suspicions:
     def __init__(
         self,
-        standing: Standing,
-        pulse: Pulse,
+        view: MembershipView,
+        detector: LeaseDetector,
         probes: Probes,
         election: Election,
         registry: Registry,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],
     ) -> None:
-        self._standing = standing
-        self._pulse = pulse
+        self._view = view
+        self._detector = detector
         self._probes = probes
         self._election = election
         self._registry = registry
@@ -49,7 +49,7 @@ class Suspicions:
         self._outcomes = outcomes
         self._asked: dict[str, int] = {}
         """Authorities that have not answered a report -> since when."""
-        self._mute: dict[str, None] = {}
+        self._unanswering: dict[str, None] = {}
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
             Suspect: self._on_suspect, Alive: self._on_alive, Orphan: self._on_orphan, Gone: self._on_gone,
         }  # fmt: skip
@@ -57,85 +57,87 @@ class Suspicions:
     def clear(self) -> None:
         """This broker has a new place: what was asked before no longer matters."""
         self._asked.clear()
-        self._mute.clear()
+        self._unanswering.clear()
 
     def answered(self, name: str) -> None:
         """This broker can be asked (again)."""
         self._asked.pop(name, None)
-        self._mute.pop(name, None)
+        self._unanswering.pop(name, None)
 
     def accuse(self, name: str, now_us: int, force: bool = False, lost: tuple[str, ...] = ()) -> None:
         """Judge or report a broker. `force`: as if everybody were sure. `lost`: others that cannot be asked either."""
-        here = self._standing
+        here = self._view
         if name == here.name or here.is_dead(name):
             return
-        authority, piece = lineage.authority(here, name, lambda other: self._is_mute(other) or other in lost)
+        authority, piece = lineage.authority(here, name, lambda other: self._is_unanswering(other) or other in lost)
         if authority == here.name:
             self._judge(name, piece, now_us, force)
         elif authority is not None:
             asked_us = self._asked.setdefault(authority, now_us)
-            if now_us - asked_us > MUTE_LEASES * self._pulse.lease_us:
+            if now_us - asked_us > MUTE_LEASES * self._detector.lease_us:
                 del self._asked[authority]
-                self._mute[authority] = None
+                self._unanswering[authority] = None
             forgotten = tuple(here.forgotten)[-TOLD_MAX:] if lost else ()
             self._post(authority, Suspect(here.life(name), here.lives(piece - {name}), force, forgotten))
 
     def forget(self, names: Iterable[str], now_us: int) -> None:
         """The operator says that these never return. They are declared dead whatever the probes say, and majorities
-        of the succession do without them: if he is wrong, there may be two roots."""
-        here = self._standing
+        of the configuration do without them: if he is wrong, there may be two roots."""
+        here = self._view
         lost = tuple(sorted(names))
-        seats = [seat.life for seat in (*here.succession.seats, *here.decided.seats) if seat.name in lost]
-        here.forgotten.update(dict.fromkeys([*seats, *here.lives(lost)]))
+        voters = [voter.life for voter in (*here.configuration.voters, *here.decided.voters) if voter.name in lost]
+        here.forgotten.update(dict.fromkeys([*voters, *here.lives(lost)]))
         for name in lost:
             self.accuse(name, now_us, force=True, lost=lost)
         self._registry.look_again()
 
     def ended(self, peer: str, now_us: int) -> None:
         """A life is certainly over: act at once, and look again at what waited for its answer."""
-        here = self._standing
+        here = self._view
         if here.neighbours.get(peer):
             self.accuse(peer, now_us)
         if peer in self._asked:
-            for name in [name for name, is_open in here.neighbours.items() if is_open and self._pulse.refuses(name)]:
+            for name in [
+                name for name, is_open in here.neighbours.items() if is_open and self._detector.has_ended(name)
+            ]:
                 self.accuse(name, now_us)
 
     def watch_leaders(self, now_us: int) -> None:
         """A member of a repair may be the only one left to miss its coordinator."""
-        for leader in sorted(set(self._standing.attached.values())):
-            if self._pulse.refuses(leader) or leader in self._pulse.quiet:
+        for leader in sorted(set(self._view.attached.values())):
+            if self._detector.has_ended(leader) or leader in self._detector.silent:
                 self.accuse(leader, now_us)
 
     def seek_help(self, parent: str, now_us: int) -> None:
-        """The parent is gone for long and nobody has come: ask the succession whether this broker was left out."""
-        here, pulse = self._standing, self._pulse
-        is_long = now_us - pulse.renewed_us > ORPHAN_LEASES * pulse.lease_us
-        if is_long and pulse.refuses(parent) and self._is_alone(parent):
-            for name in here.succession.names:
+        """The parent is gone for long and nobody has come: ask the voters whether this broker was left out."""
+        here, detector = self._view, self._detector
+        is_long = now_us - detector.renewed_us > ORPHAN_LEASES * detector.lease_us
+        if is_long and detector.has_ended(parent) and self._is_alone(parent):
+            for name in here.configuration.names:
                 if name != here.name:
                     self._post(name, Orphan(here.life(parent)))
 
     def _is_alone(self, parent: str) -> bool:
         """Nobody who lives has asked this broker to join the repair of its parent."""
-        leader = self._standing.attached.get(parent)
-        return leader is None or self._pulse.refuses(leader)
+        leader = self._view.attached.get(parent)
+        return leader is None or self._detector.has_ended(leader)
 
-    def _is_mute(self, name: str) -> bool:
-        return name in self._mute or self._pulse.refuses(name)
+    def _is_unanswering(self, name: str) -> bool:
+        return name in self._unanswering or self._detector.has_ended(name)
 
     def _judge(self, name: str, piece: frozenset[str], now_us: int, force: bool) -> None:
-        if len(piece) == 1 and lineage.parent_of(self._standing, name) == self._standing.name:
-            if force or (self._pulse.is_sure(name, now_us) and self._probes.is_crash(piece, now_us)):
-                declare(self._standing, (name,), self._outcomes)
-        elif force and any(lineage.parent_of(self._standing, other) == self._standing.name for other in piece):
-            declare(self._standing, sorted(piece), self._outcomes)  # a part below this broker: no matter of succession
+        if len(piece) == 1 and lineage.parent_of(self._view, name) == self._view.name:
+            if force or (self._detector.is_sure(name, now_us) and self._probes.is_crash(piece, now_us)):
+                declare(self._view, (name,), self._outcomes)
+        elif force and any(lineage.parent_of(self._view, other) == self._view.name for other in piece):
+            declare(self._view, sorted(piece), self._outcomes)  # a part below this broker: no matter of configuration
         elif force or self._probes.is_crash(piece, now_us):
             self._election.call(piece, now_us, force)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _on_suspect(self, peer: str, message: Suspect, now_us: int) -> None:
-        here = self._standing
+        here = self._view
         check_lives(message.passed_over)
         check_lives(message.forgotten)
         name, incarnation = message.suspect.name, message.suspect.incarnation
@@ -148,34 +150,34 @@ class Suspicions:
         passed = [life.name for life in message.passed_over if life.name in here.places and life.name != here.name]
         for other in passed:
             self._probes.knock(other, now_us)
-            if self._pulse.refuses(other):
+            if self._detector.has_ended(other):
                 self.accuse(other, now_us)
-        if incarnation <= here.graves.get(name, -1):
-            if self._registry.wanted is None and incarnation <= here.gone.get(name, -1):
+        if incarnation <= here.tombstones.get(name, -1):
+            if self._registry.wanted is None and incarnation <= here.replaced.get(name, -1):
                 self._post(peer, Gone(message.suspect))
         elif name in here.places and here.incarnation_of(name) == incarnation:
             self._take_up(name, tuple(passed) if message.force else (), now_us, message.force)
 
     def _take_up(self, name: str, lost: tuple[str, ...], now_us: int, force: bool) -> None:
         """Somebody else suspects this broker: judge it if it is ours to judge."""
-        here = self._standing
-        authority, _ = lineage.authority(here, name, lambda other: self._is_mute(other) or other in lost)
+        here = self._view
+        authority, _ = lineage.authority(here, name, lambda other: self._is_unanswering(other) or other in lost)
         is_child = lineage.parent_of(here, name) == here.name
-        if authority == here.name and (force or not is_child or self._pulse.is_sure(name, now_us)):
+        if authority == here.name and (force or not is_child or self._detector.is_sure(name, now_us)):
             self.accuse(name, now_us, force, lost)
 
     def _on_alive(self, peer: str, message: Alive, now_us: int) -> None:
-        if not self._pulse.refuses(message.name):  # else a later life speaks, which knows nothing of the tree
+        if not self._detector.has_ended(message.name):  # else a later life speaks, which knows nothing of the tree
             self.answered(message.name)
 
     def _on_orphan(self, peer: str, message: Orphan, now_us: int) -> None:
-        if self._pulse.is_leased and peer not in self._standing.neighbours:
+        if self._detector.is_leased and peer not in self._view.neighbours:
             self._post(peer, Gone(message.parent))
 
     def _on_gone(self, peer: str, message: Gone, now_us: int) -> None:
-        here = self._standing
+        here = self._view
         parent = here.parent
-        if parent is None or message.life != here.life(parent) or self._pulse.leased:
+        if parent is None or message.life != here.life(parent) or self._detector.leased:
             return
         if self._is_alone(parent):
             self._outcomes.append(Expelled(f"{parent} was replaced without this broker"))

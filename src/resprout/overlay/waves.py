@@ -15,7 +15,7 @@ from resprout.overlay.census import Census
 from resprout.overlay.messages import Tell, Told
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Place, Registration, check_lives
-from resprout.overlay.standing import Standing
+from resprout.overlay.view import MembershipView
 
 WAVES_MAX: Final = 16_384
 """Waves that run through one broker at a time on behalf of others."""
@@ -37,14 +37,14 @@ class _Wave:
 
 class Waves:
     def __init__(
-        self, standing: Standing, post: Callable[[str, ProtocolMessage], None], outcomes: deque[Outcome]
+        self, view: MembershipView, post: Callable[[str, ProtocolMessage], None], outcomes: deque[Outcome]
     ) -> None:
-        self._standing = standing
+        self._view = view
         self._post = post
         self._outcomes = outcomes
         self._running: dict[int, _Wave] = {}
         self._started = 0
-        self.census: Final = Census(standing, post)
+        self.census: Final = Census(view, post)
         """Waves that bring answers back."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
             Tell: self._on_tell, Told: self._on_told, **self.census.handlers,
@@ -53,13 +53,13 @@ class Waves:
 
     def start(self, payload: Payload, ttl: int, done: Callable[[], None], toward: Iterable[str] | None = None) -> None:
         """Tell everybody within `ttl` hops (`toward`: only behind these neighbours); `done` may be called at once."""
-        names = self._standing.neighbours if toward is None else toward
+        names = self._view.neighbours if toward is None else toward
         self._run(payload, ttl, names, done)
 
     def share(self, behind: Collection[str]) -> None:
         """A repair brings brokers nearer to each other. Tell the neighbours on our own side what stands `behind` the
         others and is now within their reach; or views would shrink with every repair."""
-        here = self._standing
+        here = self._view
         onward = [name for name in here.neighbours if name not in behind]
         rings: dict[int, list[Place]] = {}
         for name, (distance, way) in lineage.branches(here, here.reach - 1).items():
@@ -75,7 +75,7 @@ class Waves:
         """As a member of a finished repair, once the own place is told: both sides of the new link to its centre tell
         each other what the other may have missed while there was no link."""
         self.share((centre,))
-        self.share([name for name in self._standing.neighbours if name != centre])
+        self.share([name for name in self._view.neighbours if name != centre])
 
     def unwait(self, name: str) -> None:
         """This neighbour will never answer."""
@@ -85,7 +85,7 @@ class Waves:
                 self._check(number)
 
     def _run(self, payload: Payload, ttl: int, names: Iterable[str], done: Callable[[], None]) -> None:
-        open_links = self._standing.neighbours
+        open_links = self._view.neighbours
         waiting = dict.fromkeys([name for name in names if open_links.get(name)]) if ttl > 0 else {}
         if not waiting:
             done()
@@ -110,22 +110,22 @@ class Waves:
         spared = {peer}
         if len(message.places) > PLACES_TOLD_MAX:
             raise PeerError(f"{len(message.places)} places at once; at most {PLACES_TOLD_MAX}")
-        self._standing.learn(*message.places)
+        self._view.learn(*message.places)
         if len(message.places) == 1:
             spared.add(message.places[0].name)
         if message.registration is not None:
             check_lives(message.registration.dead)
             spared.update(life.name for life in message.registration.dead)
-            if not self._standing.record(message.registration):
+            if not self._view.record(message.registration):
                 self._outcomes.append(Expelled(f"{peer} says that this broker was declared dead"))
                 return
 
         def answer() -> None:
-            if self._standing.neighbours.get(peer):
+            if self._view.neighbours.get(peer):
                 self._post(peer, Told(message.number))
 
-        onward = [name for name in self._standing.neighbours if name not in spared]
-        ttl = min(message.ttl, self._standing.reach)
+        onward = [name for name in self._view.neighbours if name not in spared]
+        ttl = min(message.ttl, self._view.reach)
         self._run(message.registration or message.places, ttl, onward, answer)
 
     def _on_told(self, peer: str, message: Told, now_us: int) -> None:

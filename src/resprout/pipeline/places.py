@@ -31,7 +31,7 @@ _SAFE: Final = " ,+@!~"
 """Beside letters, digits and `_.-`: what a partition's folder may hold as it is."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class TracePart(msgspec.Struct, frozen=True):
     path: str
     rows: int
     first_row: int
@@ -44,7 +44,7 @@ class RunPlace(msgspec.Struct, frozen=True):
     folder: str
     """Whole, like those of its parts: whoever reads it may be a process that began in another folder."""
     info: RunInfo
-    parts: tuple[Part, ...]
+    parts: tuple[TracePart, ...]
 
     @property
     def name(self) -> str:
@@ -85,11 +85,11 @@ def run_folder(archive: Path, experiment: str, run: str) -> Path:
 def place_of(folder: Path, experiment: str, run: str) -> RunPlace:
     """The run in a folder; TraceError unless all its part files are there and hold the rows that `run.json` counts."""
     info = read_info(folder)
-    parts: list[Part] = []
+    parts: list[TracePart] = []
     rows = 0
     for path in sorted(folder.glob("part-*.parquet")):
         count = _rows_in(path)
-        parts.append(Part(str(path.absolute()), count, rows))
+        parts.append(TracePart(str(path.absolute()), count, rows))
         rows += count
     if rows != info.rows:
         raise TraceError(f"{folder}: the part files hold {rows} rows, {INFO_NAME} says {info.rows}")

@@ -10,7 +10,7 @@ import msgspec
 from resprout.core.contract import Effect, Persist, ProtocolMessage, Send, SetTimer, Timer
 from resprout.replicas.ledger import Ledger
 from resprout.replicas.options import ReplicaOptions
-from resprout.replicas.values import Entry, Snapshot
+from resprout.replicas.values import SlotEntry, Snapshot
 
 
 class HeartbeatDue(Timer, frozen=True):
@@ -37,7 +37,7 @@ class Chosen(msgspec.Struct, frozen=True):
     """News for the owner: this stands in this slot, everywhere and for ever. Slots come in order."""
 
     slot: int
-    entry: Entry
+    entry: SlotEntry
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Led(msgspec.Struct, frozen=True):
 News = Chosen | Restored | Led
 
 
-class Desk:
+class ReplicaDesk:
     def __init__(self, group: str, name: str, ledger: Ledger, options: ReplicaOptions) -> None:
         self.group: Final = group
         self.name: Final = name
@@ -90,7 +90,7 @@ class Desk:
         self.told = snapshot.slot
         self._news.append(Restored(snapshot))
 
-    def batch(self, entries: list[Entry]) -> tuple[Entry, ...]:
+    def batch(self, entries: list[SlotEntry]) -> tuple[SlotEntry, ...]:
         """As many of the first ones as one message may hold."""
         size = count = 0
         for entry in entries[: self.options.batch_entries_max]:

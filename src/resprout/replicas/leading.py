@@ -7,15 +7,15 @@ whether a majority hears no leader, sending again what was not answered, and giv
 from collections.abc import Sequence
 from random import Random
 
-from resprout.replicas.desk import Desk, HeartbeatDue, Led, PatienceOver
+from resprout.replicas.desk import HeartbeatDue, Led, PatienceOver, ReplicaDesk
 from resprout.replicas.learning import Learner
 from resprout.replicas.messages import Accept, Accepted, Ask, Follow, Lead, Prepare, Promise, Refuse, Willing
 from resprout.replicas.proposer import Proposer
-from resprout.replicas.values import ROUND_LEAP_MAX, Ballot, Entry, is_majority
+from resprout.replicas.values import ROUND_LEAP_MAX, Ballot, SlotEntry, is_majority
 
 
 class Leadership:
-    def __init__(self, desk: Desk, learner: Learner, rng: Random) -> None:
+    def __init__(self, desk: ReplicaDesk, learner: Learner, rng: Random) -> None:
         self._desk = desk
         self._ledger = desk.ledger
         self._learner = learner
@@ -36,7 +36,7 @@ class Leadership:
     def is_leading(self) -> bool:
         return self._proposer is not None and self._proposer.is_leading
 
-    def take(self, entry: Entry, now_us: int) -> bool:
+    def take(self, entry: SlotEntry, now_us: int) -> bool:
         """False when this replica does not lead, or too much waits, or a second configuration would."""
         proposer = self._proposer
         if proposer is None or not proposer.is_leading or (entry.is_configuration and proposer.is_changing):
@@ -173,7 +173,7 @@ class Leadership:
                 self._ask_promises(proposer, now_us)
                 return
 
-    def _spread(self, proposer: Proposer, first: int, entries: Sequence[Entry]) -> None:
+    def _spread(self, proposer: Proposer, first: int, entries: Sequence[SlotEntry]) -> None:
         desk = self._desk
         for slot, entry in enumerate(entries, first):
             desk.persist(self._ledger.vote(slot, entry))

@@ -6,13 +6,13 @@ of the members has it.
 
 from collections.abc import Sequence
 
-from resprout.replicas.desk import Desk
+from resprout.replicas.desk import ReplicaDesk
 from resprout.replicas.messages import Decisions, Fetch, Install, Known
-from resprout.replicas.values import Ballot, Entry, is_majority
+from resprout.replicas.values import Ballot, SlotEntry, is_majority
 
 
 class Learner:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ReplicaDesk) -> None:
         self._desk = desk
         self._ledger = desk.ledger
         self._informed: dict[str, int] = {}
@@ -32,7 +32,7 @@ class Learner:
         if self._ledger.chosen < chosen:
             self._desk.say(peer, Fetch(self._desk.group, self._ledger.chosen))
 
-    def learn(self, first: int, entries: Sequence[Entry]) -> None:
+    def learn(self, first: int, entries: Sequence[SlotEntry]) -> None:
         for slot, entry in enumerate(entries, first):
             if slot == self._ledger.chosen + 1:
                 self._desk.persist(self._ledger.learn(slot, entry))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from resprout.replicas.values import NO_BALLOT, Ballot, Entry, Snapshot, Vote
+from resprout.replicas.values import NO_BALLOT, AcceptedEntry, Ballot, SlotEntry, Snapshot
 
 
 class _Promised(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -17,7 +17,7 @@ class _Promised(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class _Voted(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    vote: Vote
+    vote: AcceptedEntry
     chosen: int
 
 
@@ -29,7 +29,7 @@ class _Learned(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """Decided, and perhaps never voted for here."""
 
     slot: int
-    entry: Entry
+    entry: SlotEntry
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -39,7 +39,7 @@ _decode = msgspec.msgpack.Decoder(_Promised | _Voted | _Kept | _Learned).decode
 class Ledger:
     def __init__(self, members: tuple[str, ...]) -> None:
         self.promised = NO_BALLOT
-        self.votes: dict[int, Vote] = {}
+        self.votes: dict[int, AcceptedEntry] = {}
         """By slot: every slot after the snapshot in which something was accepted or learned."""
         self.chosen = 0
         """Every slot up to here is decided, and its entry is known here."""
@@ -54,18 +54,18 @@ class Ledger:
         self.promised = ballot
         return _encode(_Promised(ballot))
 
-    def vote(self, slot: int, entry: Entry) -> bytes:
+    def vote(self, slot: int, entry: SlotEntry) -> bytes:
         """For an entry, in the ballot that was promised."""
         assert slot > self.chosen, "what is decided is not voted on again"
-        vote = self.votes[slot] = Vote(slot, self.promised, entry)
+        vote = self.votes[slot] = AcceptedEntry(slot, self.promised, entry)
         return _encode(_Voted(vote, self.chosen))
 
-    def learn(self, slot: int, entry: Entry) -> bytes:
+    def learn(self, slot: int, entry: SlotEntry) -> bytes:
         """It is decided that this stands in the next slot."""
         assert slot == self.chosen + 1, "decisions are learned in order"
         before = self.votes.get(slot)
         if before is None or before.entry != entry:
-            self.votes[slot] = Vote(slot, before.ballot if before is not None else NO_BALLOT, entry)
+            self.votes[slot] = AcceptedEntry(slot, before.ballot if before is not None else NO_BALLOT, entry)
         self._choose()
         return _encode(_Learned(slot, entry))
 
@@ -90,10 +90,10 @@ class Ledger:
 
     # -- looking at it -------------------------------------------------------------------------------------------------
 
-    def votes_after(self, slot: int) -> tuple[Vote, ...]:
+    def votes_after(self, slot: int) -> tuple[AcceptedEntry, ...]:
         return tuple(self.votes[at] for at in sorted(self.votes) if at > slot)
 
-    def decided(self, first: int, last: int) -> Iterable[Entry]:
+    def decided(self, first: int, last: int) -> Iterable[SlotEntry]:
         return (self.votes[slot].entry for slot in range(first, min(last, self.chosen) + 1))
 
     def members_at(self, slot: int) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ another order than they were sent.
 """
 
 from resprout.core.contract import ProtocolMessage
-from resprout.replicas.values import Ballot, Entry, Snapshot, Vote
+from resprout.replicas.values import AcceptedEntry, Ballot, SlotEntry, Snapshot
 
 
 class Ask(ProtocolMessage, frozen=True, tag=170):
@@ -38,7 +38,7 @@ class Promise(ProtocolMessage, frozen=True, tag=161):
     ballot: Ballot
     after: int
     chosen: int
-    votes: tuple[Vote, ...]
+    votes: tuple[AcceptedEntry, ...]
 
     @property
     def bulk(self) -> int:
@@ -51,7 +51,7 @@ class Accept(ProtocolMessage, frozen=True, tag=162):
     group: str
     ballot: Ballot
     first: int
-    entries: tuple[Entry, ...]
+    entries: tuple[SlotEntry, ...]
     chosen: int
 
     @property
@@ -112,7 +112,7 @@ class Decisions(ProtocolMessage, frozen=True, tag=168):
 
     group: str
     first: int
-    entries: tuple[Entry, ...]
+    entries: tuple[SlotEntry, ...]
 
     @property
     def bulk(self) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 
 from resprout.replicas.ledger import Ledger
 from resprout.replicas.messages import Promise
-from resprout.replicas.values import NOTHING, Ballot, Entry, Vote, is_majority
+from resprout.replicas.values import NOTHING, AcceptedEntry, Ballot, SlotEntry, is_majority
 
 PENDING_MAX: Final = 4096
 """Commands that wait for a slot."""
@@ -37,13 +37,13 @@ class Proposer:
         self.ballot = ballot
         self.phase = Phase.PREPARING
         self.promised: dict[str, None] = {}
-        self._found: dict[int, Vote] = {}
+        self._found: dict[int, AcceptedEntry] = {}
         """What promises have shown: the highest vote in each slot. It stays until its slot is proposed, also while the
         members of a new configuration are asked, who may show more."""
-        self._pending: deque[Entry] = deque()
+        self._pending: deque[SlotEntry] = deque()
         self.under_way: dict[int, dict[str, None]] = {}
         """Slot -> who has accepted it."""
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, SlotEntry] = {}
         self._next = 0
 
     @property
@@ -85,16 +85,16 @@ class Proposer:
 
     # -- proposals -----------------------------------------------------------------------------------------------------
 
-    def take(self, entry: Entry) -> bool:
+    def take(self, entry: SlotEntry) -> bool:
         """To be proposed when its turn comes; False when too much waits."""
         if len(self._pending) >= PENDING_MAX:
             return False
         self._pending.append(entry)
         return True
 
-    def next_entries(self) -> tuple[int, tuple[Entry, ...]]:
+    def next_entries(self) -> tuple[int, tuple[SlotEntry, ...]]:
         """The first slot, and what is to be proposed in it and the following ones now."""
-        first, entries = self._next, list[Entry]()
+        first, entries = self._next, list[SlotEntry]()
         while self.is_leading and len(self.under_way) < UNDER_WAY_MAX:
             if any(entry.is_configuration for entry in self._entries.values()):
                 break
@@ -111,7 +111,7 @@ class Proposer:
             self._next += 1
         return first, tuple(entries)
 
-    def entry(self, slot: int) -> Entry:
+    def entry(self, slot: int) -> SlotEntry:
         """Of a slot that is under way."""
         return self._entries[slot]
 

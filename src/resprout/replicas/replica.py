@@ -20,7 +20,7 @@ from random import Random
 from typing import Any, Final
 
 from resprout.core.contract import Effect, ProtocolMessage
-from resprout.replicas.desk import Chosen, Desk, HeartbeatDue, Led, News, PatienceOver, Restored
+from resprout.replicas.desk import Chosen, HeartbeatDue, Led, News, PatienceOver, ReplicaDesk, Restored
 from resprout.replicas.leading import Leadership
 from resprout.replicas.learning import Learner
 from resprout.replicas.ledger import Ledger
@@ -40,8 +40,8 @@ from resprout.replicas.messages import (
     Willing,
 )  # fmt: skip
 from resprout.replicas.options import ReplicaOptions
-from resprout.replicas.values import MEMBERS_MAX, ROUND_LEAP_MAX, Entry, Snapshot
-from resprout.replicas.voting import Voter
+from resprout.replicas.values import MEMBERS_MAX, ROUND_LEAP_MAX, SlotEntry, Snapshot
+from resprout.replicas.voting import Acceptor
 
 __all__ = ["ROUND_LEAP_MAX", "Chosen", "HeartbeatDue", "Led", "News", "PatienceOver", "Replica", "Restored"]
 
@@ -56,10 +56,10 @@ class Replica:
         self.group: Final = group
         self.name: Final = name
         self.ledger: Final = Ledger(tuple(members))
-        self._desk = desk = Desk(group, name, self.ledger, options or ReplicaOptions())
+        self._desk = desk = ReplicaDesk(group, name, self.ledger, options or ReplicaOptions())
         self._learner = learner = Learner(desk)
         self._leadership = leadership = Leadership(desk, learner, rng)
-        self._voter = voter = Voter(desk, learner, leadership)
+        self._voter = voter = Acceptor(desk, learner, leadership)
         self._on: dict[type, Callable[[str, Any, int], None]] = {
             Ask: voter.hear_ask, Prepare: voter.hear_prepare, Accept: voter.hear_accept, Lead: voter.hear_lead,
             Willing: leadership.hear_willing, Promise: leadership.hear_promise, Accepted: leadership.hear_accepted,
@@ -91,14 +91,14 @@ class Replica:
 
     def propose(self, command: bytes, now_us: int, out: list[Effect]) -> tuple[bool, list[News]]:
         """False when this replica does not lead, or too much waits: nothing was done."""
-        return self._take(Entry(command), now_us, out)
+        return self._take(SlotEntry(command), now_us, out)
 
     def configure(self, members: Sequence[str], now_us: int, out: list[Effect]) -> tuple[bool, list[News]]:
         """Propose another configuration, any at all of up to `MEMBERS_MAX`; one at a time."""
         names = tuple(dict.fromkeys(members))
         if not 0 < len(names) <= MEMBERS_MAX:
             return False, []
-        return self._take(Entry(members=names), now_us, out)
+        return self._take(SlotEntry(members=names), now_us, out)
 
     def snapshot(self, state: bytes, out: list[Effect]) -> list[bytes]:
         """The owner's state after everything that it was told. Returns all that has to be on disk now: the owner
@@ -118,7 +118,7 @@ class Replica:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _take(self, entry: Entry, now_us: int, out: list[Effect]) -> tuple[bool, list[News]]:
+    def _take(self, entry: SlotEntry, now_us: int, out: list[Effect]) -> tuple[bool, list[News]]:
         if not self._leadership.take(entry, now_us):
             return False, []
         return True, self._desk.hand_over(out)

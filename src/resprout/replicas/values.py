@@ -20,7 +20,7 @@ class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):
 NO_BALLOT: Final = Ballot()
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class SlotEntry(msgspec.Struct, frozen=True, array_like=True):
     """What stands in a slot: a command of the owner; a new configuration; or, without either, nothing."""
 
     command: bytes = b""
@@ -32,16 +32,16 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
         return bool(self.members)
 
 
-NOTHING: Final = Entry()
+NOTHING: Final = SlotEntry()
 """Fills a slot that a leader before may have left open."""
 
 
-class Vote(msgspec.Struct, frozen=True, array_like=True):
+class AcceptedEntry(msgspec.Struct, frozen=True, array_like=True):
     """An entry that a replica has accepted in a slot, and in which ballot."""
 
     slot: int
     ballot: Ballot
-    entry: Entry
+    entry: SlotEntry
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):

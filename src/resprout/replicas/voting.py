@@ -6,15 +6,15 @@ Safety rests on this, on the ledger, and on what the `proposer` proposes again; 
 from typing import Final
 
 from resprout.core.contract import ProtocolMessage
-from resprout.replicas.desk import Desk
+from resprout.replicas.desk import ReplicaDesk
 from resprout.replicas.leading import Leadership
 from resprout.replicas.learning import Learner
 from resprout.replicas.messages import Accept, Accepted, Ask, Follow, Lead, Prepare, Promise, Refuse, Willing
 from resprout.replicas.values import ROUND_LEAP_MAX, Ballot
 
 
-class Voter:
-    def __init__(self, desk: Desk, learner: Learner, leadership: Leadership) -> None:
+class Acceptor:
+    def __init__(self, desk: ReplicaDesk, learner: Learner, leadership: Leadership) -> None:
         self._desk = desk
         self._ledger: Final = desk.ledger
         self._learner = learner

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from resprout.core.guarantee import Receipt
+from resprout.core.guarantee import ReceiptLevel
 from resprout.scenario.check_nodes import check_nodes
 from resprout.scenario.model import TIME_LIMIT_US, FaultKind, OptionValue, Scenario
 from resprout.scenario.read_faults import read_faults, settle_faults
 from resprout.scenario.read_nodes import read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
 from resprout.scenario.reader import Table
-from resprout.scenario.source import Source, apply_overrides, parse_source, read_source
+from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.stacks.registry import STACKS, find_stack
 from resprout.stacks.stack import Stack
 
@@ -40,7 +40,7 @@ def parse_scenario(text: str, name: str = "<text>", overrides: Iterable[str] = (
     return build_scenario(apply_overrides(parse_source(text, name), overrides))
 
 
-def build_scenario(source: Source) -> Scenario:
+def build_scenario(source: TomlSource) -> Scenario:
     """Makes sense of a TOML tree, and checks that what it says can be run."""
     file = Table(source, ())
     file.only(_KEYS)
@@ -55,7 +55,7 @@ def build_scenario(source: Source) -> Scenario:
     options = _options(file, stack)
     workloads = read_workloads(file, clients, stack.offered(stack.parse_options(options)))
     for number, workload in enumerate(workloads):
-        if workload.window and Receipt.SAFE not in stack.receipts:
+        if workload.window and ReceiptLevel.SAFE not in stack.receipts:
             reason = f"the stack {stack.name!r} does not give the receipt 'safe', which a window waits for"
             file.fail(("workload", number, "window"), reason)
     return Scenario(

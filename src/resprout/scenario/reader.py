@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from resprout.core.errors import UsageError
 from resprout.scenario.positions import Path
-from resprout.scenario.source import Source
+from resprout.scenario.source import TomlSource
 from resprout.scenario.units import format_duration, format_rate, parse_duration, parse_rate
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
 class Table:
     """One TOML table. `what` names it to people ("broker b3"); empty for the file itself."""
 
-    def __init__(self, source: Source, path: Path, what: str = "") -> None:
+    def __init__(self, source: TomlSource, path: Path, what: str = "") -> None:
         value: Any = source.tree
         for step in path:
             value = value[step]

@@ -19,7 +19,7 @@ SOURCE_BYTES_MAX: Final = 64 << 20
 _POSITION: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
 
-class Source:
+class TomlSource:
     """A TOML tree with places. `name` is how the user calls it: a file's path, or a word such as `<drawn>`."""
 
     __slots__ = ("_lines", "_overridden", "name", "tree")
@@ -48,8 +48,8 @@ class Source:
     def fail(self, path: Path, reason: str) -> NoReturn:
         raise ScenarioError(f"{self.place(path)}: {reason}")
 
-    def overridden(self, overrides: Iterable[str]) -> "Source":
-        changed = Source(self.name, copy.deepcopy(self.tree), self._lines)
+    def overridden(self, overrides: Iterable[str]) -> "TomlSource":
+        changed = TomlSource(self.name, copy.deepcopy(self.tree), self._lines)
         changed._overridden = dict(self._overridden)
         for text in overrides:
             path, value = _assignment(text, changed.tree)
@@ -58,7 +58,7 @@ class Source:
         return changed
 
 
-def read_source(path: str | FilePath) -> Source:
+def read_source(path: str | FilePath) -> TomlSource:
     """A scenario file. Raises ScenarioError when it cannot be read or is not TOML."""
     try:
         with FilePath(path).open("rb") as file:
@@ -73,10 +73,10 @@ def read_source(path: str | FilePath) -> Source:
     return parse_source(text, str(path))
 
 
-def parse_source(text: str, name: str) -> Source:
+def parse_source(text: str, name: str) -> TomlSource:
     """A scenario given as text; `name` stands for the file in errors."""
     try:
-        return Source(name, tomllib.loads(text), find_positions(text))
+        return TomlSource(name, tomllib.loads(text), find_positions(text))
     except tomllib.TOMLDecodeError as error:
         reason = str(error).partition("\n")[0]
         found = _POSITION.search(reason)
@@ -86,7 +86,7 @@ def parse_source(text: str, name: str) -> Source:
         raise ScenarioError(f"{name}: nested too deeply") from None
 
 
-def apply_overrides(source: Source, overrides: Iterable[str]) -> Source:
+def apply_overrides(source: TomlSource, overrides: Iterable[str]) -> TomlSource:
     """A changed copy.
 
     Each override is `path.to.option=value`. A step into a list is an index, or the `name` of an element (`broker.b1`);

@@ -23,7 +23,7 @@ from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import NAME_LETTERS_MAX, SEED_MAX, build_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.reader import Table
-from resprout.scenario.source import Source, apply_overrides, read_source
+from resprout.scenario.source import TomlSource, apply_overrides, read_source
 
 AXES_MAX: Final = 16
 POINTS_MAX: Final = 10_000
@@ -63,7 +63,7 @@ class SweepRun(msgspec.Struct, frozen=True):
 
 class Sweep(msgspec.Struct, frozen=True):
     name: str
-    base: Source
+    base: TomlSource
     """The scenario that is varied, with the settings that all runs share."""
     axes: tuple[Axis, ...]
     seeds: tuple[int, ...]

@@ -10,7 +10,7 @@ from resprout.sim.calendar import Action, Calendar
 from resprout.sim.nodes import Alarm, Process
 
 
-class Alarms:
+class VirtualAlarms:
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar
 

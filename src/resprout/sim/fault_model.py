@@ -3,7 +3,7 @@
 Down is also who is frozen, cut off or leaves, until the network has grown together without it. In a tree whose dead and
 leaders are decided by a majority of the root's list, the 2f + 1 brokers nearest to the root, fewer than f may fall
 silent where there are fewer brokers than that. Processes that crash are another matter: their hosts say that they are
-gone, and a seat that is certainly gone has no vote.
+gone, and a voter that is certainly gone has no vote.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -90,8 +90,8 @@ class FaultModel:
 
 def majority_left(living: int, falling: int, faults: int) -> bool:
     """Of a list of the root that is as long as it can be, when these fall."""
-    seats = min(living, 2 * faults + 1)
-    return falling <= seats - (seats // 2 + 1)
+    voters = min(living, 2 * faults + 1)
+    return falling <= voters - (voters // 2 + 1)
 
 
 def _ways_up(name: str, parents: Mapping[str, str | None]) -> list[str]:

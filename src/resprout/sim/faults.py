@@ -23,7 +23,7 @@ Tell = Callable[[str, str, str | None], None]
 """Told of each fault before it is done: the kind of row, the node, and a detail."""
 
 
-class Faults:
+class VirtualFaults:
     def __init__(self, world: World, tell: Tell = lambda kind, node, detail: None) -> None:
         self._world = world
         self._network = world.network

@@ -9,13 +9,14 @@ is known where it has a bandwidth.
 from collections import defaultdict
 from typing import Any
 
+from resprout.core.contract import word_of
 from resprout.links.frames import Data, Express, Part
 from resprout.links.parts import Slice
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
 
-class Load:
+class NodeLoad:
     __slots__ = (
         "busy_us", "bytes_sent", "frames_received", "frames_sent", "has_bandwidth", "messages", "paper_bytes",
         "paper_messages",
@@ -59,6 +60,6 @@ class Load:
 
     def row(self, time_us: int, node: str) -> Row:
         counts = self.counts()
-        counts |= {kinds.SENT + type_.__name__: count for type_, count in self.messages.items()}
+        counts |= {kinds.SENT + word_of(type_): count for type_, count in self.messages.items()}
         attributes = {name: str(count) for name, count in sorted(counts.items())}
         return Row(time_us=time_us, node=node, kind=kinds.LOAD, attributes=attributes)

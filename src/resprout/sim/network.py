@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from resprout.core.contract import Arrived, Connect, Connected, Disconnect, Disconnected, Event, Transmit
 from resprout.core.errors import UsageError
-from resprout.links.frames import Data, Express, Goodbye, Hello, Parted, Welcome
+from resprout.links.frames import Data, Express, Goodbye, Hello, Parted, SessionWelcome
 from resprout.scenario.cuts import Cuts
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
-from resprout.sim.load import Load
+from resprout.sim.load import NodeLoad
 from resprout.sim.nodes import End, Node, Process
 
 CONNECT_TIMEOUT_US: Final = 1_000_000
@@ -26,7 +26,7 @@ CONNECT_TIMEOUT_US: Final = 1_000_000
 RESOLVE_US: Final = 1_000
 """To find out that there is nobody of that name."""
 
-Weigh = Callable[[Any, Load], int]
+Weigh = Callable[[Any, NodeLoad], int]
 """How many bytes a frame takes; the load of whoever sends it counts them."""
 Hand = Callable[[Process, Event], None]
 
@@ -36,7 +36,7 @@ def is_background(frame: Any) -> bool:
     which is worth waiting for only when data follows."""
     if isinstance(frame, Data | Express):
         return all(message.background for message in frame.messages)
-    return isinstance(frame, Hello | Welcome | Goodbye | Parted)
+    return isinstance(frame, Hello | SessionWelcome | Goodbye | Parted)
 
 
 def is_sign_of_life(frame: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from resprout.core.contract import Answer, Deliver, Effect, Event, Machine
 from resprout.sim.calendar import Action, Entry
 from resprout.sim.disk import Disk
-from resprout.sim.load import Load
+from resprout.sim.load import NodeLoad
 
 Make = Callable[[int, Random], Machine]
 """Makes the machine of one life: `make(incarnation, rng)`."""
@@ -63,7 +63,7 @@ class Node:
         """False after a silent crash: then not even a connection is refused."""
         self.busy_until_us = 0
         """When the network card will have sent what it was given."""
-        self.load = Load()
+        self.load = NodeLoad()
         """Of all its lives."""
 
     def limit(self, bandwidth_bps: int | None) -> None:

@@ -11,7 +11,7 @@ from resprout.edge.requests import LeaveRequest
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.scenario.observe import note_row
 from resprout.sim.cast import Cast
-from resprout.sim.faults import Faults
+from resprout.sim.faults import VirtualFaults
 from resprout.sim.nodes import Process
 from resprout.sim.world import Ended
 from resprout.trace.recorder import Recorder
@@ -61,7 +61,7 @@ class Run:
         has_doubles = any(fault.kind is FaultKind.DOUBLE for fault in faults)
         self._cast = Cast(scenario, self._recorder.record, self._note, bool(faults), has_doubles)
         self.world = self._cast.world
-        self._faults = Faults(self.world, self._tell)
+        self._faults = VirtualFaults(self.world, self._tell)
 
     def finish(self) -> RunResult:
         for fault in self._scenario.faults:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from resprout.core.contract import ProtocolMessage
 from resprout.links.frames import Data, Express, Part
 from resprout.links.parts import Slice
-from resprout.sim.load import Load
+from resprout.sim.load import NodeLoad
 from resprout.wire.codec import Codec
 
 COMPARED_EVERY: Final = 100
@@ -31,7 +31,7 @@ class Scales:
         self.compared = 0
         """Frames that were encoded, and were as long as told."""
 
-    def weigh(self, frame: Any, load: Load) -> int:
+    def weigh(self, frame: Any, load: NodeLoad) -> int:
         """The frame's bytes on a connection; `load` counts them."""
         size = self._codec.frame_bytes(frame)
         self._next -= 1

@@ -25,7 +25,7 @@ from resprout.stacks.registry import find_stack
 DEFAULT_STACK: Final = "resprout"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class TrialOutcome(msgspec.Struct, frozen=True):
     seed: int
     drawn: str
     """The class of trials that it was drawn from."""
@@ -76,7 +76,7 @@ def swarm_trial(seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK) -> T
     return with_mishaps(draw_scenario(seed, stack=stack, guarantees=offered, options={}))
 
 
-def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> Outcome:
+def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> TrialOutcome:
     """Draw, run, judge. Whatever goes wrong in the run is a complaint, not an exception."""
     drawn = class_for(seed, wanted, stack)
     description = f"seed {seed} of {drawn}, whose rehearsal failed"
@@ -85,14 +85,14 @@ def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> Out
         description = _describe(trial)
         result = trial.run()
         complaints = [complaint_about(trial.scenario, result), *trial.complaints(result)]
-        return Outcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)), stack)
+        return TrialOutcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)), stack)
     except Exception:  # a failure of any kind is what a swarm is looking for
-        return Outcome(seed, drawn, description, "", traceback.format_exc().rstrip(), stack)
+        return TrialOutcome(seed, drawn, description, "", traceback.format_exc().rstrip(), stack)
 
 
 def try_seeds(
     seeds: Iterable[int], workers: int = 1, wanted: str = FAULTS, stack: str = DEFAULT_STACK
-) -> Iterator[Outcome]:
+) -> Iterator[TrialOutcome]:
     """The outcome of each seed, in order; `wanted` is a class, or `any`."""
     attempt = partial(try_seed, wanted=wanted, stack=stack)
     if workers <= 1:

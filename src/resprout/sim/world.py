@@ -39,7 +39,7 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import UsageError
 from resprout.scenario.seeds import random_for
-from resprout.sim.alarms import Alarms
+from resprout.sim.alarms import VirtualAlarms
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
 from resprout.sim.network import Network, Weigh, is_background, is_sign_of_life
@@ -68,7 +68,7 @@ class World:
         self.seed = seed
         self.nodes: dict[str, Node] = {}
         self.calendar = Calendar()
-        self.alarms = Alarms(self.calendar)
+        self.alarms = VirtualAlarms(self.calendar)
         self.network = Network(self.calendar, self.nodes, distances, self.hand, self._arrive, weigh, is_background)
         self.events = 0
         """How many entries of the calendar have happened: with the seed, a name for any moment of a run."""

@@ -5,7 +5,7 @@ explicit call or by its first publication on a topic, and stops when it says so 
 """
 
 from resprout.spread.messages import Advertised, Unadvertised
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 
 
 class Adverts:
@@ -21,16 +21,16 @@ class Adverts:
         for topic in self._topics:
             self._told[name][topic] = None
 
-    def remove_neighbour(self, name: str, says: Says) -> None:
+    def remove_neighbour(self, name: str, outbound: Outbound) -> None:
         """It is dead: nobody publishes behind it any more, and nobody there is told."""
         del self._told[name]
-        self.withdraw_all(name, says)
+        self.withdraw_all(name, outbound)
 
-    def told(self, name: str) -> Says:
+    def told(self, name: str) -> Outbound:
         """Everything a neighbour must know, for the beginning of its session."""
         return [(name, Advertised(topic)) for topic in self._told[name]]
 
-    def advertise(self, direction: str, topic: str, says: Says) -> None:
+    def advertise(self, direction: str, topic: str, outbound: Outbound) -> None:
         mine = self._of.setdefault(direction, {})
         if topic in mine:
             return
@@ -39,9 +39,9 @@ class Adverts:
         for name, told in self._told.items():
             if name != direction and topic not in told:
                 told[topic] = None
-                says.append((name, Advertised(topic)))
+                outbound.append((name, Advertised(topic)))
 
-    def withdraw(self, direction: str, topic: str, says: Says) -> None:
+    def withdraw(self, direction: str, topic: str, outbound: Outbound) -> None:
         mine = self._of.get(direction, {})
         if topic not in mine:
             return
@@ -51,13 +51,13 @@ class Adverts:
         for name, told in self._told.items():
             if name != direction and topic in told and not any(other != name for other in directions):
                 del told[topic]
-                says.append((name, Unadvertised(topic)))
+                outbound.append((name, Unadvertised(topic)))
         if not directions:
             del self._topics[topic]
 
-    def withdraw_all(self, direction: str, says: Says) -> None:
+    def withdraw_all(self, direction: str, outbound: Outbound) -> None:
         for topic in list(self._of.get(direction, ())):
-            self.withdraw(direction, topic, says)
+            self.withdraw(direction, topic, outbound)
         self._of.pop(direction, None)
 
     def has(self, direction: str, topic: str) -> bool:

@@ -18,7 +18,7 @@ from resprout.filters.predicate import Predicate
 from resprout.spread.covers import Covers, levels_of
 from resprout.spread.messages import Interested, Uninterested
 from resprout.spread.needs import Need, Wish, join_bases
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 
 MOVES_PER_NEED: Final = 2
 """How often, for each new need, one may come to stand under another later."""
@@ -29,7 +29,7 @@ HEIGHT_MAX: Final = 16
 
 
 class Asked:
-    """The needs at one link. What is to be said to the neighbour is appended to `says`."""
+    """The needs at one link. What is to be said to the neighbour is appended to `outbound`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -50,11 +50,11 @@ class Asked:
         """What is asked, in the order it was."""
         return [need.predicate for need in self._by_id.values()]
 
-    def all(self) -> Says:
+    def all(self) -> Outbound:
         """Everything that is asked, for the beginning of a session."""
         return [(self._name, _interested(need)) for need in self._by_id.values()]
 
-    def need(self, predicate: Predicate, says: Says) -> None:
+    def need(self, predicate: Predicate, outbound: Outbound) -> None:
         """From now on it is asked, or something that covers it."""
         need = self._needs.get(predicate)
         if need is not None:
@@ -66,9 +66,9 @@ class Asked:
         if cover is not None:
             need.stand_under(cover)
         else:
-            self._ask(need, says)
+            self._ask(need, outbound)
 
-    def unneed(self, predicates: Iterable[Predicate], says: Says) -> list[Wish]:
+    def unneed(self, predicates: Iterable[Predicate], outbound: Outbound) -> list[Wish]:
         """Nobody has these any more. Wishes for others that turn out to be confirmed by what serves them now.
 
         They all go before anything is asked instead, or what goes later would be asked in vain.
@@ -83,14 +83,14 @@ class Asked:
                 withdrawn.append(need)
             else:
                 self._tidy(need)
-        heirs = [(heir, root) for root in withdrawn for heir in self._dissolve(root)]
-        heirs.sort(key=_widest_first)
+        successors = [(successor, root) for root in withdrawn for successor in self._dissolve(root)]
+        successors.sort(key=_widest_first)
         heard: list[Wish] = []
-        for heir, root in heirs:
-            heard += self._settle(heir, root, says)
+        for successor, root in successors:
+            heard += self._settle(successor, root, outbound)
         for need in withdrawn:
             self._remember(need)  # what is asked instead may not be confirmed
-        says.extend((self._name, Uninterested(need.id)) for need in withdrawn)
+        outbound.extend((self._name, Uninterested(need.id)) for need in withdrawn)
         return heard
 
     def wait(self, wish: Wish) -> bool:
@@ -169,7 +169,7 @@ class Asked:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _ask(self, need: Need, says: Says) -> None:
+    def _ask(self, need: Need, outbound: Outbound) -> None:
         most = min(self._moves, REPLACED_MAX)
         replaced = self._covers.covered(need.predicate, most, _movable) if most else []
         self._last_id += 1
@@ -177,12 +177,12 @@ class Asked:
         self._by_id[need.id] = need
         self._unconfirmed += not need.confirmed
         self._covers.add(need.predicate, need)
-        says.append((self._name, _interested(need)))
+        outbound.append((self._name, _interested(need)))
         self._moves -= len(replaced)
         for narrower in replaced:
             self._covers.remove(narrower.predicate)
             self._unask(narrower)
-            says.append((self._name, Uninterested(narrower.id)))
+            outbound.append((self._name, Uninterested(narrower.id)))
             narrower.id = 0
             narrower.stand_under(need)
 
@@ -203,24 +203,24 @@ class Asked:
         if need.confirmed and self._unconfirmed:
             self._residue[need.predicate] = join_bases(self._residue.get(need.predicate, {}), need.base)
 
-    def _settle(self, heir: Need, lost: Need, says: Says) -> list[Wish]:
-        """Find another cover for what lost its root, or ask it. If the root was confirmed, so is the heir: it was
+    def _settle(self, successor: Need, lost: Need, outbound: Outbound) -> list[Wish]:
+        """Find another cover for what lost its root, or ask it. If the root was confirmed, so is the successor: it was
         served through it, and there is no gap."""
         if lost.confirmed:
-            heir.confirmed = True
-            heir.base = join_bases(heir.base, lost.base)
-        cover = self._covers.covering(heir.predicate) if self._moves else None
+            successor.confirmed = True
+            successor.base = join_bases(successor.base, lost.base)
+        cover = self._covers.covering(successor.predicate) if self._moves else None
         if cover is not None:
             self._moves -= 1
-            heir.stand_under(cover)
+            successor.stand_under(cover)
         else:
-            self._ask(heir, says)
-        root = heir.root
+            self._ask(successor, outbound)
+        root = successor.root
         return _served(root) if root.confirmed else []
 
     def _dissolve(self, root: Need) -> list[Need]:
         """Forget a root and what only held others together beneath it; what is left behind, without a cover."""
-        heirs: list[Need] = []
+        successors: list[Need] = []
         gone = [root]
         while gone:
             need = gone.pop()
@@ -228,8 +228,8 @@ class Asked:
             self._remember(need)
             for under in list(need.under):
                 under.step_out()
-                (heirs if under.wanted else gone).append(under)
-        return heirs
+                (successors if under.wanted else gone).append(under)
+        return successors
 
     def _tidy(self, need: Need) -> None:
         """Remove needs that nobody has, from here upwards, unless they hold several others together."""
@@ -257,9 +257,9 @@ def _is_owed(bundle: Bundle, index: MatchIndex[str], bases: dict[str, dict[Origi
     return any(is_beyond(bundle, bases[number]) for row in rows for number in index.match_any(bundle.topics, row))
 
 
-def _widest_first(heir: tuple[Need, Need]) -> tuple[bool, bool, int, int, bool]:
+def _widest_first(successor: tuple[Need, Need]) -> tuple[bool, bool, int, int, bool]:
     """A filter that covers another sorts before it, or equal to it: by `#`, then fewer levels, then more `+`."""
-    predicate = heir[0].predicate
+    predicate = successor[0].predicate
     levels = levels_of(predicate.filter)
     plus = levels.count("+")
     open_ended = levels[-1] == "#"

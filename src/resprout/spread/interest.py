@@ -25,15 +25,15 @@ from resprout.filters.predicate import Predicate
 from resprout.spread.asked import Asked
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.spread.needs import Wish
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 
 NEIGHBOUR_INTERESTS_MAX: Final = 1_000_000
 """What one neighbour may ask at a time, for all who are behind it."""
 
 
 class Interest:
-    """The interest of all directions of one broker. Methods append what is to be said to `says`, in order, and return
-    the wishes of local clients that became confirmed."""
+    """The interest of all directions of one broker. Methods append what is to be said to `outbound`, in order, and
+    return the wishes of local clients that became confirmed."""
 
     def __init__(self, retained: Callable[[], dict[Origin, Reached]] = dict) -> None:
         """`retained` tells how far the origins have come of which something is still kept here."""
@@ -52,7 +52,7 @@ class Interest:
         """From now on everything wanted elsewhere is asked of this neighbour too. Say `asks(name)` once it listens."""
         asked = self._asked[name] = Asked(name)
         self._theirs[name] = {}
-        unheard: Says = []
+        unheard: Outbound = []
         for predicate in self._wanted:
             if self._needed(name, predicate):
                 asked.need(predicate, unheard)
@@ -60,17 +60,19 @@ class Interest:
             if wish.direction != name:
                 self._await(wish, name)
 
-    def presume(self, name: str, confirmed: Iterable[Predicate], base: dict[Origin, Reached], says: Says) -> list[Wish]:
+    def presume(
+        self, name: str, confirmed: Iterable[Predicate], base: dict[Origin, Reached], outbound: Outbound
+    ) -> list[Wish]:
         """A new neighbour had confirmed these to the broker whose place this one takes."""
-        return self._heard(self._asked[name].presume(confirmed, base), says)
+        return self._heard(self._asked[name].presume(confirmed, base), outbound)
 
-    def remove_neighbour(self, name: str, says: Says) -> list[Wish]:
+    def remove_neighbour(self, name: str, outbound: Outbound) -> list[Wish]:
         """It is dead, and nobody takes its place under its name. What it wanted is wanted no more."""
         waited = self._asked.pop(name).waiting()
-        ready = self._drop(name, self.index.predicates_of(name), says)
+        ready = self._drop(name, self.index.predicates_of(name), outbound)
         for predicate in self._theirs.pop(name).values():
             del self._their_ids[name, predicate]
-        return ready + self._heard(waited, says)
+        return ready + self._heard(waited, outbound)
 
     def replace_neighbour(self, old: str, new: str) -> None:
         """A living broker takes the place of a dead one, with what was asked of it and with what it wanted, until
@@ -83,7 +85,7 @@ class Interest:
             del self._their_ids[old, predicate]
         self.rename_direction(old, new)
 
-    def reconcile(self, name: str, asks: Iterable[tuple[int, Predicate, bool]], says: Says) -> list[Wish]:
+    def reconcile(self, name: str, asks: Iterable[tuple[int, Predicate, bool]], outbound: Outbound) -> list[Wish]:
         """What the new neighbour wants: (id, predicate, whether it knows that nothing is missing)."""
         left = dict.fromkeys(self.index.predicates_of(name))
         ready: list[Wish] = []
@@ -92,10 +94,10 @@ class Interest:
             if predicate in left:
                 del left[predicate]
                 if not confirmed:
-                    ready += self._wish(name, predicate, says)
+                    ready += self._wish(name, predicate, outbound)
             else:
-                ready += self.want(name, predicate, says, confirmed)
-        return ready + self._drop(name, tuple(left), says)
+                ready += self.want(name, predicate, outbound, confirmed)
+        return ready + self._drop(name, tuple(left), outbound)
 
     def rename_direction(self, old: str, new: str) -> None:
         """What the one wanted, the other wants: a neighbour's interest outlives it in its ghost."""
@@ -127,63 +129,63 @@ class Interest:
             for asked in self._asked.values():
                 asked.forget(wish)
 
-    def asks(self, name: str) -> Says:
+    def asks(self, name: str) -> Outbound:
         """Everything that is asked of a neighbour, for the beginning of its session."""
         return self._asked[name].all()
 
     def asked_by(
-        self, name: str, message: Interested, predicate: Predicate, says: Says, confirmed: bool = False
+        self, name: str, message: Interested, predicate: Predicate, outbound: Outbound, confirmed: bool = False
     ) -> list[Wish]:
         """`confirmed`: it knows already that nothing is missing."""
         self._note_ask(name, message.id, predicate)
-        return self.want(name, predicate, says, confirmed)
+        return self.want(name, predicate, outbound, confirmed)
 
-    def withdrawn_by(self, name: str, message: Uninterested, says: Says) -> list[Wish]:
+    def withdrawn_by(self, name: str, message: Uninterested, outbound: Outbound) -> list[Wish]:
         predicate = self._theirs[name].pop(message.id, None)
         if predicate is None:
             raise PeerError(f"interest {message.id} was never asked")
         del self._their_ids[name, predicate]
-        return self.drop(name, predicate, says)
+        return self.drop(name, predicate, outbound)
 
-    def confirmed_by(self, name: str, message: InterestConfirmed, says: Says) -> list[Wish]:
+    def confirmed_by(self, name: str, message: InterestConfirmed, outbound: Outbound) -> list[Wish]:
         base = from_marks(message.base)
         if message.more:
             self._asked[name].extend_base(message.id, base)
             return []
-        return self._heard(self._asked[name].confirm(message.id, base), says)
+        return self._heard(self._asked[name].confirm(message.id, base), outbound)
 
     # -- directions ----------------------------------------------------------------------------------------------------
 
-    def want(self, direction: str, predicate: Predicate, says: Says, confirmed: bool = False) -> list[Wish]:
+    def want(self, direction: str, predicate: Predicate, outbound: Outbound, confirmed: bool = False) -> list[Wish]:
         """A direction wants what matches; it must not want the same already. `confirmed`: no wish needs to wait."""
         self.index.add(direction, predicate)
         self._wanted.setdefault(predicate, {})[direction] = None
         for name, asked in self._asked.items():
             if name != direction:
-                asked.need(predicate, says)
-        return [] if confirmed else self._wish(direction, predicate, says)
+                asked.need(predicate, outbound)
+        return [] if confirmed else self._wish(direction, predicate, outbound)
 
-    def drop(self, direction: str, predicate: Predicate, says: Says) -> list[Wish]:
+    def drop(self, direction: str, predicate: Predicate, outbound: Outbound) -> list[Wish]:
         """A direction no longer wants it."""
-        return self._drop(direction, (predicate,), says)
+        return self._drop(direction, (predicate,), outbound)
 
-    def drop_all(self, direction: str, says: Says) -> list[Wish]:
+    def drop_all(self, direction: str, outbound: Outbound) -> list[Wish]:
         """A direction no longer wants anything. Nothing is asked on the way that it alone would need."""
-        return self._drop(direction, self.index.predicates_of(direction), says)
+        return self._drop(direction, self.index.predicates_of(direction), outbound)
 
     def directions(self, predicate: Predicate) -> tuple[str, ...]:
         return tuple(self._wanted.get(predicate, ()))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _wish(self, direction: str, predicate: Predicate, says: Says) -> list[Wish]:
+    def _wish(self, direction: str, predicate: Predicate, outbound: Outbound) -> list[Wish]:
         self._wishes_made += 1
         wish = self._wishes[direction, predicate] = Wish(self._wishes_made, direction, predicate)
         wish.base = self._retained()
         for name in self._asked:
             if name != direction:
                 self._await(wish, name)
-        return self._confirm([wish], says)
+        return self._confirm([wish], outbound)
 
     def _note_ask(self, name: str, id: int, predicate: Predicate) -> None:
         theirs = self._theirs[name]
@@ -201,7 +203,7 @@ class Interest:
         if self._asked[name].wait(wish):
             wish.missing += 1
 
-    def _drop(self, direction: str, predicates: Sequence[Predicate], says: Says) -> list[Wish]:
+    def _drop(self, direction: str, predicates: Sequence[Predicate], outbound: Outbound) -> list[Wish]:
         cancelled: list[Wish] = []
         for predicate in predicates:
             self.index.remove(direction, predicate)
@@ -217,16 +219,16 @@ class Interest:
                 for wish in cancelled:
                     asked.forget(wish)
                 unneeded = [predicate for predicate in predicates if not self._needed(name, predicate)]
-                ready += self._heard(asked.unneed(unneeded, says), says)
+                ready += self._heard(asked.unneed(unneeded, outbound), outbound)
         return ready
 
-    def _heard(self, wishes: list[Wish], says: Says) -> list[Wish]:
+    def _heard(self, wishes: list[Wish], outbound: Outbound) -> list[Wish]:
         """One more neighbour has confirmed these."""
         for wish in wishes:
             wish.missing -= 1
-        return self._confirm(sorted(wishes, key=attrgetter("no")), says)
+        return self._confirm(sorted(wishes, key=attrgetter("no")), outbound)
 
-    def _confirm(self, wishes: list[Wish], says: Says) -> list[Wish]:
+    def _confirm(self, wishes: list[Wish], outbound: Outbound) -> list[Wish]:
         """Those for which nobody is missing."""
         ready: list[Wish] = []
         for wish in wishes:
@@ -238,5 +240,5 @@ class Interest:
                 ready.append(wish)
             else:
                 for base, more in in_parts(to_marks(wish.base)):
-                    says.append((wish.direction, InterestConfirmed(their_id, base, more)))
+                    outbound.append((wish.direction, InterestConfirmed(their_id, base, more)))
         return ready

@@ -18,7 +18,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import Mark, Reached, from_marks
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 from resprout.spread.subscriptions import Subscriptions
 
 
@@ -33,7 +33,7 @@ class Recorded(msgspec.Struct, frozen=True):
 Confirmed = list[Recorded]
 
 
-class Asked(Protocol):
+class AskedMessage(Protocol):
     """In whatever message it comes."""
 
     @property
@@ -53,12 +53,12 @@ class _Ask:
 
 
 class RecordedSubscriptions:
-    """What is to be told to neighbours is appended to `says`."""
+    """What is to be told to neighbours is appended to `outbound`."""
 
     def __init__(self, seen: Callable[[], Iterable[Mark]] = tuple) -> None:
         self._seen = seen
         """How far the origins have come here."""
-        self.says: Says = []
+        self.outbound: Outbound = []
         self.table = Subscriptions()
         self._open: dict[Predicate, dict[str, None]] = {}
         """Directions that wait to hear that theirs is recorded."""
@@ -71,7 +71,7 @@ class RecordedSubscriptions:
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
-    def add_link(self, name: str, asks: Sequence[Asked]) -> None:
+    def add_link(self, name: str, asks: Sequence[AskedMessage]) -> None:
         """A new neighbour that was told these asks; it hears what has changed since."""
         self._by_id[name] = {}
         mine = self._asks[name] = {}
@@ -107,7 +107,7 @@ class RecordedSubscriptions:
             confirmed += self._check(predicate)
         return confirmed
 
-    def hear(self, name: str, wish: Asked) -> Confirmed:
+    def hear(self, name: str, wish: AskedMessage) -> Confirmed:
         predicate = _predicate(wish.filter, wish.where)
         theirs = self._by_id[name]
         if wish.id in theirs or predicate in self.table.of(name):
@@ -159,12 +159,12 @@ class RecordedSubscriptions:
         self._last_id += 1
         self._asks[name][predicate] = _Ask(self._last_id)
         self._asked[name, self._last_id] = predicate
-        self.says.append((name, Interested(self._last_id, predicate.filter, predicate.where_text)))
+        self.outbound.append((name, Interested(self._last_id, predicate.filter, predicate.where_text)))
 
     def _unask(self, name: str, predicate: Predicate) -> None:
         id = self._asks[name].pop(predicate).id
         self._asked.pop((name, id), None)
-        self.says.append((name, Uninterested(id)))
+        self.outbound.append((name, Uninterested(id)))
 
     def _check(self, predicate: Predicate) -> Confirmed:
         """Tell the directions of a predicate for which nobody is missing any more."""
@@ -177,7 +177,7 @@ class RecordedSubscriptions:
                     confirmed.append(Recorded(direction, predicate, from_marks(self._seen())))
                 else:
                     ids = (id for id, wanted in self._by_id[direction].items() if wanted == predicate)
-                    self.says.extend((direction, InterestConfirmed(id)) for id in ids)
+                    self.outbound.extend((direction, InterestConfirmed(id)) for id in ids)
         if not waiting:
             self._open.pop(predicate, None)
         return confirmed

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from resprout.core.contract import Machine
+from resprout.core.contract import Machine, word_of
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, Receipt, check_offered
+from resprout.core.guarantee import Guarantee, ReceiptLevel, check_offered
 from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.stacks.families import Family
 from resprout.stacks.survival import NOTHING, Survival
@@ -67,7 +67,7 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     """Which of the guarantees it offers with these options; None: always all of them."""
     order: OrderScope = OrderScope.ALL_TOPICS
     reliability: Reliability = Reliability.CERTAIN
-    receipts: tuple[Receipt, ...] = tuple(Receipt)
+    receipts: tuple[ReceiptLevel, ...] = tuple(ReceiptLevel)
     """Those that its brokers give; the last one that is due comes for certain."""
     families: Mapping[Family, tuple[type[msgspec.Struct], ...]] = {}
     """What its messages are for."""
@@ -104,9 +104,9 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
         return Promises(self.order, self.reliability, tuple(receipt.label for receipt in self.receipts))
 
     def family_of(self, message: str) -> Family:
-        """By the name of its type."""
+        """By the word that traces have for it."""
         for family, messages in self.families.items():
-            if any(one.__name__ == message for one in messages):
+            if any(word_of(one) == message for one in messages):
                 return family
         return Family.OTHER
 

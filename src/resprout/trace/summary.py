@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
@@ -89,7 +89,7 @@ def summarize(rows: Iterable[Row]) -> Summary:
         elif kind in (kinds.QUIESCENT, kinds.TIMEOUT):
             ended = kind
     guarantees = [g.label for g in Guarantee]
-    receipts = [*(r.label for r in Receipt), "failed"]
+    receipts = [*(r.label for r in ReceiptLevel), "failed"]
     return Summary(
         rows=count,
         duration_us=last_us - (first_us or 0),

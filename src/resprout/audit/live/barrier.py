@@ -7,14 +7,14 @@ about the order of totals that were both known. A pair whose totals contradict e
 """
 
 from resprout.audit.live import places, totals
-from resprout.audit.live.memory import Key, KeyPlace, Life, Publication, Sides
-from resprout.audit.live.view import View
+from resprout.audit.live.memory import KeptLife, KeptPublication, Key, KeyPlace, Sides
+from resprout.audit.live.view import LiveView
 from resprout.audit.naming import pair_name
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 
 
-def delivered(view: View, life: Life, p: Publication, tseq: int | None) -> None:
+def delivered(view: LiveView, life: KeptLife, p: KeptPublication, tseq: int | None) -> None:
     """The first sound delivery of a publication that names keys, or of a total; `tseq`: the place that it claims."""
     memory = view.memory
     is_total = p.guarantee is Guarantee.TOTAL
@@ -50,7 +50,7 @@ def delivered(view: View, life: Life, p: Publication, tseq: int | None) -> None:
         place.total = p.number
 
 
-def may_be_forgotten(view: View, p: Publication) -> bool:
+def may_be_forgotten(view: LiveView, p: KeptPublication) -> bool:
     """Whether nothing that still may come can show a violation: the totals before it have left."""
     remembered = view.memory.totals
     if p.guarantee is Guarantee.TOTAL:
@@ -59,7 +59,7 @@ def may_be_forgotten(view: View, p: Publication) -> bool:
     return not any(total in remembered for sides in p.sides.values() for total in sides.before)
 
 
-def forget(view: View, p: Publication) -> None:
+def forget(view: LiveView, p: KeptPublication) -> None:
     memory = view.memory
     if p.number in memory.totals:
         totals.leave(memory, p.number)
@@ -85,14 +85,14 @@ def forget(view: View, p: Publication) -> None:
             del memory.keys[pair]
 
 
-def _sides(p: Publication, pair: Pair) -> Sides:
+def _sides(p: KeptPublication, pair: Pair) -> Sides:
     sides = p.sides.get(pair)
     if sides is None:
         sides = p.sides[pair] = Sides()
     return sides
 
 
-def _check_again(view: View, pair: Pair, key: Key, number: int) -> None:
+def _check_again(view: LiveView, pair: Pair, key: Key, number: int) -> None:
     """Something new is known to come before a total: whatever stands after it, or after a later one, somewhere."""
     memory = view.memory
     for total in totals.following(memory, pair, number):
@@ -102,7 +102,7 @@ def _check_again(view: View, pair: Pair, key: Key, number: int) -> None:
                 _check(view, pair, key, p, sides)
 
 
-def _check(view: View, pair: Pair, key: Key, p: Publication, sides: Sides) -> None:
+def _check(view: LiveView, pair: Pair, key: Key, p: KeptPublication, sides: Sides) -> None:
     if not sides.before or not sides.after or sides.told or key.contradicted:
         return
     for after, here in sides.after.items():
@@ -113,7 +113,7 @@ def _check(view: View, pair: Pair, key: Key, p: Publication, sides: Sides) -> No
                 return
 
 
-def _tell(view: View, pair: Pair, p: Publication, first: tuple[int, int], last: tuple[int, int]) -> None:
+def _tell(view: LiveView, pair: Pair, p: KeptPublication, first: tuple[int, int], last: tuple[int, int]) -> None:
     memory = view.memory
     (after, one), (before, other) = first, last
     here, there = memory.lives[one], memory.lives[other]

@@ -10,13 +10,13 @@ the first cause that shows.
 
 from collections.abc import Iterator
 
-from resprout.audit.live.memory import LaneMemory, Life, Overtaker, Publication
-from resprout.audit.live.view import View
+from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, Overtaker
+from resprout.audit.live.view import LiveView
 from resprout.audit.naming import listed
 from resprout.core.guarantee import Guarantee
 
 
-def note_overtaken(view: View, life: Life, m: Publication, position: int, time_us: int) -> None:
+def note_overtaken(view: LiveView, life: KeptLife, m: KeptPublication, position: int, time_us: int) -> None:
     """Everything due here that should have come before m."""
     causal = m.guarantee >= Guarantee.CAUSAL
     sources = life.missing if causal else (m.source,)
@@ -38,7 +38,7 @@ def note_overtaken(view: View, life: Life, m: Publication, position: int, time_u
                 others.append(overtaker)
 
 
-def check_late(view: View, life: Life, d: Publication, position: int, was_due: bool) -> None:
+def check_late(view: LiveView, life: KeptLife, d: KeptPublication, position: int, was_due: bool) -> None:
     """Whatever was delivered here before d and depends on it."""
     overtakers = d.overtaken.pop(life.number, None)
     if was_due:  # then all of them were noted
@@ -50,7 +50,7 @@ def check_late(view: View, life: Life, d: Publication, position: int, was_due: b
             tell_causal(view, life, d, overtaker, f"before {view.name(d.id)} at {position}")
 
 
-def tell_causal(view: View, life: Life, d: Publication, m: Overtaker, cause_words: str) -> None:
+def tell_causal(view: LiveView, life: KeptLife, d: KeptPublication, m: Overtaker, cause_words: str) -> None:
     """m was delivered before d or without it."""
     known = view.memory.publications.get(m.number)
     if known is not None:
@@ -72,7 +72,7 @@ def tell_causal(view: View, life: Life, d: Publication, m: Overtaker, cause_word
     view.tell("causal", m.time_us, life.node, (name, view.name(d.id), *between), text)
 
 
-def learn(lane: LaneMemory, p: Publication) -> None:
+def learn(lane: LaneMemory, p: KeptPublication) -> None:
     """From now on the ordered publications of a life in this lane depend on p, which is one."""
     clock = lane.clock
     for source, index in p.past.items():
@@ -83,7 +83,7 @@ def learn(lane: LaneMemory, p: Publication) -> None:
     lane.given.append(p.number)
 
 
-def _dependents(view: View, life: Life, d: Publication) -> Iterator[Overtaker]:
+def _dependents(view: LiveView, life: KeptLife, d: KeptPublication) -> Iterator[Overtaker]:
     """Looks back at what was delivered here since d was published."""
     for number in reversed(life.recent):
         m = view.memory.publications.get(number)

@@ -12,20 +12,20 @@ violation of order between two deliveries that are further apart than their publ
 from typing import Final
 
 from resprout.audit.live import barrier, gaps, intervals
-from resprout.audit.live.memory import Life, Memory, Publication
-from resprout.audit.live.view import View
+from resprout.audit.live.memory import KeptLife, KeptPublication, Memory
+from resprout.audit.live.view import LiveView
 
 _SPARE: Final = 256
 
 
-def forget_old(view: View, now_us: int) -> None:
+def forget_old(view: LiveView, now_us: int) -> None:
     _forget_beyond(view, now_us - view.memory.options.horizon_us)
     _forget_complete(view, now_us - view.memory.options.linger_us)
     _forget_dead(view, now_us - view.memory.options.horizon_us)
     _trim(view)
 
 
-def _forget_beyond(view: View, before_us: int) -> None:
+def _forget_beyond(view: LiveView, before_us: int) -> None:
     publications = view.memory.publications
     while publications:
         p = next(iter(publications.values()))
@@ -36,7 +36,7 @@ def _forget_beyond(view: View, before_us: int) -> None:
         view.count("forgotten_at_horizon")
 
 
-def _forget_complete(view: View, before_us: int) -> None:
+def _forget_complete(view: LiveView, before_us: int) -> None:
     memory = view.memory
     staying: list[int] = []
     for place, number in enumerate(memory.complete):
@@ -54,7 +54,7 @@ def _forget_complete(view: View, before_us: int) -> None:
     memory.complete = staying
 
 
-def _forget(view: View, p: Publication) -> None:
+def _forget(view: LiveView, p: KeptPublication) -> None:
     memory = view.memory
     barrier.forget(view, p)
     stream = p.id[:3]
@@ -66,7 +66,7 @@ def _forget(view: View, p: Publication) -> None:
     del memory.number_of[p.id]
 
 
-def _forget_dead(view: View, before_us: int) -> None:
+def _forget_dead(view: LiveView, before_us: int) -> None:
     memory = view.memory
     for life in [life for life in memory.lives.values() if 0 <= life.ended_us <= before_us]:
         del memory.lives[life.number]
@@ -80,7 +80,7 @@ def _forget_dead(view: View, before_us: int) -> None:
                 other.passed.pop(stream, None)
 
 
-def _forget_sources(memory: Memory, life: Life) -> None:
+def _forget_sources(memory: Memory, life: KeptLife) -> None:
     """Nothing depends any more on what it published."""
     last = memory.last_ordered.get(life.node, {})
     for lane in [lane for lane, one in last.items() if one.life == life.number]:
@@ -94,7 +94,7 @@ def _forget_sources(memory: Memory, life: Life) -> None:
             clock.pop(own.source, None)
 
 
-def _trim(view: View) -> None:
+def _trim(view: LiveView) -> None:
     """Lists of numbers, most of them of things that are forgotten."""
     publications = view.memory.publications
     for life in view.memory.lives.values():

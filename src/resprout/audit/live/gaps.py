@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from resprout.audit.live.causal import tell_causal
-from resprout.audit.live.memory import Life, Overdue, Publication
-from resprout.audit.live.view import View
+from resprout.audit.live.memory import KeptLife, KeptPublication, Overdue
+from resprout.audit.live.view import LiveView
 from resprout.audit.naming import MessageId, seconds
 from resprout.audit.subscriptions import NEVER
 
@@ -28,7 +28,7 @@ OVERDUE_MAX: Final = 10_000
 """For each subscriber. What is more is counted, and if it is lost, nobody will know."""
 
 
-def expect(view: View, p: Publication) -> None:
+def expect(view: LiveView, p: KeptPublication) -> None:
     """Every subscriber that is owed it waits for it from now on."""
     for number in p.due:
         life = view.memory.lives[number]
@@ -38,7 +38,7 @@ def expect(view: View, p: Publication) -> None:
             life.loose[p.number] = None
 
 
-def note_complete(view: View, p: Publication, fewer: int = 0) -> None:
+def note_complete(view: LiveView, p: KeptPublication, fewer: int = 0) -> None:
     """Called when it may be that all its subscribers have it; `fewer` have stopped waiting just now."""
     p.waiting -= fewer
     if p.waiting <= 0 and p.complete_us < 0:
@@ -46,7 +46,7 @@ def note_complete(view: View, p: Publication, fewer: int = 0) -> None:
         view.memory.complete.append(p.number)
 
 
-def arrived(view: View, life: Life, p: Publication) -> bool:
+def arrived(view: LiveView, life: KeptLife, p: KeptPublication) -> bool:
     """Nobody need wait for it here any more; whether it was due."""
     until = p.due.pop(life.number, None)
     if until is None:
@@ -58,7 +58,7 @@ def arrived(view: View, life: Life, p: Publication) -> bool:
     return True
 
 
-def unsubscribed(view: View, life: Life, filter_: str) -> None:
+def unsubscribed(view: LiveView, life: KeptLife, filter_: str) -> None:
     """Nobody is to blame for what was under way, unless another subscription asks for it."""
     for id in [id for id, overdue in life.overdue.items() if overdue.filter == filter_ and overdue.told_us < 0]:
         del life.overdue[id]
@@ -68,7 +68,7 @@ def unsubscribed(view: View, life: Life, filter_: str) -> None:
             note_complete(view, p, fewer=1)
 
 
-def session_lost(view: View, life: Life) -> None:
+def session_lost(view: LiveView, life: KeptLife) -> None:
     """What was under way will not come, and the client knows."""
     life.losses[view.memory.row] = view.now_us
     for id, overdue in life.overdue.items():
@@ -80,7 +80,7 @@ def session_lost(view: View, life: Life) -> None:
             note_complete(view, p, fewer=1)
 
 
-def life_ended(view: View, life: Life) -> None:
+def life_ended(view: LiveView, life: KeptLife) -> None:
     for p in _missing_at(view, life):
         note_complete(view, p, fewer=p.due[life.number] == NEVER)
         if life.number not in p.overtaken:
@@ -90,7 +90,7 @@ def life_ended(view: View, life: Life) -> None:
     life.overdue.clear()
 
 
-def look_for_gaps(view: View, before_us: int) -> None:
+def look_for_gaps(view: LiveView, before_us: int) -> None:
     """What was overtaken before this time and has not come."""
     gaps = view.memory.gaps
     if view.memory.promise.is_probable:
@@ -114,7 +114,7 @@ def look_for_gaps(view: View, before_us: int) -> None:
     del gaps[:done]
 
 
-def given_up(view: View, p: Publication) -> None:
+def given_up(view: LiveView, p: KeptPublication) -> None:
     """It is about to be forgotten: whoever misses it is noted."""
     owed = bool(p.due) and view.owed(p)
     for number in list(p.due):
@@ -131,7 +131,7 @@ def given_up(view: View, p: Publication) -> None:
         _give_up(view, p, life)
 
 
-def judge_rest(view: View, came_to_rest: bool) -> None:
+def judge_rest(view: LiveView, came_to_rest: bool) -> None:
     """The run is over: what has not come will not come."""
     for p in view.memory.publications.values():
         owed = bool(p.due) and view.owed(p)
@@ -152,20 +152,20 @@ def judge_rest(view: View, came_to_rest: bool) -> None:
                 _tell(view, life, id, overdue, "never delivered", "")
 
 
-def _note_overdue(view: View, life: Life, id: MessageId, overdue: Overdue) -> None:
+def _note_overdue(view: LiveView, life: KeptLife, id: MessageId, overdue: Overdue) -> None:
     if len(life.overdue) < OVERDUE_MAX:
         life.overdue[id] = overdue
     else:
         view.count("owed_and_forgotten")
 
 
-def _tell_lost(view: View, p: Publication, life: Life, verb: str, fact: str) -> None:
+def _tell_lost(view: LiveView, p: KeptPublication, life: KeptLife, verb: str, fact: str) -> None:
     asked = view.interest.lasting(life.number, p)
     if asked is not None:
         _tell(view, life, p.id, Overdue(p.time_us, p.topic, asked.filter, asked.where_text), verb, fact)
 
 
-def _tell(view: View, life: Life, id: MessageId, missing: Overdue, verb: str, fact: str) -> None:
+def _tell(view: LiveView, life: KeptLife, id: MessageId, missing: Overdue, verb: str, fact: str) -> None:
     is_told = missing.told_us >= 0
     if view.memory.promise.is_probable:
         view.count("missing_told" if is_told else "missing")
@@ -181,7 +181,7 @@ def _tell(view: View, life: Life, id: MessageId, missing: Overdue, verb: str, fa
     view.tell("lost_told" if is_told else "lost", missing.time_us, life.node, (name,), text)
 
 
-def _tell_without(view: View, p: Publication, life: Life) -> None:
+def _tell_without(view: LiveView, p: KeptPublication, life: KeptLife) -> None:
     """What depends on it was delivered without it."""
     until = p.due[life.number]
     for overtaker in p.overtaken.pop(life.number, ()):
@@ -189,13 +189,13 @@ def _tell_without(view: View, p: Publication, life: Life) -> None:
             tell_causal(view, life, p, overtaker, f"but never {view.name(p.id)}")
 
 
-def _give_up(view: View, p: Publication, life: Life) -> None:
+def _give_up(view: LiveView, p: KeptPublication, life: KeptLife) -> None:
     note_complete(view, p, fewer=p.due.pop(life.number) == NEVER and life.ended_us < 0)
     p.overtaken.pop(life.number, None)
     _stop_waiting(life, p)
 
 
-def _stop_waiting(life: Life, p: Publication) -> None:
+def _stop_waiting(life: KeptLife, p: KeptPublication) -> None:
     if not p.ordered:
         life.loose.pop(p.number, None)
     elif (queue := life.missing.get(p.source)) is not None:
@@ -204,6 +204,6 @@ def _stop_waiting(life: Life, p: Publication) -> None:
             del life.missing[p.source]
 
 
-def _missing_at(view: View, life: Life) -> list[Publication]:
+def _missing_at(view: LiveView, life: KeptLife) -> list[KeptPublication]:
     numbers = [*life.loose, *(number for queue in life.missing.values() for number in queue.values())]
     return [view.memory.publications[number] for number in numbers]

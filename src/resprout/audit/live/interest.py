@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from resprout.audit.live.memory import KeptSubscription, Publication
-from resprout.audit.subscriptions import NEVER, Subscription, SubscriptionBook
+from resprout.audit.live.memory import KeptPublication, KeptSubscription
+from resprout.audit.subscriptions import NEVER, SubscriptionBook, SubscriptionRecord
 from resprout.core.errors import UsageError
 from resprout.core.names import AttributeValue
 from resprout.filters.predicate import Predicate, parse_predicate
@@ -21,7 +21,7 @@ _Found = tuple[dict[int, int], list[tuple[int, Predicate]]]
 
 
 class _Entry(msgspec.Struct):
-    subscription: Subscription
+    subscription: SubscriptionRecord
     filter: str
     where: str | None
     """As the client wrote them."""
@@ -32,7 +32,7 @@ class _Entry(msgspec.Struct):
         return self.subscription.predicate
 
 
-class Interest:
+class LiveInterest:
     def __init__(self, kept: Iterable[KeptSubscription] = ()) -> None:
         self._book = SubscriptionBook()
         self._of: dict[int, list[_Entry]] = {}
@@ -91,14 +91,14 @@ class Interest:
                     lives[life] = NEVER
         return lives
 
-    def confirmed_by(self, life: int, p: Publication, time_us: int) -> bool:
+    def confirmed_by(self, life: int, p: KeptPublication, time_us: int) -> bool:
         """Whether that was so already at some time: for rows that come too late."""
         return any(
             entry.subscription.confirmed != NEVER and entry.confirmed_us < time_us and _matches(entry.predicate, p)
             for entry in self._of.get(life, ())
         )
 
-    def lasting(self, life: int, p: Publication) -> Predicate | None:
+    def lasting(self, life: int, p: KeptPublication) -> Predicate | None:
         """A subscription that matches, was confirmed before the publication, and has not been asked to end."""
         for entry in self._of.get(life, ()):
             s = entry.subscription
@@ -106,7 +106,7 @@ class Interest:
                 return s.predicate
         return None
 
-    def asked(self, life: int, p: Publication) -> bool:
+    def asked(self, life: int, p: KeptPublication) -> bool:
         """Whether any subscription that is open now asks for it."""
         known = self._open.setdefault(life, {})
         found = known.get(p.topics)
@@ -156,12 +156,12 @@ class Interest:
         return free, conditional
 
 
-def asks(open_then: Iterable[tuple[str, str | None]], p: Publication) -> bool:
+def asks(open_then: Iterable[tuple[str, str | None]], p: KeptPublication) -> bool:
     """Whether one of these subscriptions asks for it."""
     return any(_matches(parse_predicate(filter_, where), p) for filter_, where in open_then)
 
 
-def _matches(predicate: Predicate, p: Publication) -> bool:
+def _matches(predicate: Predicate, p: KeptPublication) -> bool:
     if not _topics_match(predicate, p.topics):
         return False
     return predicate.where is None or predicate.where.matches(_values(p.attributes, p.row))

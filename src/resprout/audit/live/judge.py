@@ -17,8 +17,8 @@ from resprout.audit.live import gaps, presence
 from resprout.audit.live.forgetting import forget_old
 from resprout.audit.live.holding import hold, release
 from resprout.audit.live.memory import LiveOptions, Memory, from_bytes, to_bytes
-from resprout.audit.live.reading import Reading
-from resprout.audit.live.view import View
+from resprout.audit.live.reading import RowReading
+from resprout.audit.live.view import LiveView
 from resprout.audit.verdict import Anomaly
 from resprout.core.promises import Promises
 from resprout.trace import kinds
@@ -56,8 +56,8 @@ class LiveJudge:
 
     def _begin(self, memory: Memory) -> None:
         self._memory = memory
-        self._view = View(memory)
-        self._reading = Reading(self._view)
+        self._view = LiveView(memory)
+        self._reading = RowReading(self._view)
 
     # -- for its user --------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class Sides(msgspec.Struct, array_like=True, gc=False):
     told: bool = False
 
 
-class Placed(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class KeptPlace(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The place of a total, and who was told it first."""
 
     tseq: int
@@ -74,7 +74,7 @@ class Placed(msgspec.Struct, array_like=True, frozen=True, gc=False):
     time_us: int
 
 
-class Publication(msgspec.Struct, array_like=True, gc=False):
+class KeptPublication(msgspec.Struct, array_like=True, gc=False):
     number: int
     row: int
     time_us: int
@@ -116,7 +116,7 @@ class Publication(msgspec.Struct, array_like=True, gc=False):
     safe: bool = False
     failed: bool = False
     refused: bool = False
-    place: Placed | None = None
+    place: KeptPlace | None = None
     misplaced: bool = False
     """It has been said that somebody was told another place."""
 
@@ -158,7 +158,7 @@ class LaneMemory(msgspec.Struct, array_like=True, gc=False):
     """Ordered publications that were delivered here since its latest one."""
 
 
-class Life(msgspec.Struct, array_like=True, gc=False):
+class KeptLife(msgspec.Struct, array_like=True, gc=False):
     """A client from its start or recovery to its crash; see `audit.history`."""
 
     number: int
@@ -202,7 +202,7 @@ class Stray(msgspec.Struct, array_like=True, gc=False):
     told: bool = False
 
 
-class Total(msgspec.Struct, array_like=True, gc=False):
+class KeptTotal(msgspec.Struct, array_like=True, gc=False):
     """A total with keys that somebody has delivered, among the others."""
 
     rank: int
@@ -271,7 +271,7 @@ class Memory(msgspec.Struct, array_like=True):
     """When to look back for what is missing and what can be forgotten."""
     row: int = 0
     ended: str = ""
-    publications: dict[int, Publication] = {}
+    publications: dict[int, KeptPublication] = {}
     """In the order in which they were made."""
     number_of: dict[MessageId, int] = {}
     next_number: int = 0
@@ -281,7 +281,7 @@ class Memory(msgspec.Struct, array_like=True):
     """By publisher and stream: the highest number."""
     incarnations: dict[str, list[int]] = {}
     """By publisher, those it has published under."""
-    lives: dict[int, Life] = {}
+    lives: dict[int, KeptLife] = {}
     current: dict[str, int] = {}
     """By client, its latest life."""
     ordinals: dict[str, int] = {}
@@ -301,7 +301,7 @@ class Memory(msgspec.Struct, array_like=True):
     """(time, publication, life) where something was overtaken, in order of time."""
     complete: list[int] = []
     """Publications that all their subscribers have, in order of when that was so."""
-    totals: dict[int, Total] = {}
+    totals: dict[int, KeptTotal] = {}
     places: dict[tuple[str, int], int] = {}
     """By lane and place in the order that the run claims, the first total of those that have it."""
     next_rank: int = 0

@@ -4,17 +4,17 @@ The rule is that of `audit.places`. A place is remembered as long as its total; 
 told on a key as long as it has anything on that key.
 """
 
-from resprout.audit.live.memory import KeyPlace, Life, Placed, Publication
-from resprout.audit.live.view import View
+from resprout.audit.live.memory import KeptLife, KeptPlace, KeptPublication, KeyPlace
+from resprout.audit.live.view import LiveView
 from resprout.audit.naming import pair_name
 from resprout.core.keys import Pair
 
 
-def told(view: View, life: Life, p: Publication, tseq: int, time_us: int) -> None:
+def told(view: LiveView, life: KeptLife, p: KeptPublication, tseq: int, time_us: int) -> None:
     """Somebody is told the place of a total."""
     memory = view.memory
     if p.place is None:
-        p.place = Placed(tseq, life.name, life.node, time_us)
+        p.place = KeptPlace(tseq, life.name, life.node, time_us)
         owner = memory.publications.get(memory.places.get((p.lane, tseq), -1))
         if owner is None:
             memory.places[p.lane, tseq] = p.number
@@ -29,7 +29,7 @@ def told(view: View, life: Life, p: Publication, tseq: int, time_us: int) -> Non
         view.tell("tseq", time_us, life.node, (name,), text)
 
 
-def follows(view: View, life: Life, p: Publication, pair: Pair, place: KeyPlace, tseq: int) -> bool:
+def follows(view: LiveView, life: KeptLife, p: KeptPublication, pair: Pair, place: KeyPlace, tseq: int) -> bool:
     """Whether a total comes at a higher place than those that the subscriber had on the pair; the first that does not
     is told of."""
     highest = place.highest
@@ -47,12 +47,12 @@ def follows(view: View, life: Life, p: Publication, pair: Pair, place: KeyPlace,
     return False
 
 
-def forget(view: View, p: Publication) -> None:
+def forget(view: LiveView, p: KeptPublication) -> None:
     if p.place is not None and view.memory.places.get((p.lane, p.place.tseq)) == p.number:
         del view.memory.places[p.lane, p.place.tseq]
 
 
-def _tell_shared(view: View, first: Publication, second: Publication) -> None:
+def _tell_shared(view: LiveView, first: KeptPublication, second: KeptPublication) -> None:
     assert second.place is not None
     name, other, place = view.name(second.id), view.name(first.id), second.place
     text = f"{place.name} was told that {name} has the place {place.tseq}, which {other} has"

@@ -7,8 +7,8 @@ that is noticed as well, without the place where it was first.
 from resprout.audit.live import intervals
 from resprout.audit.live.fifo import check_fifo
 from resprout.audit.live.interest import asks
-from resprout.audit.live.memory import Life, Publication, Stray
-from resprout.audit.live.view import View
+from resprout.audit.live.memory import KeptLife, KeptPublication, Stray
+from resprout.audit.live.view import LiveView
 from resprout.audit.naming import MessageId, seconds
 from resprout.core.guarantee import Guarantee
 from resprout.trace.schema import Row
@@ -16,7 +16,7 @@ from resprout.trace.schema import Row
 _LABELS = {guarantee: guarantee.label for guarantee in Guarantee}
 
 
-def number_is_fresh(view: View, id: MessageId, time_us: int) -> bool:
+def number_is_fresh(view: LiveView, id: MessageId, time_us: int) -> bool:
     """Checks the number of a publication; False when it was taken."""
     publisher, incarnation, stream, seq = id
     memory = view.memory
@@ -37,7 +37,7 @@ def number_is_fresh(view: View, id: MessageId, time_us: int) -> bool:
     return True
 
 
-def check_position(view: View, life: Life, id: MessageId, position: int, time_us: int) -> None:
+def check_position(view: LiveView, life: KeptLife, id: MessageId, position: int, time_us: int) -> None:
     if position != life.expected:
         name = view.name(id)
         text = f"{life.name} delivered {name} at {position}, where {life.expected} was next"
@@ -45,7 +45,7 @@ def check_position(view: View, life: Life, id: MessageId, position: int, time_us
     life.expected = position + 1
 
 
-def check_known(view: View, life: Life, p: Publication, row: Row, position: int) -> bool:
+def check_known(view: LiveView, life: KeptLife, p: KeptPublication, row: Row, position: int) -> bool:
     """Of a delivery whose publication is remembered; whether it is the first that counts there."""
     if (wrong := _altered(p, row)) is not None:
         name = view.name(p.id)
@@ -60,7 +60,7 @@ def check_known(view: View, life: Life, p: Publication, row: Row, position: int)
     return had is None
 
 
-def check_unknown(view: View, life: Life, id: MessageId, row: Row, position: int) -> None:
+def check_unknown(view: LiveView, life: KeptLife, id: MessageId, row: Row, position: int) -> None:
     """Of a delivery whose publication is forgotten, or has not turned up."""
     memory = view.memory
     if was_published(view, id):
@@ -78,7 +78,7 @@ def check_unknown(view: View, life: Life, id: MessageId, row: Row, position: int
     memory.strays.setdefault(id, []).append(stray)
 
 
-def resolve_strays(view: View, p: Publication) -> None:
+def resolve_strays(view: LiveView, p: KeptPublication) -> None:
     """The publication of what was delivered before has turned up."""
     for stray in view.memory.strays.pop(p.id, ()):
         life = view.life(stray.life)
@@ -97,7 +97,7 @@ def resolve_strays(view: View, p: Publication) -> None:
             _tell_unasked(view, life, p, stray.position, stray.time_us)
 
 
-def give_up_strays(view: View, before_us: int) -> None:
+def give_up_strays(view: LiveView, before_us: int) -> None:
     """What nobody has published since then, nobody published; much later it is not even remembered."""
     memory = view.memory
     forgotten_us = before_us - memory.options.horizon_us
@@ -113,7 +113,7 @@ def give_up_strays(view: View, before_us: int) -> None:
             del memory.strays[id]
 
 
-def was_published(view: View, id: MessageId) -> bool:
+def was_published(view: LiveView, id: MessageId) -> bool:
     """As far as anybody remembers: what is older than memory is taken for published."""
     taken = view.memory.published.get(id[:3], [])
     return (
@@ -123,7 +123,7 @@ def was_published(view: View, id: MessageId) -> bool:
     )
 
 
-def _altered(p: Publication, row: Row) -> str | None:
+def _altered(p: KeptPublication, row: Row) -> str | None:
     if row.topic is not None and row.topic != p.topic:
         return f"on topic {row.topic}, but it was published on {p.topic}"
     if row.guarantee is not None and row.guarantee != _LABELS[p.guarantee]:
@@ -133,13 +133,13 @@ def _altered(p: Publication, row: Row) -> str | None:
     return None
 
 
-def _tell_twice(view: View, life: Life, id: MessageId, position: int, time_us: int, where: str) -> None:
+def _tell_twice(view: LiveView, life: KeptLife, id: MessageId, position: int, time_us: int, where: str) -> None:
     name = view.name(id)
     text = f"{life.name} delivered {name} at {position}, which it had delivered {where}"
     view.tell("twice", time_us, life.node, (name,), text)
 
 
-def _tell_unasked(view: View, life: Life, p: Publication, position: int, time_us: int) -> None:
+def _tell_unasked(view: LiveView, life: KeptLife, p: KeptPublication, position: int, time_us: int) -> None:
     name = view.name(p.id)
     text = f"{life.name} delivered {name} on {p.topic} at {position}; no subscription asked for it then"
     view.tell("unasked", time_us, life.node, (name,), text)

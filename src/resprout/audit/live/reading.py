@@ -9,8 +9,8 @@ from typing import Final
 
 from resprout.audit.live import barrier, causal, gaps, places, presence
 from resprout.audit.live.fifo import check_fifo
-from resprout.audit.live.memory import LaneMemory, LastOrdered, Life, Publication
-from resprout.audit.live.view import View
+from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, LastOrdered
+from resprout.audit.live.view import LiveView
 from resprout.audit.naming import MessageId, life_name
 from resprout.audit.sense import guarantee_of, identity_of
 from resprout.core.guarantee import Guarantee
@@ -24,8 +24,8 @@ _PREMATURE_MAX: Final = 1000
 """So many receipts without a publication are remembered; they are not judged here, but they say what is owed."""
 
 
-class Reading:
-    def __init__(self, view: View) -> None:
+class RowReading:
+    def __init__(self, view: LiveView) -> None:
         self._view = view
         self._memory = view.memory
         self._readers: dict[str, Callable[[Row], object]] = {
@@ -54,7 +54,7 @@ class Reading:
             reader(row)
         self._memory.row += 1
 
-    def _life(self, node: str) -> Life:
+    def _life(self, node: str) -> KeptLife:
         memory = self._memory
         number = memory.current.get(node)
         if number is not None:
@@ -63,7 +63,7 @@ class Reading:
                 return life
         ordinal = memory.ordinals.get(node, 0)
         memory.ordinals[node] = ordinal + 1
-        life = Life(memory.next_life, node, life_name(node, ordinal))
+        life = KeptLife(memory.next_life, node, life_name(node, ordinal))
         memory.next_life += 1
         memory.lives[life.number] = life
         memory.current[node] = life.number
@@ -71,7 +71,7 @@ class Reading:
             self._lane(life, lane).clock = {**last.past, last.source: last.index}
         return life
 
-    def _lane(self, life: Life, name: str) -> LaneMemory:
+    def _lane(self, life: KeptLife, name: str) -> LaneMemory:
         lane = life.lanes.get(name)
         if lane is None:
             lane = life.lanes[name] = LaneMemory(self._memory.next_source)
@@ -97,7 +97,7 @@ class Reading:
         lane = self._lane(life, name)
         lane.published += ordered
         last = memory.last_ordered.get(row.node, {}).get(name) if ordered else None
-        p = Publication(
+        p = KeptPublication(
             number=memory.next_number, row=memory.row, time_us=row.time_us, id=id, topic=topic, lane=name, keys=keys,
             topics=topics, pairs=pairs, guarantee=guarantee, attributes=row.attributes, life=life.number,
             source=lane.source, index=lane.published if ordered else 0,
@@ -126,7 +126,7 @@ class Reading:
         gaps.note_complete(view, p)
         view.count("publications")
 
-    def _was_due(self, life: int, p: Publication) -> bool:
+    def _was_due(self, life: int, p: KeptPublication) -> bool:
         return p.time_us >= self._view.now_us or self._view.interest.confirmed_by(life, p, p.time_us)
 
     def _deliver(self, row: Row) -> None:

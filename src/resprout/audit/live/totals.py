@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from resprout.audit.graph import shortest_way
-from resprout.audit.live.memory import Memory, Publication, Total
-from resprout.audit.live.view import View
+from resprout.audit.live.memory import KeptPublication, KeptTotal, Memory
+from resprout.audit.live.view import LiveView
 from resprout.audit.naming import listed, pair_name
 from resprout.core.keys import Pair
 
@@ -23,7 +23,7 @@ def enter(memory: Memory, number: int) -> bool:
     """A total has been delivered; whether it is the first time."""
     if number in memory.totals:
         return False
-    memory.totals[number] = Total(memory.next_rank)
+    memory.totals[number] = KeptTotal(memory.next_rank)
     memory.next_rank += 1
     return True
 
@@ -36,7 +36,7 @@ def leave(memory: Memory, number: int) -> None:
         del memory.totals[other].after[number]
 
 
-def observe(view: View, pair: Pair, life: int, one: int, other: int) -> bool:
+def observe(view: LiveView, pair: Pair, life: int, one: int, other: int) -> bool:
     """A subscriber delivered one total before the other; whether that is news that fits."""
     totals = view.memory.totals
     first = totals[one]
@@ -69,11 +69,11 @@ def following(memory: Memory, pair: Pair, number: int) -> list[int]:
     return _reach(memory.totals, number, lambda total: _after(total, pair))
 
 
-def _after(total: Total, pair: Pair) -> list[int]:
+def _after(total: KeptTotal, pair: Pair) -> list[int]:
     return [number for number, pairs in total.after.items() if pair in pairs]
 
 
-def _reorder(totals: dict[int, Total], one: int, other: int) -> bool:
+def _reorder(totals: dict[int, KeptTotal], one: int, other: int) -> bool:
     """Ranks `one` before `other`, and what follows accordingly; False when `other` is before it already."""
     low, high = totals[other].rank, totals[one].rank
     following = _reach(totals, other, lambda total: total.after if total.rank <= high else ())
@@ -88,7 +88,7 @@ def _reorder(totals: dict[int, Total], one: int, other: int) -> bool:
     return True
 
 
-def _reach(totals: dict[int, Total], begin: int, steps: Callable[[Total], Iterable[int]]) -> list[int]:
+def _reach(totals: dict[int, KeptTotal], begin: int, steps: Callable[[KeptTotal], Iterable[int]]) -> list[int]:
     found = {begin: None}
     stack = [begin]
     while stack:
@@ -99,7 +99,7 @@ def _reach(totals: dict[int, Total], begin: int, steps: Callable[[Total], Iterab
     return list(found)
 
 
-def _contradiction(view: View, pair: Pair, life: int, one: int, other: int) -> None:
+def _contradiction(view: LiveView, pair: Pair, life: int, one: int, other: int) -> None:
     totals = view.memory.totals
     if totals[one].knot >= 0 and totals[one].knot == totals[other].knot:
         view.memory.keys[pair].contradicted = True
@@ -133,8 +133,8 @@ def _steps(cycle: list[int], evidence: dict[tuple[int, int], tuple[Pair, int]]) 
     return steps
 
 
-def _tell(view: View, steps: list[Step]) -> None:
-    publications: dict[int, Publication] = view.memory.publications
+def _tell(view: LiveView, steps: list[Step]) -> None:
+    publications: dict[int, KeptPublication] = view.memory.publications
     words, moment = [], 0
     for number, pair, one, other in steps:
         first, second = publications[one], publications[other]

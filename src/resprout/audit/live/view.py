@@ -1,22 +1,22 @@
 """What all rules of the live judge need: the memory, who asks for what, names, and a place to say what is wrong."""
 
-from resprout.audit.live.interest import Interest
-from resprout.audit.live.memory import Life, Memory, Publication
-from resprout.audit.live.ways import Way
+from resprout.audit.live.interest import LiveInterest
+from resprout.audit.live.memory import KeptLife, KeptPublication, Memory
+from resprout.audit.live.ways import LiveWay
 from resprout.audit.naming import MessageId, Naming
 from resprout.audit.verdict import EXPLAINED_MAX, Anomaly
 
 
-class View:
+class LiveView:
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.interest = Interest(memory.subscriptions)
+        self.interest = LiveInterest(memory.subscriptions)
         memory.subscriptions = []
         self.found: list[Anomaly] = []
         """Not yet handed out: of each rule no more than a verdict would hold. The rest is counted."""
         self._waiting: dict[str, int] = {}
         """How many of each rule."""
-        self._way: Way | None = None
+        self._way: LiveWay | None = None
         self.now_us = memory.watermark_us
         """The time of the row that is judged."""
         self._naming = self._names()
@@ -33,11 +33,11 @@ class View:
         self._waiting.clear()
         return found
 
-    def between(self, cause: Publication, number: int) -> list[Publication] | None:
+    def between(self, cause: KeptPublication, number: int) -> list[KeptPublication] | None:
         """As `ways.Way.between`; one search for each cause, as long as nobody asks for another one."""
         way = self._way
         if way is None or way.cause != cause.number or way.end < number:
-            way = self._way = Way(self.memory.publications, cause, self.memory.next_number - 1)
+            way = self._way = LiveWay(self.memory.publications, cause, self.memory.next_number - 1)
         return way.between(number)
 
     def tell(self, rule: str, time_us: int, subscriber: str, messages: tuple[str, ...], text: str) -> None:
@@ -60,10 +60,10 @@ class View:
             del known[:-2]
             self._naming = self._names()
 
-    def life(self, number: int) -> Life | None:
+    def life(self, number: int) -> KeptLife | None:
         return self.memory.lives.get(number)
 
-    def owed(self, p: Publication) -> bool:
+    def owed(self, p: KeptPublication) -> bool:
         """As `audit.owed` would say if the run ended now."""
         if p.refused:
             return False

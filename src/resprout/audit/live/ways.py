@@ -5,13 +5,13 @@ As `audit.ways`, over what is remembered: one search forward from the cause answ
 
 from collections.abc import Mapping
 
-from resprout.audit.live.memory import Publication
+from resprout.audit.live.memory import KeptPublication
 
 
-class Way:
+class LiveWay:
     """From one cause to all that is remembered and depends on it."""
 
-    def __init__(self, publications: Mapping[int, Publication], cause: Publication, end: int) -> None:
+    def __init__(self, publications: Mapping[int, KeptPublication], cause: KeptPublication, end: int) -> None:
         """`end`: the latest publication there is."""
         self.cause = cause.number
         self.end = end
@@ -24,7 +24,7 @@ class Way:
                 if found is not None:
                     self._back[p.number] = found
 
-    def between(self, number: int) -> list[Publication] | None:
+    def between(self, number: int) -> list[KeptPublication] | None:
         """Nearest to the cause first; None when it cannot be told any more."""
         if number not in self._back:
             return None
@@ -33,7 +33,7 @@ class Way:
             steps.append(self._publications[number])
         return steps[::-1]
 
-    def _step(self, p: Publication, cause: Publication) -> tuple[int, int] | None:
+    def _step(self, p: KeptPublication, cause: KeptPublication) -> tuple[int, int] | None:
         given = cause.had.get(p.life)
         if cause.life == p.life or cause.number == p.previous or (given is not None and given[1] < p.row):
             return 0, -1

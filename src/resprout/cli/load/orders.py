@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 
-class Probe(msgspec.Struct, frozen=True, tag=True):
+class SendProbe(msgspec.Struct, frozen=True, tag=True):
     """To the publisher: send one message that counts for nothing. To a subscriber: wait until one of them has come."""
 
     size: int
@@ -38,7 +38,7 @@ class Settle(msgspec.Struct, frozen=True, tag=True):
 
 
 class Expect(msgspec.Struct, frozen=True, tag=True):
-    """To a subscriber: a stream of messages is about to come. It answers `Ready`, and `Got` when all have come."""
+    """To a subscriber: a stream of messages is about to come. It answers `LoadReady`, and `Got` when all have come."""
 
     size: int
     patience_s: float
@@ -47,7 +47,7 @@ class Expect(msgspec.Struct, frozen=True, tag=True):
     """Take messages as they come together, where the client can do that."""
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
+class LoadReady(msgspec.Struct, frozen=True, tag=True):
     """The worker is connected, or has prepared what it was told to expect."""
 
 
@@ -73,8 +73,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Order = Probe | Flood | Pace | Settle | Expect
-Reply = Ready | Sent | Got | Failed
+Order = SendProbe | Flood | Pace | Settle | Expect
+Reply = LoadReady | Sent | Got | Failed
 
 _orders: Final[msgspec.json.Decoder[Order]] = msgspec.json.Decoder(Order)
 _replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)

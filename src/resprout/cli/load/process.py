@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 import resprout
-from resprout.cli.load.orders import Failed, Order, Ready, Reply, as_line, read_reply
+from resprout.cli.load.orders import Failed, LoadReady, Order, Reply, as_line, read_reply
 from resprout.core.errors import ResproutError
 
 START_SECONDS_MAX: Final = 30.0
@@ -25,7 +25,7 @@ class LoadError(ResproutError):
     """A load could not be put on the network, or did not arrive whole."""
 
 
-class WorkerProcess:
+class LoadProcess:
     """`name` is what it is called in complaints."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
@@ -48,7 +48,7 @@ class WorkerProcess:
             )
         except OSError as error:
             raise LoadError(f"{self.name} cannot be started: {error.strerror or error}") from None
-        await self.answer(Ready, START_SECONDS_MAX)
+        await self.answer(LoadReady, START_SECONDS_MAX)
 
     async def ask(self, order: Order, kind: type[R], patience_s: float) -> R:
         await self.tell(order)

@@ -36,7 +36,7 @@ def stamped(number: int, size: int) -> bytes:
     return (number.to_bytes(8, "big") + time.monotonic_ns().to_bytes(8, "big")).ljust(size, b".")
 
 
-class Source:
+class StreamSource:
     """A stream to publish: `count` messages, or as many as `seconds` allow."""
 
     def __init__(self, size: int, count: int | None, seconds: float | None = None) -> None:
@@ -59,7 +59,7 @@ class Source:
         yield [_payload(_CLOSING | self.count, self._size)]
 
 
-class Check:
+class StreamCheck:
     """Compares what comes with what was published. The last payload is the closing one, or the first wrong one."""
 
     def __init__(self, size: int) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from resprout.cli.load.costs import cpu_seconds, spent
-from resprout.cli.load.orders import Expect, Flood, Got, Pace, Probe, Ready, Sent, Settle
-from resprout.cli.load.process import LoadError, WorkerProcess
+from resprout.cli.load.orders import Expect, Flood, Got, LoadReady, Pace, SendProbe, Sent, Settle
+from resprout.cli.load.process import LoadError, LoadProcess
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Brokers(Protocol):
     async def stop(self) -> None: ...
 
 
-class Flooded(msgspec.Struct, frozen=True):
+class FloodResult(msgspec.Struct, frozen=True):
     """As fast as it goes. Processor times are microseconds per message published; None where they are not known."""
 
     messages: int
@@ -52,19 +52,19 @@ class Flooded(msgspec.Struct, frozen=True):
 
 
 class Team:
-    def __init__(self, brokers: Brokers, make: Callable[[str, str], WorkerProcess], subscribers: int) -> None:
+    def __init__(self, brokers: Brokers, make: Callable[[str, str], LoadProcess], subscribers: int) -> None:
         """`make` prepares the worker for a role ("publisher" or "subscriber") and the address of its broker."""
         self.brokers = brokers
         self._make = make
         self._count = subscribers
-        self._workers: list[WorkerProcess] = []
+        self._workers: list[LoadProcess] = []
 
     @property
-    def publisher(self) -> WorkerProcess:
+    def publisher(self) -> LoadProcess:
         return self._workers[0]
 
     @property
-    def subscribers(self) -> Sequence[WorkerProcess]:
+    def subscribers(self) -> Sequence[LoadProcess]:
         return self._workers[1:]
 
     # -- start and end -------------------------------------------------------------------------------------------------
@@ -87,8 +87,8 @@ class Team:
 
     async def _meet(self) -> None:
         """Until every subscriber has heard from the publisher: some networks confirm a subscription too early."""
-        order = Probe(PROBE_SIZE, PATIENCE_S)
-        heard = asyncio.ensure_future(_all(worker.ask(order, Ready, 2 * PATIENCE_S) for worker in self.subscribers))
+        order = SendProbe(PROBE_SIZE, PATIENCE_S)
+        heard = asyncio.ensure_future(_all(worker.ask(order, LoadReady, 2 * PATIENCE_S) for worker in self.subscribers))
         try:
             while not heard.done():
                 await self.publisher.ask(order, Sent, PATIENCE_S)
@@ -99,12 +99,12 @@ class Team:
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    async def flood(self, order: Flood, batches: bool = False) -> Flooded:
+    async def flood(self, order: Flood, batches: bool = False) -> FloodResult:
         patience_s = PATIENCE_S + (order.seconds or 0.0)
         cpu_s = self._broker_cpu_s()
         sent, got = await self._run(order, Expect(order.size, patience_s, batches=batches))
         per_message = 1e6 / sent.count
-        return Flooded(
+        return FloodResult(
             messages=sent.count,
             subscribers=self._count,
             seconds=(max((each.end_ns for each in got), default=sent.end_ns) - sent.begin_ns) / 1e9,
@@ -126,7 +126,7 @@ class Team:
 
     async def _run(self, order: Flood | Pace | Settle, expect: Expect) -> tuple[Sent, list[Got]]:
         patience_s = expect.patience_s + PATIENCE_S  # whoever notices that something is missing can say more about it
-        await _all(worker.ask(expect, Ready, PATIENCE_S) for worker in self.subscribers)
+        await _all(worker.ask(expect, LoadReady, PATIENCE_S) for worker in self.subscribers)
         hearing = asyncio.ensure_future(_all(worker.answer(Got, patience_s) for worker in self.subscribers))
         sending = asyncio.ensure_future(self.publisher.ask(order, Sent, patience_s))
         try:

@@ -14,17 +14,17 @@ from resprout.cli.load.orders import (
     Failed,
     Flood,
     Got,
+    LoadReady,
     Order,
     Pace,
-    Probe,
-    Ready,
     Reply,
+    SendProbe,
     Sent,
     Settle,
     as_line,
     read_order,
 )  # fmt: skip
-from resprout.cli.load.stream import Check, PacedCheck, Source, Take, paced_number, probe, stamped
+from resprout.cli.load.stream import PacedCheck, StreamCheck, StreamSource, Take, paced_number, probe, stamped
 from resprout.cli.loop import run_loop
 
 
@@ -103,7 +103,7 @@ async def _serve(connect: Callable[[], Awaitable[C]], work: Callable[[C, Order],
         _say(Failed(_explain(error)))
         return
     try:
-        _say(Ready())
+        _say(LoadReady())
         while line := await asyncio.to_thread(sys.stdin.buffer.readline):
             try:
                 _say(await work(client, read_order(line)))
@@ -115,16 +115,16 @@ async def _serve(connect: Callable[[], Awaitable[C]], work: Callable[[C, Order],
 
 async def _send(client: Sender, order: Order) -> Reply:
     match order:
-        case Probe():
+        case SendProbe():
             return await _measured(1, client.send(probe(order.size)))
         case Flood():
-            source = Source(order.size, order.count, order.seconds)
+            source = StreamSource(order.size, order.count, order.seconds)
             sent = await _measured(0, client.flood(source.blocks()))
             return Sent(source.count, sent.begin_ns, sent.end_ns, sent.cpu_s)
         case Pace():
             return await _measured(order.count, _pace(client, order))
         case Settle():
-            return await _measured(order.count, _settle(client, Source(order.size, order.count), order.in_flight))
+            return await _measured(order.count, _settle(client, StreamSource(order.size, order.count), order.in_flight))
         case _:
             raise AssertionError(f"no order for a publisher: {order}")
 
@@ -143,7 +143,7 @@ async def _pace(client: Sender, order: Pace) -> None:
         await client.send(stamped(paced_number(number, order.count), order.size))
 
 
-async def _settle(client: Sender, source: Source, in_flight: int) -> None:
+async def _settle(client: Sender, source: StreamSource, in_flight: int) -> None:
     payloads = (payload for block in source.blocks() for payload in block)
 
     async def one_after_the_other() -> None:
@@ -154,13 +154,13 @@ async def _settle(client: Sender, source: Source, in_flight: int) -> None:
 
 
 async def _receive(client: Receiver, order: Order) -> Reply:
-    if isinstance(order, Probe):
+    if isinstance(order, SendProbe):
         async with asyncio.timeout(order.patience_s):
             await client.receive(lambda payload: payload == probe(order.size), False)
-        return Ready()
+        return LoadReady()
     assert isinstance(order, Expect), f"no order for a subscriber: {order}"
-    check = PacedCheck() if order.paced else Check(order.size)
-    _say(Ready())
+    check = PacedCheck() if order.paced else StreamCheck(order.size)
+    _say(LoadReady())
     cpu_s = time.process_time()
     try:
         async with asyncio.timeout(order.patience_s):

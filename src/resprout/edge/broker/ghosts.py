@@ -12,7 +12,7 @@ from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.contract import Effect, Timer
 from resprout.core.errors import WireError
 from resprout.edge.broker.owed import Owed
-from resprout.edge.broker.ports import Item, RetentionPort, SubscriptionPort
+from resprout.edge.broker.ports import HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend
@@ -80,7 +80,7 @@ class Ghosts:
                 wanted[predicate] = None
                 self._sessions.confirm(self._subscriptions.want(name, predicate, confirmed=True), out)
 
-    def read(self, name: str, item: Item) -> None:
+    def read(self, name: str, item: HeldBundle) -> None:
         """Let a ghost have what was accepted before it was there, or is a copy that nobody else here reads, if that is
         something for it."""
         ghost = self._sessions.all[name]
@@ -134,7 +134,9 @@ class Ghosts:
         """What was wanted behind this broker before it died, as far as somebody is still waited for."""
         return tuple(dict.fromkeys(p for name in self.named(broker) for p in self._index.predicates_of(name)))
 
-    def claim(self, session: ClientSession, attend: Attend, ghosts: Iterable[str], out: list[Effect]) -> list[Item]:
+    def claim(
+        self, session: ClientSession, attend: Attend, ghosts: Iterable[str], out: list[Effect]
+    ) -> list[HeldBundle]:
         """Give a client that returns its share of what these were shown; after `welcome`, and in the same step."""
         lists = [self._sessions.all[name].backlog for name in ghosts]
         if not any(lists):
@@ -142,7 +144,7 @@ class Ghosts:
         # Copies came into a backlog later than what others read here, too: only their stamps put all in order.
         shown = sorted({id(item): item for each in lists for item in each}.values(), key=_causally)
         owed = Owed(attend)
-        claimed: list[Item] = []
+        claimed: list[HeldBundle] = []
         for item in shown:
             assert item.bundle is not None, "a ghost keeps it"
             if offsets := owed.offsets(item.bundle):
@@ -190,7 +192,7 @@ class Ghosts:
             return False
 
 
-def _causally(item: Item) -> tuple[int, str, str, int, int]:
+def _causally(item: HeldBundle) -> tuple[int, str, str, int, int]:
     """Lamport clocks: whatever a publication depends on has a smaller stamp."""
     bundle = item.bundle
     assert bundle is not None, "a ghost keeps it"

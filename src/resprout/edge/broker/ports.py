@@ -16,7 +16,7 @@ Picks = dict[str, tuple[int, ...]]
 """Where a content filter picked only some messages of a bundle for a reader: their offsets, by the reader's name."""
 
 
-class Item(Protocol):
+class HeldBundle(Protocol):
     """A bundle at this broker. Attributes rather than calls: they are read for every bundle."""
 
     client: Any
@@ -66,7 +66,7 @@ class RetentionPort(Protocol):
         """The place of the next item."""
 
     @property
-    def first_unshown(self) -> int | None:
+    def first_held_back(self) -> int | None:
         """The lowest place of what is not shown."""
 
     def show(self, item: Any) -> None:

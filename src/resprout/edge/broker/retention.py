@@ -64,7 +64,7 @@ class Retention:
         return self._places + 1
 
     @property
-    def first_unshown(self) -> int | None:
+    def first_held_back(self) -> int | None:
         return None
 
     def show(self, item: KeptItem) -> None:

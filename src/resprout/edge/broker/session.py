@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Receipt
+from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
-from resprout.edge.broker.ports import Item
+from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.messages import Attend, Publish, SafeCopies, Turned
 from resprout.filters.predicate import Predicate
 from resprout.order.ranges import Range, Ranges, as_ranges
@@ -48,18 +48,18 @@ class ClientSession:
         """With what had passed before."""
         self.endings: deque[tuple[int, int]] = deque()
         """(log place, subscription): confirm the end once everything before the place was given."""
-        self.given: deque[Item] = deque()
+        self.given: deque[HeldBundle] = deque()
         """Given, not yet taken."""
         self.gave = 0
         self.taken = 0
         self.received: dict[Origin, Reached] = {}
         """How far each origin had come with the client before it was served here."""
-        self.backlog: deque[Item] = deque()
+        self.backlog: deque[HeldBundle] = deque()
         """Shown, waiting for room."""
         self.last: dict[str, int] = {}
-        self.unturned: dict[str, dict[int, Item]] = {}
+        self.unturned: dict[str, dict[int, HeldBundle]] = {}
         """Its publications by stream and first number whose `delivered` receipt is to come."""
-        self.turned: dict[tuple[str, Receipt], int] = {}
+        self.turned: dict[tuple[str, ReceiptLevel], int] = {}
         """Receipts to tell at the end of the step, those that come in the order of a stream: only the furthest."""
         self.delivered: dict[str, Ranges] = {}
         """What it was told, or is about to be, that is delivered. Publications do not wait for each other here: one may
@@ -96,17 +96,17 @@ class ClientSession:
             raise PeerError(f"{bundle!r} overlaps what was seen up to {last}")
         self.last[stream] = max(bundle.last, last or 0)
 
-    def published(self, item: Item) -> None:
+    def published(self, item: HeldBundle) -> None:
         self.unturned.setdefault(item.stream, {})[item.first] = item
-        self.turn(item.stream, Receipt.ACCEPTED, item.last)
+        self.turn(item.stream, ReceiptLevel.ACCEPTED, item.last)
 
-    def adopt(self, items: Iterable[Item]) -> None:
+    def adopt(self, items: Iterable[HeldBundle]) -> None:
         """It published these with a broker that is gone, or in an earlier session; in the order of their numbers."""
         for item in items:
             item.client = self
             self.published(item)
             if item.shown:
-                self.turn(item.stream, Receipt.SAFE, item.last)
+                self.turn(item.stream, ReceiptLevel.SAFE, item.last)
             self.turn_delivered(item)
 
     def known(self, bundle: Bundle) -> None:
@@ -114,7 +114,7 @@ class ClientSession:
         any more, it is delivered as far as this broker knows."""
         item = self.unturned.get(bundle.stream, {}).get(bundle.first)
         if item is not None:
-            self.turn(bundle.stream, Receipt.SAFE if item.shown else Receipt.ACCEPTED, bundle.last)
+            self.turn(bundle.stream, ReceiptLevel.SAFE if item.shown else ReceiptLevel.ACCEPTED, bundle.last)
         else:
             self._deliver(bundle.stream, bundle.first, bundle.last)
 
@@ -128,16 +128,16 @@ class ClientSession:
             at = item.last + 1
         self._deliver(stream, at, last)
 
-    def turn(self, stream: str, receipt: Receipt, seq: int) -> None:
+    def turn(self, stream: str, receipt: ReceiptLevel, seq: int) -> None:
         self.turned[stream, receipt] = max(seq, self.turned.get((stream, receipt), 0))
 
-    def count(self, item: Item, copies: int, usual: int) -> None:
+    def count(self, item: HeldBundle, copies: int, usual: int) -> None:
         """It is safe, at so many brokers. `usual`: what a client takes for granted."""
         if self.copies.get(item.stream, usual) != copies:
             self.copies[item.stream] = copies
             self.counted.append(SafeCopies(item.stream, item.first, copies))
 
-    def turn_delivered(self, item: Item) -> None:
+    def turn_delivered(self, item: HeldBundle) -> None:
         """If it is, whatever has become of the publications before it."""
         waiting = self.unturned.get(item.stream, {})
         if item.shown and item.undone == 0 and waiting.get(item.first) is item:
@@ -152,7 +152,7 @@ class ClientSession:
         """What to tell; a higher receipt includes the lower ones of the same publications."""
         told: list[Turned] = []
         furthest = {stream: self.delivered[stream].upto for stream in self.delivered_now}
-        for receipt in (Receipt.SAFE, Receipt.ACCEPTED):
+        for receipt in (ReceiptLevel.SAFE, ReceiptLevel.ACCEPTED):
             for (stream, kind), seq in self.turned.items():
                 if kind is receipt and seq > furthest.get(stream, 0):
                     furthest[stream] = seq
@@ -161,9 +161,9 @@ class ClientSession:
         for stream, ranges in self.delivered_now.items():
             upto = self.delivered[stream].upto
             if any(first <= upto for first, _ in ranges):
-                told.append(Turned(stream, Receipt.DELIVERED, upto))
+                told.append(Turned(stream, ReceiptLevel.DELIVERED, upto))
             islands = as_ranges(number for first, last in ranges if first > upto for number in range(first, last + 1))
-            told.extend(Turned(stream, Receipt.DELIVERED, last, first) for first, last in islands)
+            told.extend(Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in islands)
         self.turned.clear()
         self.delivered_now.clear()
         return told
@@ -179,7 +179,7 @@ class ClientSession:
         """Whether it was given the bundle elsewhere."""
         return not is_beyond(bundle, self.received)
 
-    def take(self, deliveries: int) -> list[Item]:
+    def take(self, deliveries: int) -> list[HeldBundle]:
         """The items that the client's code has now."""
         if not self.taken <= deliveries <= self.gave:
             raise PeerError(f"{deliveries} deliveries taken of {self.gave} given, {self.taken} before")
@@ -187,12 +187,12 @@ class ClientSession:
         self.taken = deliveries
         return taken
 
-    def ended(self, first_unshown: int | None) -> list[int]:
+    def ended(self, first_held_back: int | None) -> list[int]:
         """Subscriptions of which nothing can come any more."""
         ended: list[int] = []
         while self.endings:
             place, id = self.endings[0]
-            if first_unshown is not None and first_unshown < place:
+            if first_held_back is not None and first_held_back < place:
                 break
             if any(item.no < place for item in self.backlog):
                 break

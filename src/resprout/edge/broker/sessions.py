@@ -13,10 +13,10 @@ import msgspec
 from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
 from resprout.edge.broker.owed import Owed, read_held
-from resprout.edge.broker.ports import Confirmation, Item, RetentionPort, SubscriptionPort
+from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
 from resprout.edge.messages import (
     Attend,
@@ -187,7 +187,7 @@ class ClientSessions:
 
     # -- what a client is told -----------------------------------------------------------------------------------------
 
-    def address(self, item: Item, bundle: Bundle, wanted: Mapping[str, tuple[int, ...] | None]) -> None:
+    def address(self, item: HeldBundle, bundle: Bundle, wanted: Mapping[str, tuple[int, ...] | None]) -> None:
         """An item with its place: whose it is, and who reads it. `wanted`: which of its messages each direction wants,
         None for all; directions that are no clients of this broker, and clients that were given it elsewhere, do not
         count."""
@@ -203,7 +203,7 @@ class ClientSessions:
             item.client = publisher
             self.published(publisher, item)
 
-    def show(self, item: Item, out: list[Effect]) -> None:
+    def show(self, item: HeldBundle, out: list[Effect]) -> None:
         """Give an item to its readers, and its publisher the `safe` receipt."""
         self._log.show(item)
         whole: Delivery | None = None
@@ -221,11 +221,11 @@ class ClientSessions:
         publisher: ClientSession | None = item.client
         if publisher is not None and not publisher.gone:
             publisher.count(item, self.copies_of(item), self.serving.faults_tolerated + 1)
-            publisher.turn(item.stream, Receipt.SAFE, item.last)
+            publisher.turn(item.stream, ReceiptLevel.SAFE, item.last)
             publisher.turn_delivered(item)
             self._tell_receipts(publisher, item)
 
-    def hand_over(self, session: ClientSession, item: Item, offsets: Sequence[int], out: list[Effect]) -> None:
+    def hand_over(self, session: ClientSession, item: HeldBundle, offsets: Sequence[int], out: list[Effect]) -> None:
         """Give a client something that was shown before it came: all of it, or the messages at these offsets."""
         bundle = item.bundle
         assert item.shown and bundle is not None, "it is kept for others"
@@ -239,7 +239,7 @@ class ClientSessions:
         else:
             self._give(session, item, _delivery(item, session), out)
 
-    def let_read(self, session: ClientSession, attend: Attend, items: Iterable[Item]) -> None:
+    def let_read(self, session: ClientSession, attend: Attend, items: Iterable[HeldBundle]) -> None:
         """What is not shown yet reaches a client that has just come, too, if it is owed it; after `welcome`."""
         owed = Owed(attend)
         for item in items:
@@ -257,17 +257,19 @@ class ClientSessions:
 
     def accepted(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
         """The broker has it, though not in its place yet: `published` follows."""
-        session.turn(bundle.stream, Receipt.ACCEPTED, bundle.last)
+        session.turn(bundle.stream, ReceiptLevel.ACCEPTED, bundle.last)
         (self._turned if prompt else self._turned_soon)[session.name] = session
 
-    def published(self, session: ClientSession, item: Item) -> None:
-        if Receipt.DELIVERED in self.serving.receipts:
+    def published(self, session: ClientSession, item: HeldBundle) -> None:
+        if ReceiptLevel.DELIVERED in self.serving.receipts:
             session.published(item)
         else:  # nobody waits to hear what becomes of it
-            session.turn(item.stream, Receipt.ACCEPTED, item.last)
+            session.turn(item.stream, ReceiptLevel.ACCEPTED, item.last)
         self._tell_receipts(session, item)
 
-    def adopt(self, session: ClientSession, items: Iterable[Item], reached: Mapping[str, int] | None = None) -> None:
+    def adopt(
+        self, session: ClientSession, items: Iterable[HeldBundle], reached: Mapping[str, int] | None = None
+    ) -> None:
         """These publications of a client that returned are in the log, and this broker answers for them from now on; in
         log order, after `welcome`. `reached`: how far each of its streams is known to have come; what has no item was
         delivered."""
@@ -287,10 +289,10 @@ class ClientSessions:
         if everywhere or bundle.first in session.unturned.get(bundle.stream, {}):
             session.known(bundle)
         else:
-            session.turn(bundle.stream, Receipt.SAFE, bundle.last)
+            session.turn(bundle.stream, ReceiptLevel.SAFE, bundle.last)
         self._turned[session.name] = session
 
-    def delivered(self, item: Item) -> None:
+    def delivered(self, item: HeldBundle) -> None:
         """Nobody is owed the item any more: its publisher, if it is one of ours, may be told."""
         session: ClientSession | None = item.client
         if session is not None and not session.gone and item.shown:
@@ -316,7 +318,7 @@ class ClientSessions:
                 out.extend(Send(session.name, told) for told in session.take_turned())
             self._turned.clear()
         if self._ending:
-            first = self._log.first_unshown
+            first = self._log.first_held_back
             for session in list(self._ending.values()):
                 ended = session.ended(first)
                 out.extend(Send(session.name, Unsubscribed(id)) for id in ended)
@@ -325,13 +327,13 @@ class ClientSessions:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _give(self, session: ClientSession, item: Item, delivery: Delivery, out: list[Effect]) -> None:
+    def _give(self, session: ClientSession, item: HeldBundle, delivery: Delivery, out: list[Effect]) -> None:
         session.gave += 1
         session.given.append(item)
         session.room -= delivery.bundle.cost
         out.append(Send(session.name, delivery))
 
-    def _tell_receipts(self, session: ClientSession, item: Item) -> None:
+    def _tell_receipts(self, session: ClientSession, item: HeldBundle) -> None:
         (self._turned if item.prompt else self._turned_soon)[session.name] = session
 
     def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
@@ -340,12 +342,12 @@ class ClientSessions:
         else:
             session.unsaid[id] = base
 
-    def _took(self, item: Item) -> None:
+    def _took(self, item: HeldBundle) -> None:
         if self._log.took(item):
             self._finished(item)
 
 
-def _delivery(item: Item, session: ClientSession | None) -> Delivery:
+def _delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
     bundle = item.bundle
     assert bundle is not None, "a reader pins the bundle"
     offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None

@@ -29,7 +29,7 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_name(name, "broker name") for name in names))
 
 
-class Forgetting:
+class ForgetRequests:
     def __init__(self) -> None:
         self._unsent: deque[tuple[ForgetBrokers, int]] = deque()
         """With their tokens."""

@@ -33,11 +33,11 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError, WireError
 from resprout.core.marks import Marks
 from resprout.core.names import check_topic
-from resprout.edge.client.forgetting import Forgetting
+from resprout.edge.client.forgetting import ForgetRequests
 from resprout.edge.client.incoming import Incoming, TellTaken
 from resprout.edge.client.publishing import Publishing
-from resprout.edge.client.search import Search
-from resprout.edge.client.wanted import Asked, Wanted, bytes_of
+from resprout.edge.client.search import BrokerSearch
+from resprout.edge.client.wanted import Asked, WantedSubscriptions, bytes_of
 from resprout.edge.messages import (
     Attend,
     BrokersForgotten,
@@ -46,11 +46,11 @@ from resprout.edge.messages import (
     GoTo,
     PublicationWaits,
     PublishRefused,
-    Refuges,
     SafeCopies,
     Serving,
     Subscribed,
     SubscribeRefused,
+    Successors,
     Turned,
     Unsubscribed,
 )  # fmt: skip
@@ -101,13 +101,13 @@ class ClientMachine:
         """Where a caller that checks what it publishes may add directly; `FlushRequest` sends it."""
         self.incoming = Incoming(self.options)
         self._over = False
-        self._search = Search(broker, self.options.patience_us, others)
-        self._wanted = Wanted()
+        self._search = BrokerSearch(broker, self.options.patience_us, others)
+        self._wanted = WantedSubscriptions()
         self._room = 0
         self._candidate_room = 0
         self._candidate_life = self._home_life = 0
         self._controls: deque[Asked] = deque()
-        self._forgetting = Forgetting()
+        self._forgetting = ForgetRequests()
         self._early: deque[tuple[PublishRequest, int]] = deque()
         """Publications asked for before the network said what it offers."""
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -139,7 +139,7 @@ class ClientMachine:
             PublishRefused: lambda message, now_us, out: self.publishing.refuse(message, out),
             PublicationWaits: lambda message, now_us, out: self.publishing.waits(message, out),
             BrokersForgotten: lambda message, now_us, out: self._forgetting.answered(message, out),
-            Refuges: lambda message, now_us, out: self._search.learn(message.successors, out),
+            Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
             GoTo: self._sent_on,
         }
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from resprout.core.contract import Answer, Effect
 from resprout.core.errors import UsageError, WireError
-from resprout.core.guarantee import Guarantee, GuaranteeName, Receipt, check_offered
+from resprout.core.guarantee import Guarantee, GuaranteeName, ReceiptLevel, check_offered
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
 from resprout.edge.client.outgoing import Outgoing
 from resprout.edge.client.unconfirmed import Unconfirmed
@@ -54,7 +54,7 @@ class Publishing:
         self._serving: Serving | None = None
         self._targets: dict[tuple[str, Any, Any], Target] = {}
         self._crowded = False
-        self._turned: dict[tuple[str, Receipt], Ranges] = {}
+        self._turned: dict[tuple[str, ReceiptLevel], Ranges] = {}
         self._counted: dict[str, None] = {}
         """Streams of which this broker has said on how many others `safe` rests."""
 
@@ -110,7 +110,7 @@ class Publishing:
     def begin_session(self, faults_tolerated: int, out: list[Effect]) -> None:
         """What is not safe yet will be called so by somebody else."""
         for stream in self._counted:
-            following = self._reached(stream, Receipt.SAFE).upto + 1
+            following = self._reached(stream, ReceiptLevel.SAFE).upto + 1
             out.append(Answer(CopiesCounted(stream, following, faults_tolerated + 1)))
         self._counted.clear()
 
@@ -124,16 +124,16 @@ class Publishing:
         self._check_published(message.stream, message.seq)
         if message.first < 1:
             raise WireError(f"publications are numbered from 1, not {message.first}")
-        for receipt in Receipt:
+        for receipt in ReceiptLevel:
             if receipt > message.receipt:
                 break
             for first, last in self._reached(message.stream, receipt).add(message.first, message.seq):
                 out.append(Answer(ReceiptTurned(message.stream, receipt, first, last)))
-        if message.receipt >= Receipt.SAFE:
+        if message.receipt >= ReceiptLevel.SAFE:
             self.unconfirmed.confirm(message.stream, message.seq, message.first)
             self.relieve(out)
 
-    def _reached(self, stream: str, receipt: Receipt) -> Ranges:
+    def _reached(self, stream: str, receipt: ReceiptLevel) -> Ranges:
         reached = self._turned.get((stream, receipt))
         if reached is None:
             reached = self._turned[stream, receipt] = Ranges()
@@ -142,7 +142,7 @@ class Publishing:
     def waits(self, message: PublicationWaits, out: list[Effect]) -> None:
         """No news of what has turned meanwhile."""
         self._check_published(message.stream, message.seq)
-        if message.seq not in self._reached(message.stream, Receipt.ACCEPTED):
+        if message.seq not in self._reached(message.stream, ReceiptLevel.ACCEPTED):
             out.append(Answer(ReceiptWaits(message.stream, message.seq, message.reason)))
 
     def refuse(self, message: PublishRefused, out: list[Effect]) -> None:

@@ -55,7 +55,7 @@ class AskAgain(Timer, frozen=True):
     """Whom it will ask; a driver that knows all of them to be gone need not wait for it."""
 
 
-class Search:
+class BrokerSearch:
     """Opens and closes the sessions of a client. Who is asked is told by `candidate`, who serves by `home`."""
 
     def __init__(self, broker: str, patience_us: int, others: Sequence[str] = ()) -> None:

@@ -57,7 +57,7 @@ class Resumed(msgspec.Struct, frozen=True):
     """So many that were confirmed are asked for again, and may have missed something meanwhile."""
 
 
-class Wanted:
+class WantedSubscriptions:
     def __init__(self) -> None:
         self._all: dict[int, Wanting] = {}
         """By the number under which brokers know it."""

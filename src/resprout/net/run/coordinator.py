@@ -22,9 +22,9 @@ from resprout.net.host import now_us
 from resprout.net.process import BrokerProcess
 from resprout.net.run.calm import Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
-from resprout.net.run.faults import Faults
+from resprout.net.run.faults import ProcessFaults
 from resprout.net.run.live import LiveRows
-from resprout.net.run.orders import Progress
+from resprout.net.run.orders import ClientsProgress
 from resprout.net.run.plan import check_runnable, longest_way_us, silence_us
 from resprout.net.sessions import with_signs_of_life
 from resprout.net.tree import LocalTree
@@ -38,7 +38,7 @@ from resprout.trace.schema import Row
 
 T = TypeVar("T")
 
-OnProgress = Callable[[int, Progress], None]
+OnProgress = Callable[[int, ClientsProgress], None]
 OnRow = Callable[[Row], None]
 
 WORLD: Final = "world"
@@ -50,7 +50,7 @@ LEAD_US: Final = 100_000
 LOOK_SECONDS: Final = 0.05
 
 
-class RunResult(msgspec.Struct, frozen=True):
+class ProcessRunResult(msgspec.Struct, frozen=True):
     rows: list[Row]
     """In the order of time; those of one client in its own."""
     ended: str
@@ -90,13 +90,13 @@ class RealRun:
             scenario, emulate_latency=True, links=links, data=Path(self._disks.name), on_note=self._hear_note
         )
         self._crew = Crew(scenario, links, on_row)
-        self._faults = Faults(scenario, self._tree, self._crew, self._tell)
+        self._faults = ProcessFaults(scenario, self._tree, self._crew, self._tell)
         self._handed_out = 0
         self._live = LiveRows(live, scenario.time_limit_us, self._row_readers) if live is not None else None
         if live is not None and (promise := stack.promise()) != Promises():
             live.write([promise_row(promise)])
 
-    async def finish(self) -> RunResult:
+    async def finish(self) -> ProcessRunResult:
         """Runs it to quiescence, to its time limit, or to the first process that fails; however it ends, no process is
         left afterwards. UsageError when it cannot be run with processes, ProcessError when they cannot be started."""
         ended = ""
@@ -174,7 +174,7 @@ class RealRun:
     async def _fail_with_client(self) -> str:
         raise ProcessError((await self._crew.unexpected_end()).epitaph)
 
-    def _result(self, ended: str) -> RunResult:
+    def _result(self, ended: str) -> ProcessRunResult:
         rows = sorted(self._crew.rows() + self._rows, key=lambda row: row.time_us)
         limit_us = self._scenario.time_limit_us
         if ended == kinds.TIMEOUT:
@@ -183,7 +183,7 @@ class RealRun:
         elif ended == kinds.QUIESCENT:
             last_us = rows[-1].time_us if rows else 0
             rows.append(Row(time_us=last_us, node=WORLD, kind=ended))
-        return RunResult(rows, ended, digest_of(rows))
+        return ProcessRunResult(rows, ended, digest_of(rows))
 
     def _row_readers(self) -> list[Callable[[], list[Row]]]:
         return [*self._crew.row_readers(), self._own_new_rows]

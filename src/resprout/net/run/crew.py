@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from resprout.net.address import Address
-from resprout.net.run.orders import Bar, Found, Go, Leave, Progress
+from resprout.net.run.orders import BarClients, BrokerFound, ClientsProgress, Go, Leave
 from resprout.net.run.plan import share_out
 from resprout.net.run.worker_process import WorkerProcess
 from resprout.scenario.model import Scenario
@@ -78,7 +78,7 @@ class Crew:
         assert self._go is not None, "brokers join during a run"
         self._go.addresses[broker] = str(address)
         for worker in self._sent_off:
-            worker.order(Found(broker, str(address)))
+            worker.order(BrokerFound(broker, str(address)))
 
     def bar(self, peers: dict[str, list[str]]) -> None:
         """By client, whom it cannot reach from now on."""
@@ -89,11 +89,11 @@ class Crew:
     # -- looking -----------------------------------------------------------------------------------------------------
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ClientsProgress:
         """All together. What dead and frozen clients would still want does not count."""
         everybody = [worker.progress for worker in self._workers]
         awake = [worker.progress for worker in self._workers if worker.running and not worker.frozen]
-        return Progress(
+        return ClientsProgress(
             rows=sum(progress.rows for progress in everybody),
             published=sum(progress.published for progress in everybody),
             delivered=sum(progress.delivered for progress in everybody),
@@ -132,7 +132,7 @@ class Crew:
             self._tell_bars(worker)
 
     def _tell_bars(self, worker: WorkerProcess) -> None:
-        worker.order(Bar({name: self._barred.get(name, []) for name in worker.clients}))
+        worker.order(BarClients({name: self._barred.get(name, []) for name in worker.clients}))
 
     def _ended(self, worker: WorkerProcess) -> None:
         if not worker.deliberate and not self._fallen.done():

@@ -34,7 +34,7 @@ STOPPED_SECONDS: Final = 0.005
 """By then a process that was sent SIGSTOP does nothing any more."""
 
 
-class Faults:
+class ProcessFaults:
     def __init__(self, scenario: Scenario, tree: LocalTree, crew: Crew, tell: Tell) -> None:
         self._scenario = scenario
         self._tree = tree

@@ -34,14 +34,14 @@ class Go(msgspec.Struct, frozen=True, tag="go"):
     """Where brokers listen, by name."""
 
 
-class Found(msgspec.Struct, frozen=True, tag="found"):
+class BrokerFound(msgspec.Struct, frozen=True, tag="found"):
     """One more broker listens."""
 
     broker: str
     address: str
 
 
-class Bar(msgspec.Struct, frozen=True, tag="bar"):
+class BarClients(msgspec.Struct, frozen=True, tag="bar"):
     """An emulated cut: by client, the peers (and no others) that it cannot reach from now on."""
 
     peers: dict[str, list[str]]
@@ -57,14 +57,14 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
     """The run is over: end every session in good order, then the process."""
 
 
-Order = Assignment | Go | Found | Bar | Leave | Finish
+Order = Assignment | Go | BrokerFound | BarClients | Leave | Finish
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The assignment is understood; `Go` is awaited."""
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class ClientsProgress(msgspec.Struct, frozen=True, tag="progress"):
     """How far the clients of the process have come, all together."""
 
     rows: int = 0
@@ -77,13 +77,13 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
     """An application will act of its own accord."""
 
 
-class Told(msgspec.Struct, frozen=True, tag="told"):
+class ClientNews(msgspec.Struct, frozen=True, tag="told"):
     """Something happened to a client that people want to hear of at once."""
 
     row: Row
 
 
-Report = Ready | Progress | Told
+Report = Ready | ClientsProgress | ClientNews
 
 _orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)

@@ -1,12 +1,12 @@
 """Counts the rows of one life of a client as they come: how far it is, and what still has no outcome."""
 
-from resprout.core.guarantee import Receipt
+from resprout.core.guarantee import ReceiptLevel
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
 
 class Tally:
-    def __init__(self, last_receipt: str = Receipt.DELIVERED.label) -> None:
+    def __init__(self, last_receipt: str = ReceiptLevel.DELIVERED.label) -> None:
         """`last_receipt`: the last one that the network gives, empty where it gives none: nothing more is told of a
         publication after it."""
         self._outcomes = (last_receipt, "failed")

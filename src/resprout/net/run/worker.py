@@ -24,16 +24,16 @@ from resprout.net.run.client import RealClient
 from resprout.net.run.orders import (
     LINE_BYTES_MAX,
     Assignment,
-    Bar,
+    BarClients,
+    BrokerFound,
+    ClientNews,
+    ClientsProgress,
     Finish,
-    Found,
     Go,
     Leave,
     Order,
-    Progress,
     Ready,
     Report,
-    Told,
     as_line,
     read_order,
 )
@@ -77,9 +77,9 @@ class Worker:
             case Go():
                 self._addresses.update({name: parse_address(text) for name, text in order.addresses.items()})
                 self._do(self._go(order.start_us))
-            case Found():
+            case BrokerFound():
                 self._addresses[order.broker] = parse_address(order.address)
-            case Bar():
+            case BarClients():
                 for name, peers in order.peers.items():
                     self.clients[name].bar(peers)
             case Leave():
@@ -88,9 +88,9 @@ class Worker:
     async def finish(self) -> None:
         await asyncio.gather(*(client.finish() for client in self.clients.values()))
 
-    def progress(self) -> Progress:
+    def progress(self) -> ClientsProgress:
         clients = self.clients.values()
-        return Progress(
+        return ClientsProgress(
             rows=sum(client.tally.rows for client in clients),
             published=sum(client.tally.published for client in clients),
             delivered=sum(client.tally.delivered for client in clients),
@@ -142,7 +142,7 @@ async def _live() -> None:
 
 
 async def _report(worker: Worker) -> None:
-    told: Progress | None = None
+    told: ClientsProgress | None = None
     while True:
         progress = worker.progress()
         if progress != told and _say(progress):
@@ -151,7 +151,7 @@ async def _report(worker: Worker) -> None:
 
 
 def _tell(row: Row) -> None:
-    _say(Told(row))
+    _say(ClientNews(row))
 
 
 def _say(report: Report) -> bool:

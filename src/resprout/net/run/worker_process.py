@@ -11,11 +11,11 @@ from resprout.core.errors import PeerError
 from resprout.net.child import START_SECONDS_MAX, STOP_SECONDS_MAX, Child, ProcessError, lines_of
 from resprout.net.run.orders import (
     Assignment,
+    ClientNews,
+    ClientsProgress,
     Finish,
     Order,
-    Progress,
     Ready,
-    Told,
     as_line,
     read_report,
 )
@@ -39,7 +39,7 @@ class WorkerProcess(Child):
         super().__init__(f"the process of {', '.join(clients)}")
         self.clients = dict(clients)
         """By name, the number of its life."""
-        self.progress = Progress()
+        self.progress = ClientsProgress()
         """As last reported."""
         self._on_end = on_end
         self._on_row = on_row
@@ -125,9 +125,9 @@ class WorkerProcess(Child):
                 self._signal(signal.SIGKILL)
                 return
             match report:
-                case Progress():
+                case ClientsProgress():
                     self.progress = report
-                case Told():
+                case ClientNews():
                     self._on_row(report.row)
                 case Ready() if not self._ready.done():
                     self._ready.set_result(None)

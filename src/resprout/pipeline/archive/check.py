@@ -19,12 +19,12 @@ PARTS: Final = "part-*.parquet"
 _BATCH_ROWS: Final = 1 << 16
 
 
-class Counts(msgspec.Struct, frozen=True):
+class ArchiveCounts(msgspec.Struct, frozen=True):
     publications: int
     deliveries: int
 
 
-def check_trace(folder: Path) -> Counts:
+def check_trace(folder: Path) -> ArchiveCounts:
     """Reads every row; TraceError unless they are those that `run.json` is about, in the words of `read_trace`."""
     info = read_info(folder)
     digest = Digest()
@@ -41,17 +41,17 @@ def check_trace(folder: Path) -> Counts:
         raise TraceError(
             f"{folder}: the rows are not those of the run: digest {digest.value}, {INFO_NAME} says {info.digest}"
         )
-    return Counts(publications, deliveries)
+    return ArchiveCounts(publications, deliveries)
 
 
-def count_rows(folder: Path) -> Counts:
+def count_rows(folder: Path) -> ArchiveCounts:
     """Of a trace that is known to be whole."""
     found: dict[str, int] = {}
     for path in sorted(folder.glob(PARTS)):
         for entry in pq.read_table(path.absolute(), columns=["kind"], partitioning=None)["kind"].value_counts():
             kind = entry["values"].as_py()
             found[kind] = found.get(kind, 0) + entry["counts"].as_py()
-    return Counts(found.get(kinds.PUBLISH, 0), found.get(kinds.DELIVER, 0))
+    return ArchiveCounts(found.get(kinds.PUBLISH, 0), found.get(kinds.DELIVER, 0))
 
 
 def _batches(path: Path) -> Iterator[list[Row]]:

@@ -34,7 +34,7 @@ OnProgress = Callable[[int, int], None]
 """Told how many runs of how many are verified."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class TraceSource(msgspec.Struct, frozen=True):
     """A trace on its way into the archive."""
 
     experiment: str
@@ -57,7 +57,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 class _Staged(msgspec.Struct, frozen=True):
-    source: Source
+    source: TraceSource
     folder: str = ""
     reason: str = ""
     """Why it cannot be archived, when it cannot."""
@@ -94,7 +94,7 @@ def add_runs(
 
 
 def _move_in(
-    archive: Path, todo: Sequence[Source], replace: bool, choice: SparkChoice, on_progress: OnProgress
+    archive: Path, todo: Sequence[TraceSource], replace: bool, choice: SparkChoice, on_progress: OnProgress
 ) -> set[str]:
     """The names of those that were not there, after all: somebody else may add the same ones."""
     for source in todo:
@@ -112,7 +112,7 @@ def _move_in(
         }
 
 
-def _sources(folders: Sequence[Path], experiment: str | None) -> Iterator[Source]:
+def _sources(folders: Sequence[Path], experiment: str | None) -> Iterator[TraceSource]:
     for folder in folders:
         if (folder / INFO_NAME).exists() or not folder.is_dir():
             yield _source(folder, experiment, folder.resolve().name)
@@ -123,12 +123,12 @@ def _sources(folders: Sequence[Path], experiment: str | None) -> Iterator[Source
         yield from found
 
 
-def _below(folder: Path, experiment: str | None, name: str) -> Iterator[Source]:
+def _below(folder: Path, experiment: str | None, name: str) -> Iterator[TraceSource]:
     """Archives keep the names of their runs; traces are called by the way to them."""
     if is_archive(folder):
         check_archive(folder)
         for place in archived_runs(folder):
-            yield Source(experiment or place.experiment, place.run, place.folder, place.info.digest)
+            yield TraceSource(experiment or place.experiment, place.run, place.folder, place.info.digest)
     elif (folder / INFO_NAME).exists():
         yield _source(folder, experiment, name)
     else:
@@ -137,18 +137,18 @@ def _below(folder: Path, experiment: str | None, name: str) -> Iterator[Source]:
                 yield from _below(path, experiment, f"{name}/{path.name}" if name else path.name)
 
 
-def _source(folder: Path, experiment: str | None, run: str) -> Source:
+def _source(folder: Path, experiment: str | None, run: str) -> TraceSource:
     info = read_info(folder)
     name = experiment or info.scenario.get("name")
-    source = Source(name if isinstance(name, str) and name else run, run, str(folder.absolute()), info.digest)
+    source = TraceSource(name if isinstance(name, str) and name else run, run, str(folder.absolute()), info.digest)
     longest = max(len(part) for part in run_folder(Path(), source.experiment, source.run).parts)
     if longest > NAME_BYTES_MAX:
         raise PipelineError(f"{folder}: its name is too long for a folder; name it with --experiment")
     return source
 
 
-def _without_doubles(sources: Iterator[Source]) -> list[Source]:
-    found: dict[str, Source] = {}
+def _without_doubles(sources: Iterator[TraceSource]) -> list[TraceSource]:
+    found: dict[str, TraceSource] = {}
     for source in sources:
         first = found.setdefault(source.name, source)
         if first.digest != source.digest:
@@ -159,7 +159,7 @@ def _without_doubles(sources: Iterator[Source]) -> list[Source]:
     return list(found.values())
 
 
-def _digest_in(archive: Path, source: Source, replace: bool) -> str | None:
+def _digest_in(archive: Path, source: TraceSource, replace: bool) -> str | None:
     """Of the run that has this place; None when it is free. A damaged run has no digest to whoever replaces."""
     folder = run_folder(archive, source.experiment, source.run)
     if not folder.exists():
@@ -167,7 +167,7 @@ def _digest_in(archive: Path, source: Source, replace: bool) -> str | None:
     return digest_if_sound(folder) or "" if replace else read_info(folder).digest
 
 
-def _stage(stage: Staging, source: Source) -> _Staged:
+def _stage(stage: Staging, source: TraceSource) -> _Staged:
     """In a task. The copy is what is verified, so nothing that changes meanwhile can come in unseen."""
     origin = Path(source.folder)
     copy = stage.new_folder()

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.pipeline.archive.check import PARTS, Counts
+from resprout.pipeline.archive.check import PARTS, ArchiveCounts
 from resprout.pipeline.places import RunPlace, place_of
 from resprout.trace.errors import TraceError
 from resprout.trace.store import INFO_NAME, RunInfo
@@ -35,7 +35,7 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True):
     """How long the run took to make, where the archive's owner made it."""
 
 
-def write_manifest(folder: Path, info: RunInfo, counts: Counts, wall_s: float | None = None) -> Manifest:
+def write_manifest(folder: Path, info: RunInfo, counts: ArchiveCounts, wall_s: float | None = None) -> Manifest:
     """For a run whose rows were checked against its digest."""
     manifest = Manifest(
         digest=info.digest,

@@ -3,12 +3,12 @@
 import numpy as np
 
 from resprout.pipeline.judging.arrays import Array, spread
-from resprout.pipeline.judging.columns import Lists, UnreadableError, Words
+from resprout.pipeline.judging.columns import ListColumn, UnreadableError, Words
 from resprout.trace.errors import TraceError
 from resprout.trace.text import from_text
 
 
-def cells_of(lists: Lists) -> tuple[Array, Array, Array]:
+def cells_of(lists: ListColumn) -> tuple[Array, Array, Array]:
     """(row, name, text) of every attribute."""
     length = np.maximum(lists.length, 0)
     places = spread(lists.start, length)

@@ -6,7 +6,7 @@ See `audit.bank` and `audit.bank_replicas` for what is compared. `bank_together`
 import numpy as np
 
 from resprout.pipeline.judging.arrays import NEVER, Array, distinct, is_same
-from resprout.pipeline.judging.bank_applied import Applied
+from resprout.pipeline.judging.bank_applied import AppliedRows
 from resprout.pipeline.judging.bank_operations import DEPOSIT, INTEREST, TRANSFER, WITHDRAW
 from resprout.pipeline.judging.bank_together import Accounts, Testimony
 from resprout.pipeline.judging.context import Context
@@ -16,7 +16,7 @@ from resprout.pipeline.judging.subscriber import Subscriber
 class Replicas:
     """Of a portion of the subscribers. `look` at each, then `testimony`."""
 
-    def __init__(self, context: Context, applied: Applied, accounts: Accounts, initial: int) -> None:
+    def __init__(self, context: Context, applied: AppliedRows, accounts: Accounts, initial: int) -> None:
         self._context = context
         self._operations = context.operations
         self._applied = applied

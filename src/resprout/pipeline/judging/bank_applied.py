@@ -13,7 +13,7 @@ from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.publications import Publications
 
 
-class Applied:
+class AppliedRows:
     """Operations as replicas say to have executed them, in order of rows."""
 
     def __init__(self, rows: Rows, context: Context) -> None:
@@ -34,7 +34,7 @@ class Applied:
         self.is_refused = self._outcomes(cells_of(rows.attributes), len(rows), context.words)
         self._arrange_cells(rows, context.words, context.publications)
 
-    def take(self, places: Array) -> "Applied":
+    def take(self, places: Array) -> "AppliedRows":
         """Some of them; what is known of all stays as it is."""
         found = copy.copy(self)
         found.row, found.life, found.number = self.row[places], self.life[places], self.number[places]
@@ -47,7 +47,7 @@ class Applied:
         return found
 
     @staticmethod
-    def joined(pieces: "Sequence[Applied]") -> "Applied":
+    def joined(pieces: "Sequence[AppliedRows]") -> "AppliedRows":
         found = copy.copy(pieces[0])
         for name in ("row", "life", "number", "is_refused", "cell_pair", "cell_cents"):
             setattr(found, name, np.concatenate([getattr(piece, name) for piece in pieces]))

@@ -65,7 +65,7 @@ class Words:
         return found
 
 
-class Lists:
+class ListColumn:
     """One list per row; equal cells may share their content."""
 
     def __init__(self, start: Array, length: Array, content: tuple[Array, ...]) -> None:
@@ -74,27 +74,27 @@ class Lists:
         """-1 where the cell is empty."""
         self.content = content
 
-    def take(self, places: Array) -> "Lists":
-        return Lists(self.start[places], self.length[places], self.content)
+    def take(self, places: Array) -> "ListColumn":
+        return ListColumn(self.start[places], self.length[places], self.content)
 
-    def compact(self) -> "Lists":
+    def compact(self) -> "ListColumn":
         """With its own content only, list after list."""
         length = np.maximum(self.length, 0)
         places = spread(self.start, length)
-        return Lists(np.cumsum(length) - length, self.length, tuple(column[places] for column in self.content))
+        return ListColumn(np.cumsum(length) - length, self.length, tuple(column[places] for column in self.content))
 
     @staticmethod
-    def joined(pieces: "Sequence[Lists]") -> "Lists":
+    def joined(pieces: "Sequence[ListColumn]") -> "ListColumn":
         content = tuple(np.concatenate(columns) for columns in zip(*(p.content for p in pieces), strict=True))
         shifts = np.cumsum([0, *(len(piece.content[0]) for piece in pieces)])
         start = np.concatenate([piece.start + shift for piece, shift in zip(pieces, shifts, strict=False)])
-        return Lists(start, np.concatenate([piece.length for piece in pieces]), content)
+        return ListColumn(start, np.concatenate([piece.length for piece in pieces]), content)
 
 
 class Rows:
     """Rows of one run, column by column."""
 
-    def __init__(self, columns: dict[str, Array], lists: dict[str, Lists]) -> None:
+    def __init__(self, columns: dict[str, Array], lists: dict[str, ListColumn]) -> None:
         self._columns = columns
         self._lists = lists
 
@@ -109,11 +109,11 @@ class Rows:
         return len(self._columns["row"])
 
     @property
-    def keys(self) -> Lists:
+    def keys(self) -> ListColumn:
         return self._lists["keys"]
 
     @property
-    def attributes(self) -> Lists:
+    def attributes(self) -> ListColumn:
         return self._lists["attributes"]
 
     def take(self, places: Array, *names: str) -> "Rows":
@@ -126,7 +126,7 @@ class Rows:
         if len(pieces) == 1:
             return pieces[0]
         columns = {n: np.concatenate([p._columns[n] for p in pieces]) for n in pieces[0]._columns}
-        return Rows(columns, {n: Lists.joined([p._lists[n] for p in pieces]) for n in pieces[0]._lists})
+        return Rows(columns, {n: ListColumn.joined([p._lists[n] for p in pieces]) for n in pieces[0]._lists})
 
     def compact(self) -> "Rows":
         return Rows(self._columns, {name: lists.compact() for name, lists in self._lists.items()})

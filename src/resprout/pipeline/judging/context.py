@@ -12,7 +12,7 @@ from resprout.pipeline.judging.lives import Lives
 from resprout.pipeline.judging.messages import MessageIndex
 from resprout.pipeline.judging.publications import Publications, check_publish
 from resprout.pipeline.judging.receipts import Receipts
-from resprout.pipeline.judging.wishes import Wishes
+from resprout.pipeline.judging.wishes import SubscriberWishes
 from resprout.trace import kinds
 
 _STEPS = (kinds.SUBSCRIBE, kinds.SUBSCRIBED, kinds.UNSUBSCRIBE, kinds.UNSUBSCRIBED)
@@ -43,7 +43,7 @@ class Context:
         self.operations = Operations(self.publications, words)
         self.breaks_identity = not first.all() or _numbers_fall(self.publications)
         steps = np.sort(np.concatenate((subscriptions, _at(talk, words, kinds.SESSION_LOST))))
-        self.wishes = Wishes(talk.take(steps), words, self.lives, self.publications)
+        self.wishes = SubscriberWishes(talk.take(steps), words, self.lives, self.publications)
         self.receipts = self._receipts(talk, of_publications)
         ended = talk.kind[_at(talk, words, kinds.QUIESCENT, kinds.TIMEOUT)]
         self.ended = words.kinds.texts[ended[-1]] if len(ended) else ""

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from resprout.pipeline.judging.arrays import NULL, Array, stable_order
-from resprout.pipeline.judging.columns import Lists, Rows, UnreadableError, Words
+from resprout.pipeline.judging.columns import ListColumn, Rows, UnreadableError, Words
 from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.publications import Publications, labels
 
@@ -96,7 +96,7 @@ def _invented(rows: Rows, words: Words, publications: Publications, number: Arra
     return not _same_lists(rows.keys, publications.keys, number)
 
 
-def _same_lists(here: Lists, there: Lists, number: Array) -> bool:
+def _same_lists(here: ListColumn, there: ListColumn, number: Array) -> bool:
     """Whether each list that is there equals that of its publication; an empty cell of a publication is no keys."""
     length, start = here.length, there.start[number]
     if np.any((length >= 0) & (length != np.maximum(there.length, 0)[number])):

@@ -5,14 +5,14 @@ subscriptions, filters, keys and attribute values are read.
 """
 
 from resprout.audit.judge import BANK_INITIAL
-from resprout.pipeline.judging.bank_applied import Applied
+from resprout.pipeline.judging.bank_applied import AppliedRows
 from resprout.pipeline.judging.columns import UnreadableError, Words
 from resprout.pipeline.judging.context import Context, applied_of
 from resprout.pipeline.judging.deliveries import Deliveries, slim
 from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.judging.fingerprint import Fingerprint
 from resprout.pipeline.judging.hints import Hints, gather
-from resprout.pipeline.judging.intake import Intake
+from resprout.pipeline.judging.intake import RowIntake
 from resprout.pipeline.judging.reading import groups_of, read_group
 from resprout.pipeline.judging.shard import conclude, judge_shard
 from resprout.pipeline.places import RunPlace
@@ -33,7 +33,7 @@ def bank_initial_of(place: RunPlace) -> int:
 
 def _detect(place: RunPlace, fingerprint: Fingerprint | None) -> Detected:
     words = Words()
-    intake = Intake(words, keeps_deliveries=True)
+    intake = RowIntake(words, keeps_deliveries=True)
     for group in groups_of(place.parts):
         intake.add(read_group(group, words, fingerprint))
     check_digest(place, fingerprint)
@@ -41,7 +41,7 @@ def _detect(place: RunPlace, fingerprint: Fingerprint | None) -> Detected:
     context = Context(talk, given, words, intake.rows, place.info.promise)
     given.reverse()
     deliveries = Deliveries.joined([slim(given.pop(), context) for _ in range(len(given))]).by_life()
-    applied = Applied(applied_of(talk, words), context)
+    applied = AppliedRows(applied_of(talk, words), context)
     hints = Hints(context)
     hints.join(gather(context, deliveries, applied, with_links=False))
     hints.settle()

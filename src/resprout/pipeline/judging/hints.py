@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 
 from resprout.pipeline.judging.arrays import NEVER, NULL, Array, distinct, is_same, spread
-from resprout.pipeline.judging.bank_applied import Applied
+from resprout.pipeline.judging.bank_applied import AppliedRows
 from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.deliveries import Deliveries
 
 
-class Gathered(msgspec.Struct):
+class GatheredHints(msgspec.Struct):
     """From one portion of the deliveries."""
 
     heard: Array
@@ -30,7 +30,7 @@ class Gathered(msgspec.Struct):
     has_unfounded: bool
     """Whether one of them was no operation."""
 
-    def compact(self) -> "Gathered":
+    def compact(self) -> "GatheredHints":
         """The same without repetition, to be sent."""
         lowest = int(self.claims[1].min(initial=0))
         number, above = distinct(self.claims[0], self.claims[1] - lowest)
@@ -45,14 +45,14 @@ class Gathered(msgspec.Struct):
         )
 
 
-def gather(context: Context, deliveries: Deliveries, applied: Applied, with_links: bool) -> Gathered:
+def gather(context: Context, deliveries: Deliveries, applied: AppliedRows, with_links: bool) -> GatheredHints:
     """`deliveries`: by life."""
     sound = _sound(context, deliveries)
     numbers, lives, tseq = deliveries.number[sound], deliveries.life[sound], deliveries.tseq[sound]
     claiming = np.flatnonzero((tseq != NULL) & context.publications.total[numbers])
     foreign = context.lives.node[lives] != context.publications.publisher[numbers]
     foreign = np.flatnonzero(foreign & context.publications.ordered[numbers])
-    return Gathered(
+    return GatheredHints(
         heard=numbers[context.lives.correct[lives]],
         claims=np.stack((numbers[claiming], tseq[claiming])),
         elsewhere=np.stack((numbers[foreign], deliveries.row[sound[foreign]])),
@@ -83,7 +83,7 @@ class Hints:
         self.links: Array | None = None
         """(a publication, one that it depends on), beside the previous one of its client; None: not looked for."""
 
-    def join(self, gathered: Gathered) -> None:
+    def join(self, gathered: GatheredHints) -> None:
         self.heard_by_correct[gathered.heard] = True
         number, tseq = gathered.claims
         self.claims_any |= bool(len(number))

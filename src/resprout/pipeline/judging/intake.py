@@ -16,7 +16,7 @@ DELIVERY_COLUMNS = (
 )  # fmt: skip
 
 
-class Intake:
+class RowIntake:
     def __init__(self, words: Words, keeps_deliveries: bool) -> None:
         self.words = words
         self._keeps_deliveries = keeps_deliveries

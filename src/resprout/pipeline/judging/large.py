@@ -13,10 +13,10 @@ from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.detect import bank_initial_of, check_digest, detect
 from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.judging.fingerprint import Fingerprint
-from resprout.pipeline.judging.intake import Intake
-from resprout.pipeline.judging.portions import Limits, Plan, join_hints, judge_pieces, pieces_of, portions_of
+from resprout.pipeline.judging.intake import RowIntake
+from resprout.pipeline.judging.portions import Limits, PortionPlan, join_hints, judge_pieces, pieces_of, portions_of
 from resprout.pipeline.judging.reading import groups_of, read_group
-from resprout.pipeline.judging.shard import Findings, conclude
+from resprout.pipeline.judging.shard import ShardFindings, conclude
 from resprout.pipeline.places import RunPlace
 
 if TYPE_CHECKING:
@@ -32,19 +32,19 @@ def detect_large(spark: "SparkContext", place: RunPlace, is_sealed: bool, limits
         return Detected(odd=str(error) or "unreadable")
 
 
-def plan_of(place: RunPlace, fingerprint: Fingerprint | None, limits: Limits) -> Plan | None:
+def plan_of(place: RunPlace, fingerprint: Fingerprint | None, limits: Limits) -> PortionPlan | None:
     """What all portions must know. None for a run in which a clock runs backwards."""
-    intake = Intake(Words(), keeps_deliveries=False)
+    intake = RowIntake(Words(), keeps_deliveries=False)
     for group in groups_of(place.parts):
         intake.add(read_group(group, intake.words, fingerprint))
     check_digest(place, fingerprint)
     if not intake.is_in_order:
         return None
     context = Context(*intake.arranged(), intake.words, intake.rows, place.info.promise)
-    return Plan(context, intake.given, limits.shard_deliveries, bank_initial_of(place))
+    return PortionPlan(context, intake.given, limits.shard_deliveries, bank_initial_of(place))
 
 
-def _detect(spark: "SparkContext", place: RunPlace, plan: Plan, limits: Limits) -> Detected:
+def _detect(spark: "SparkContext", place: RunPlace, plan: PortionPlan, limits: Limits) -> Detected:
     known = spark.broadcast(plan)
     portions = portions_of(groups_of(place.parts), limits.task_rows)
     sent = spark.parallelize(portions, len(portions)).flatMap(lambda portion: pieces_of(portion, known.value))
@@ -58,7 +58,7 @@ def _detect(spark: "SparkContext", place: RunPlace, plan: Plan, limits: Limits) 
         judged = pieces.mapPartitionsWithIndex(
             lambda shard, found: [judge_pieces(shard, found, known.value, shared.value)]
         )
-        findings: list[Findings] = spark.runJob(judged, list, list(range(plan.shards)))
+        findings: list[ShardFindings] = spark.runJob(judged, list, list(range(plan.shards)))
         shared.destroy()
     finally:
         known.destroy()

@@ -10,14 +10,14 @@ import msgspec
 import numpy as np
 
 from resprout.pipeline.judging.arrays import Array
-from resprout.pipeline.judging.bank_applied import Applied
+from resprout.pipeline.judging.bank_applied import AppliedRows
 from resprout.pipeline.judging.columns import UnreadableError
 from resprout.pipeline.judging.context import Context, applied_of
 from resprout.pipeline.judging.deliveries import Deliveries, slim
-from resprout.pipeline.judging.hints import Gathered, Hints, gather
+from resprout.pipeline.judging.hints import GatheredHints, Hints, gather
 from resprout.pipeline.judging.intake import deliveries_of
 from resprout.pipeline.judging.reading import Group, read_group
-from resprout.pipeline.judging.shard import Findings, judge_shard
+from resprout.pipeline.judging.shard import ShardFindings, judge_shard
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -30,15 +30,15 @@ class Limits(msgspec.Struct, frozen=True):
     """A run of more rows is explained when no other one is: it takes about 1 KB of memory per row."""
 
 
-class Piece(msgspec.Struct):
+class ShardPiece(msgspec.Struct):
     """What one task found for one shard."""
 
     first_row: int
     deliveries: Deliveries
-    applied: Applied
+    applied: AppliedRows
 
 
-class Plan:
+class PortionPlan:
     """What is the same for all portions and shards of a run."""
 
     def __init__(self, context: Context, given: Array, shard_deliveries: int, bank_initial: int) -> None:
@@ -70,24 +70,24 @@ def portions_of(groups: list[Group], rows: int) -> list[list[Group]]:
     return portions
 
 
-def pieces_of(portion: list[Group], plan: Plan) -> Iterator[tuple[int, Piece | Gathered | str]]:
+def pieces_of(portion: list[Group], plan: PortionPlan) -> Iterator[tuple[int, ShardPiece | GatheredHints | str]]:
     """What is to be sent to each shard; and, as if to one more, what all of them must know, or why they need not."""
     context = plan.context
     try:
         for group in portion:
             rows = read_group(group, context.words)
             deliveries = slim(rows.take(deliveries_of(rows, context.words)), context)
-            applied = Applied(applied_of(rows, context.words), context)
+            applied = AppliedRows(applied_of(rows, context.words), context)
             yield plan.shards, gather(context, deliveries.by_life(), applied, with_links=True).compact()
             of_delivery, of_applied = plan.shard_of(deliveries.life), plan.shard_of(applied.life)
             for shard in range(plan.shards):
                 given = deliveries.take(np.flatnonzero(of_delivery == shard)).compact()
-                yield shard, Piece(group.first_row, given, applied.take(np.flatnonzero(of_applied == shard)))
+                yield shard, ShardPiece(group.first_row, given, applied.take(np.flatnonzero(of_applied == shard)))
     except UnreadableError as error:
         yield plan.shards, str(error) or "unreadable"
 
 
-def join_hints(found: Iterable[Gathered | str], plan: Plan) -> Hints | str:
+def join_hints(found: Iterable[GatheredHints | str], plan: PortionPlan) -> Hints | str:
     hints = Hints(plan.context)
     for gathered in found:
         if isinstance(gathered, str):
@@ -97,10 +97,10 @@ def join_hints(found: Iterable[Gathered | str], plan: Plan) -> Hints | str:
     return hints
 
 
-def judge_pieces(shard: int, found: Iterable[Piece], plan: Plan, hints: Hints) -> Findings:
+def judge_pieces(shard: int, found: Iterable[ShardPiece], plan: PortionPlan, hints: Hints) -> ShardFindings:
     pieces = sorted(found, key=lambda piece: piece.first_row)
     deliveries = Deliveries.joined([piece.deliveries for piece in pieces]).by_life()
-    applied = Applied.joined([piece.applied for piece in pieces])
+    applied = AppliedRows.joined([piece.applied for piece in pieces])
     subscribers = np.array(sorted(plan.context.wishes.of_life), dtype=np.int64)
     lives = subscribers[plan.shard_of(subscribers) == shard].tolist()
     return judge_shard(plan.context, hints, deliveries, applied, lives, plan.bank_initial)

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resprout.pipeline.judging.arrays import NULL, Array
-from resprout.pipeline.judging.columns import Lists, Rows, UnreadableError, Vocabulary, Words
+from resprout.pipeline.judging.columns import ListColumn, Rows, UnreadableError, Vocabulary, Words
 from resprout.pipeline.judging.fingerprint import Fingerprint
-from resprout.pipeline.places import Part
+from resprout.pipeline.places import TracePart
 
 _TEXTS: Final = ("node", "kind", "publisher", "stream", "topic", "guarantee", "receipt", "filter", "where", "detail")
 _NUMBERS: Final = ("time_us", "incarnation", "seq", "position", "tseq")
@@ -32,7 +32,7 @@ class Group(NamedTuple):
     rows: int
 
 
-def groups_of(parts: Iterable[Part]) -> list[Group]:
+def groups_of(parts: Iterable[TracePart]) -> list[Group]:
     """All row groups of a run, in order."""
     found = []
     for part in parts:
@@ -96,14 +96,14 @@ def _numbers(column: Any) -> Array:
     return joined
 
 
-def _keys(column: Any, words: Words) -> Lists:
-    pieces = [Lists(*_extents(chunk), (_inside(chunk.values, words.keys),)) for chunk in column.chunks]
+def _keys(column: Any, words: Words) -> ListColumn:
+    pieces = [ListColumn(*_extents(chunk), (_inside(chunk.values, words.keys),)) for chunk in column.chunks]
     return _joined_lists(pieces, 1)
 
 
-def _attributes(column: Any, words: Words) -> Lists:
+def _attributes(column: Any, words: Words) -> ListColumn:
     pieces = [
-        Lists(*_extents(chunk), (_inside(chunk.keys, words.attributes), _inside(chunk.items, words.values)))
+        ListColumn(*_extents(chunk), (_inside(chunk.keys, words.attributes), _inside(chunk.items, words.values)))
         for chunk in column.chunks
     ]
     return _joined_lists(pieces, 2)
@@ -125,11 +125,11 @@ def _joined(pieces: list[Array], dtype: Any) -> Array:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces) if pieces else np.empty(0, dtype=dtype)
 
 
-def _joined_lists(pieces: list[Lists], columns: int) -> Lists:
+def _joined_lists(pieces: list[ListColumn], columns: int) -> ListColumn:
     if not pieces:
         empty = np.empty(0, dtype=np.int64)
-        return Lists(empty, empty, (empty,) * columns)
-    return pieces[0] if len(pieces) == 1 else Lists.joined(pieces)
+        return ListColumn(empty, empty, (empty,) * columns)
+    return pieces[0] if len(pieces) == 1 else ListColumn.joined(pieces)
 
 
 def _raw(array: Any) -> Array:

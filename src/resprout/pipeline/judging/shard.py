@@ -13,7 +13,7 @@ from resprout.audit.verdict import RULES
 from resprout.core.guarantee import Guarantee
 from resprout.pipeline.judging.arrays import Array
 from resprout.pipeline.judging.bank import Replicas
-from resprout.pipeline.judging.bank_applied import Applied
+from resprout.pipeline.judging.bank_applied import AppliedRows
 from resprout.pipeline.judging.bank_together import Accounts, Testimony, judge_bank
 from resprout.pipeline.judging.checks import Checks
 from resprout.pipeline.judging.context import Context
@@ -22,25 +22,30 @@ from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.judging.hints import Hints
 from resprout.pipeline.judging.subscriber import Subscriber
 from resprout.pipeline.judging.sweeps import Sweeps
-from resprout.pipeline.judging.totals import Places, Seen, TotalOrder
+from resprout.pipeline.judging.totals import Places, SeenTotals, TotalOrderArrays
 from resprout.trace import kinds
 
 
-class Findings(msgspec.Struct):
+class ShardFindings(msgspec.Struct):
     broken: set[str]
     deliveries: int
     owed: int
     came: int
     told: int
     strongest: int
-    seen: Seen
+    seen: SeenTotals
     is_hindered: Array
     testimony: Testimony | None
 
 
 def judge_shard(
-    context: Context, hints: Hints, deliveries: Deliveries, applied: Applied, lives: Iterable[int], bank_initial: int
-) -> Findings:
+    context: Context,
+    hints: Hints,
+    deliveries: Deliveries,
+    applied: AppliedRows,
+    lives: Iterable[int],
+    bank_initial: int,
+) -> ShardFindings:
     """`deliveries`: by life. `lives`: those of the shard with subscriptions; others are known by what they did."""
     checks = Checks(context, context.receipts.owed(hints.heard_by_correct, context.lives.correct), hints.claim)
     replicas = (
@@ -63,7 +68,7 @@ def judge_shard(
             sweeps.add(s)
     sweeps.finish()
     checks.note("tseq", checks.sightings.places_fall)
-    return Findings(
+    return ShardFindings(
         broken=checks.broken,
         deliveries=len(deliveries.row),
         owed=checks.owed_count,
@@ -76,9 +81,9 @@ def judge_shard(
     )
 
 
-def conclude(context: Context, hints: Hints, findings: Sequence[Findings], bank_initial: int) -> Detected:
+def conclude(context: Context, hints: Hints, findings: Sequence[ShardFindings], bank_initial: int) -> Detected:
     found = Detected(broken=set().union(*(f.broken for f in findings)), promise=context.promise)
-    order = TotalOrder(Places(context.publications), Seen.joined([f.seen for f in findings]), hints.claim)
+    order = TotalOrderArrays(Places(context.publications), SeenTotals.joined([f.seen for f in findings]), hints.claim)
     facts = {
         "identity": context.breaks_identity,
         "bank_applied": hints.has_unfounded,
@@ -102,7 +107,7 @@ def conclude(context: Context, hints: Hints, findings: Sequence[Findings], bank_
     return found
 
 
-def _never_told(context: Context, findings: Sequence[Findings]) -> bool:
+def _never_told(context: Context, findings: Sequence[ShardFindings]) -> bool:
     """Whether a last receipt is missing that was due; see `audit.receipts`."""
     is_hindered = np.logical_or.reduce([f.is_hindered for f in findings])
     return context.is_whole and context.receipts.misses_last(
@@ -110,7 +115,7 @@ def _never_told(context: Context, findings: Sequence[Findings]) -> bool:
     )
 
 
-def _nothing_to_judge(context: Context, strongest: int, order: TotalOrder, hints: Hints) -> dict[str, str]:
+def _nothing_to_judge(context: Context, strongest: int, order: TotalOrderArrays, hints: Hints) -> dict[str, str]:
     """By rule, why it is not judged, or holds only because nothing could break it."""
     reasons = {}
     if context.ended == kinds.TIMEOUT:

@@ -44,7 +44,7 @@ class Places:
         return len(self.pair)
 
 
-class Seen(msgspec.Struct):
+class SeenTotals(msgspec.Struct):
     """What subscribers saw, each thing once."""
 
     delivered: Array
@@ -56,10 +56,10 @@ class Seen(msgspec.Struct):
     after: Array
 
     @staticmethod
-    def joined(pieces: "Sequence[Seen]") -> "Seen":
+    def joined(pieces: "Sequence[SeenTotals]") -> "SeenTotals":
         if len(pieces) == 1:
             return pieces[0]
-        return Seen(
+        return SeenTotals(
             np.logical_or.reduce([piece.delivered for piece in pieces]),
             _once([piece.followed for piece in pieces]),
             _once([piece.before for piece in pieces]),
@@ -112,12 +112,12 @@ class Sightings:
                 pieces[:] = [_once(pieces)]
             self._size = sum(len(pieces[0][0]) for pieces in (self._followed, self._before, self._after)) // 2
 
-    def seen(self) -> Seen:
-        return Seen(self._delivered, _once(self._followed), _once(self._before), _once(self._after))
+    def seen(self) -> SeenTotals:
+        return SeenTotals(self._delivered, _once(self._followed), _once(self._before), _once(self._after))
 
 
-class TotalOrder:
-    def __init__(self, places: Places, seen: Seen, claim: Array) -> None:
+class TotalOrderArrays:
+    def __init__(self, places: Places, seen: SeenTotals, claim: Array) -> None:
         self._pair, self._number = places.pair, places.number
         self._before, self._after, self._followed = seen.before, seen.after, seen.followed
         totals = np.flatnonzero(seen.delivered & places.is_total)

@@ -7,7 +7,7 @@ pass; from there on it is ranges of sorted publications.
 
 import numpy as np
 
-from resprout.audit.subscriptions import Subscription, SubscriptionBook
+from resprout.audit.subscriptions import SubscriptionBook, SubscriptionRecord
 from resprout.core.errors import UsageError
 from resprout.core.names import AttributeValue
 from resprout.filters.predicate import Predicate
@@ -21,12 +21,12 @@ from resprout.trace.errors import TraceError
 from resprout.trace.text import from_text
 
 
-class Wishes:
+class SubscriberWishes:
     def __init__(self, rows: Rows, words: Words, lives: Lives, publications: Publications) -> None:
         """`rows`: those of subscriptions, and of sessions that were lost."""
         self._lives = lives
         self._publications = publications
-        self.of_life: dict[int, list[Subscription]] = _read(rows, words, lives)
+        self.of_life: dict[int, list[SubscriptionRecord]] = _read(rows, words, lives)
         self.losses: Array = rows.row[rows.kind == words.kinds.find(kinds.SESSION_LOST)]
         """Rows at which sessions were lost."""
         predicates = {s.predicate for subscriptions in self.of_life.values() for s in subscriptions}
@@ -89,9 +89,9 @@ def attributes_of(publications: Publications, number: int, words: Words) -> dict
         raise UnreadableError(str(error)) from None
 
 
-def _read(rows: Rows, words: Words, lives: Lives) -> dict[int, list[Subscription]]:
+def _read(rows: Rows, words: Words, lives: Lives) -> dict[int, list[SubscriptionRecord]]:
     book = SubscriptionBook()
-    found: dict[int, list[Subscription]] = {}
+    found: dict[int, list[SubscriptionRecord]] = {}
     columns = (lives.of(rows.node, rows.row), rows.kind, rows.row, rows.filter, rows.where)
     filters = [*words.filters.texts, None]
     for life, kind, row, filter_, where in zip(*(column.tolist() for column in columns), strict=True):

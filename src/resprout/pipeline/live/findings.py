@@ -11,7 +11,7 @@ OUTPUT_SCHEMA: Final = "run string, order int, body binary"
 """One line for each finding of a micro-batch; the body is written by `to_body`."""
 
 
-class Standing(msgspec.Struct, frozen=True, tag="standing"):
+class JudgeProgress(msgspec.Struct, frozen=True, tag="standing"):
     """How far the judge is after a micro-batch. One for each micro-batch, behind its violations."""
 
     rows: int
@@ -33,7 +33,7 @@ class Violation(msgspec.Struct, frozen=True, tag="violation"):
     anomaly: Anomaly
 
 
-Finding = Violation | Standing
+Finding = Violation | JudgeProgress
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final[Callable[[bytes], Finding]] = msgspec.msgpack.Decoder(Finding).decode

@@ -13,17 +13,17 @@ import msgspec
 
 from resprout.audit.verdict import Anomaly
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.live.findings import Standing
+from resprout.pipeline.live.findings import JudgeProgress
 
 _NAME: Final = "watched.json"
 
 
-class Told(msgspec.Struct, frozen=True):
+class ToldFindings(msgspec.Struct, frozen=True):
     folder: str
     """Whose rows."""
     batch: int
     """The latest micro-batch whose findings have been told."""
-    standing: Standing | None
+    standing: JudgeProgress | None
     """How far the judge was then."""
 
 
@@ -33,20 +33,20 @@ class Record:
     def __init__(self, checkpoint: Path, folder: Path) -> None:
         self._path = checkpoint / _NAME
         self._folder = str(folder.resolve())
-        self.told = self._read() or Told(self._folder, -1, None)
+        self.told = self._read() or ToldFindings(self._folder, -1, None)
         if self.told.folder != self._folder:
             raise PipelineError(f"{checkpoint}: the checkpoint of {self.told.folder}, not of {folder}")
 
     def is_news(self, batch: int) -> bool:
         return batch > self.told.batch
 
-    def tell(self, batch: int, standing: Standing | None) -> None:
-        self.told = Told(self._folder, batch, standing or self.told.standing)
+    def tell(self, batch: int, standing: JudgeProgress | None) -> None:
+        self.told = ToldFindings(self._folder, batch, standing or self.told.standing)
         _write(self._path, msgspec.json.encode(self.told) + b"\n")
 
-    def _read(self) -> Told | None:
+    def _read(self) -> ToldFindings | None:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Told)
+            return msgspec.json.decode(self._path.read_bytes(), type=ToldFindings)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -14,7 +14,7 @@ import msgspec
 
 from resprout.audit.live.judge import LiveJudge
 from resprout.audit.live.memory import LiveOptions
-from resprout.pipeline.live.findings import Standing, Violation, to_body
+from resprout.pipeline.live.findings import JudgeProgress, Violation, to_body
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 
@@ -35,7 +35,7 @@ _kept: dict[str, tuple[bytes, LiveJudge]] = {}
 """By run: the state that was written last in this process, and the judge that wrote it."""
 
 
-class Step:
+class BatchStep:
     """What Spark calls for each run that has new rows, or has had none for a while."""
 
     def __init__(self, options: LiveOptions, pause_ms: int = PAUSE_MS) -> None:
@@ -71,9 +71,9 @@ class Step:
         return judge if judge is not None and written == state else LiveJudge.from_state(state)
 
 
-def _standing(judge: LiveJudge, state_bytes: int) -> Standing:
+def _standing(judge: LiveJudge, state_bytes: int) -> JudgeProgress:
     counts = judge.counts
-    return Standing(counts["rows"], judge.held, judge.watermark_us, state_bytes, counts, judge.found, judge.ended)
+    return JudgeProgress(counts["rows"], judge.held, judge.watermark_us, state_bytes, counts, judge.found, judge.ended)
 
 
 def _rows(frames: "Iterable[pd.DataFrame]") -> list[Row]:

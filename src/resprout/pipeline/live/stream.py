@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from resprout.audit.live.memory import LiveOptions
 from resprout.pipeline.errors import PipelineError, in_one_line
 from resprout.pipeline.live.findings import OUTPUT_SCHEMA, Finding, from_body
-from resprout.pipeline.live.step import PAUSE_MS, STATE_SCHEMA, Step
+from resprout.pipeline.live.step import PAUSE_MS, STATE_SCHEMA, BatchStep
 from resprout.trace.live_folder import FILES
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check_followable(folder: Path) -> None:
         )
 
 
-class Watch:
+class LiveWatch:
     """A query that runs until it is stopped."""
 
     def __init__(self, query: "StreamingQuery") -> None:
@@ -83,7 +83,7 @@ def watching(
     options: LiveOptions = LiveOptions(),  # noqa: B008 (it is frozen)
     files_per_trigger: int = FILES_PER_TRIGGER,
     pause_ms: int = PAUSE_MS,
-) -> Iterator[Watch]:
+) -> Iterator[LiveWatch]:
     """Judges what is and will be in the folder until the block ends. `on_findings` is called on a thread of its own."""
     own = spark.newSession()
     own.conf.set("spark.sql.shuffle.partitions", "1")  # one run, one state: more stores would only cost time
@@ -93,7 +93,7 @@ def watching(
         on_findings(number, [from_body(bytes(row["body"])) for row in rows])
 
     query = (
-        _judged(_written(own, folder, files_per_trigger), Step(options, pause_ms))
+        _judged(_written(own, folder, files_per_trigger), BatchStep(options, pause_ms))
         .writeStream.outputMode("append")
         .foreachBatch(hand_over)
         .option("checkpointLocation", _address(checkpoint))
@@ -101,7 +101,7 @@ def watching(
         .start()
     )
     try:
-        yield Watch(query)
+        yield LiveWatch(query)
     finally:
         with contextlib.suppress(Exception):  # a query that failed has stopped, and a Java that died cannot be asked
             query.stop()
@@ -130,7 +130,7 @@ def _address(folder: Path) -> str:
     return f"file://{folder.resolve()}"
 
 
-def _judged(rows: "DataFrame", step: Step) -> "DataFrame":
+def _judged(rows: "DataFrame", step: BatchStep) -> "DataFrame":
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     return rows.groupBy("run").applyInPandasWithState(

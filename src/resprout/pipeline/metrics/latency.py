@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from resprout.core.guarantee import Guarantee
-from resprout.pipeline.metrics.observed import Numbers, Observed, Published
+from resprout.pipeline.metrics.observed import Numbers, Observed, ObservedPublications
 from resprout.pipeline.metrics.phases import ALL, Trouble
 from resprout.pipeline.metrics.setting import RunKey
 from resprout.pipeline.tables import LatencyRow
 
 
-class Waits(msgspec.Struct, frozen=True):
+class DeliveryWaits(msgspec.Struct, frozen=True):
     """One of each delivery whose publication is known."""
 
     guarantee: Numbers
@@ -40,7 +40,7 @@ def latency_rows(run: RunKey, observed: Observed, trouble: Trouble | None) -> li
     return rows
 
 
-def _waits(publications: Published, deliveries: Published) -> Waits:
+def _waits(publications: ObservedPublications, deliveries: ObservedPublications) -> DeliveryWaits:
     """Joins deliveries with the first publish row of their publication, which must stand before them."""
     seqs = np.unique(publications.seq)
     ranks = len(seqs) + 1  # the key is one number: of the source, and the rank of the sequence number, however large
@@ -53,7 +53,7 @@ def _waits(publications: Published, deliveries: Published) -> Waits:
     later = publications.row[publication] < deliveries.row[known]
     published_us = publications.time_us[publication][later]
     delivered_us = deliveries.time_us[known][later]
-    return Waits(deliveries.guarantee[known][later], published_us, delivered_us - published_us)
+    return DeliveryWaits(deliveries.guarantee[known][later], published_us, delivered_us - published_us)
 
 
 def _equals(ordered: Numbers, place: Numbers, values: Numbers) -> npt.NDArray[np.bool_]:

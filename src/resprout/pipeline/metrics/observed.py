@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from resprout.pipeline.places import Part, RunPlace
+from resprout.pipeline.places import RunPlace, TracePart
 from resprout.trace import kinds
 from resprout.trace.errors import TraceError
 
@@ -38,7 +38,7 @@ _PLENTY: Final = frozenset(
 """What clients ask and get; every other kind tells of something that happened to the network."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class ObservedEvent(msgspec.Struct, frozen=True):
     """A row that is neither asked nor given."""
 
     time_us: int
@@ -47,7 +47,7 @@ class Event(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Published(msgspec.Struct, frozen=True):
+class ObservedPublications(msgspec.Struct, frozen=True):
     """Publish rows, or deliver rows, in order."""
 
     row: Numbers
@@ -61,7 +61,7 @@ class Published(msgspec.Struct, frozen=True):
     """Numbers of `Observed.guarantees`."""
 
 
-class Tally(msgspec.Struct):
+class ColumnTally(msgspec.Struct):
     """Of one column of the deliveries, where it is filled in."""
 
     count: int = 0
@@ -85,16 +85,16 @@ class Observed(msgspec.Struct, frozen=True):
     rows: int
     first_us: int
     last_us: int
-    publications: Published
-    deliveries: Published
+    publications: ObservedPublications
+    deliveries: ObservedPublications
     nodes: list[str]
     guarantees: list[str]
-    events: list[Event]
+    events: list[ObservedEvent]
     load: dict[str, dict[str, int]]
     """By node: what it counted, as its load row names it."""
-    hops: Tally
-    metadata_bytes: Tally
-    payload_bytes: Tally
+    hops: ColumnTally
+    metadata_bytes: ColumnTally
+    payload_bytes: ColumnTally
 
 
 class _Numbering:
@@ -131,9 +131,9 @@ class _Reading:
         self._span_us: tuple[int, int] | None = None
         self._numbering = {column: _Numbering() for column in ("node", "guarantee", *_SOURCE)}
         self._sources = _Numbering()
-        self._pieces: dict[str, list[Published]] = {kinds.PUBLISH: [], kinds.DELIVER: []}
-        self._events: list[Event] = []
-        self._tallies = {column: Tally() for column in ("hops", "metadata_bytes", "payload_bytes")}
+        self._pieces: dict[str, list[ObservedPublications]] = {kinds.PUBLISH: [], kinds.DELIVER: []}
+        self._events: list[ObservedEvent] = []
+        self._tallies = {column: ColumnTally() for column in ("hops", "metadata_bytes", "payload_bytes")}
 
     def read(self, place: RunPlace) -> Observed:
         load: dict[str, dict[str, int]] = {}
@@ -176,10 +176,10 @@ class _Reading:
         rare = batch.filter(pc.invert(pc.is_in(batch["kind"], pa.array(sorted(_PLENTY)))))
         self._events += map(_event, rare.select(["time_us", "node", "kind", "detail"]).to_pylist())
 
-    def _published(self, piece: Any, row: Numbers) -> Published:
+    def _published(self, piece: Any, row: Numbers) -> ObservedPublications:
         number = {column: numbering.number(piece[column]) for column, numbering in self._numbering.items()}
         publisher, incarnation, stream = (number[column] for column in _SOURCE)
-        return Published(
+        return ObservedPublications(
             row=row,
             time_us=_integers(piece["time_us"]),
             node=number["node"],
@@ -190,13 +190,13 @@ class _Reading:
         )
 
 
-def _batches(part: Part, columns: Sequence[str]) -> Iterator[Any]:
+def _batches(part: TracePart, columns: Sequence[str]) -> Iterator[Any]:
     with pq.ParquetFile(part.path, read_dictionary=_REPEATED) as file:
         yield from file.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
 
 
 @contextlib.contextmanager
-def _damage_named(part: Part) -> Iterator[None]:
+def _damage_named(part: TracePart) -> Iterator[None]:
     """Texts and their places in dictionaries are taken as they are; damage shows only where they are used."""
     try:
         yield
@@ -204,7 +204,7 @@ def _damage_named(part: Part) -> Iterator[None]:
         raise TraceError(f"{part.path}: damaged or not Parquet: {' '.join(str(error).split())[:200]}") from None
 
 
-def _load_in(part: Part) -> dict[str, dict[str, int]]:
+def _load_in(part: TracePart) -> dict[str, dict[str, int]]:
     """Attributes cost more to read than all other columns together, so it is done only where there are load rows."""
     load = {}
     for batch in _batches(part, ("node", "kind", "attributes")):
@@ -221,11 +221,13 @@ def _integers(column: Any) -> Numbers:
     return np.asarray(column.cast(pa.int64()).fill_null(_ABSENT).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _joined(pieces: list[Published]) -> Published:
-    columns = Published.__struct_fields__
+def _joined(pieces: list[ObservedPublications]) -> ObservedPublications:
+    columns = ObservedPublications.__struct_fields__
     empty = np.empty(0, dtype=np.int64)
-    return Published(*(np.concatenate([empty, *(getattr(piece, name) for piece in pieces)]) for name in columns))
+    return ObservedPublications(
+        *(np.concatenate([empty, *(getattr(piece, name) for piece in pieces)]) for name in columns)
+    )
 
 
-def _event(cells: Mapping[str, Any]) -> Event:
-    return Event(cells["time_us"], cells["node"], cells["kind"], cells["detail"] or "")
+def _event(cells: Mapping[str, Any]) -> ObservedEvent:
+    return ObservedEvent(cells["time_us"], cells["node"], cells["kind"], cells["detail"] or "")

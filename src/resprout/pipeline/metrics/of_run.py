@@ -8,7 +8,7 @@ from resprout.pipeline.metrics.counted import counted_latency, counted_run, coun
 from resprout.pipeline.metrics.latency import latency_rows
 from resprout.pipeline.metrics.observed import Observed, observe
 from resprout.pipeline.metrics.phases import trouble_in
-from resprout.pipeline.metrics.repairs import Repair, repairs_in
+from resprout.pipeline.metrics.repairs import ObservedRepair, repairs_in
 from resprout.pipeline.metrics.setting import RunKey, Setting, faults_tolerated, key_of, labels_of, setting_of
 from resprout.pipeline.metrics.stars import Stars
 from resprout.pipeline.metrics.traffic import load_rows, traffic_row
@@ -69,7 +69,7 @@ def _run_row(run: RunKey, place: RunPlace, setting: Setting, observed: Observed,
     )
 
 
-def _repair_row(run: RunKey, repair: Repair, repairs: list[Repair], stars: Stars) -> RepairRow:
+def _repair_row(run: RunKey, repair: ObservedRepair, repairs: list[ObservedRepair], stars: Stars) -> RepairRow:
     ended_us = repair.ended_us
     has_rounds = any(other.rounds for other in repairs)
     return RepairRow(

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from resprout.pipeline.metrics.observed import Event, Numbers
-from resprout.pipeline.metrics.repairs import Repair
+from resprout.pipeline.metrics.observed import Numbers, ObservedEvent
+from resprout.pipeline.metrics.repairs import ObservedRepair
 from resprout.trace import kinds
 
 ALL: Final = "all"
@@ -34,7 +34,9 @@ class Trouble(msgspec.Struct, frozen=True):
         return {BEFORE: before, DURING: ~before & ~after, AFTER: after}
 
 
-def trouble_in(events: Iterable[Event], repairs: Sequence[Repair], clients: frozenset[str]) -> Trouble | None:
+def trouble_in(
+    events: Iterable[ObservedEvent], repairs: Sequence[ObservedRepair], clients: frozenset[str]
+) -> Trouble | None:
     """None when nothing had to be repaired."""
     forced = [repair for repair in repairs if not repair.is_planned]
     if not forced:

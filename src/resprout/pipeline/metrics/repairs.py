@@ -8,7 +8,7 @@ repair, unless that broker has come back in between: then it has died again.
 from collections.abc import Iterable
 from typing import Final
 
-from resprout.pipeline.metrics.observed import Event
+from resprout.pipeline.metrics.observed import ObservedEvent
 from resprout.trace import kinds
 
 ROUND: Final = "repair_round"
@@ -26,7 +26,7 @@ _RETURNS: Final = frozenset((kinds.RECOVER, kinds.JOIN, JOINED))
 _NOTES: Final = frozenset((kinds.REPAIR_BEGIN, kinds.REPAIR_END, ROUND))
 
 
-class Repair:
+class ObservedRepair:
     def __init__(self) -> None:
         self.dead: dict[str, None] = {}
         """Whom it replaces, in the order in which they were named."""
@@ -66,7 +66,7 @@ class Repair:
         return dict.fromkeys(node for _, node in (*self.began, *self.ended))
 
 
-def repairs_in(events: Iterable[Event]) -> list[Repair]:
+def repairs_in(events: Iterable[ObservedEvent]) -> list[ObservedRepair]:
     """In the order in which they began; those of which only an end was noted are left out."""
     history = _History()
     for event in events:
@@ -78,15 +78,15 @@ class _History:
     """Of a run, as far as it has been read."""
 
     def __init__(self) -> None:
-        self.repairs: list[Repair] = []
-        self._latest: dict[str, Repair] = {}
+        self.repairs: list[ObservedRepair] = []
+        self._latest: dict[str, ObservedRepair] = {}
         """By a dead broker's name."""
         self._returned: set[str] = set()
         """Names whose latest repair is about an earlier life."""
-        self._struck: dict[str, Event] = {}
+        self._struck: dict[str, ObservedEvent] = {}
         """What happened to a broker last, while it is down."""
 
-    def take(self, event: Event) -> None:
+    def take(self, event: ObservedEvent) -> None:
         if event.kind in _CAUSES:
             self._struck[event.node] = event
         elif event.kind in _RETURNS:
@@ -95,7 +95,7 @@ class _History:
         elif event.kind in _NOTES and (dead := event.detail.split()):
             self._note(event, dead)
 
-    def _note(self, event: Event, dead: list[str]) -> None:
+    def _note(self, event: ObservedEvent, dead: list[str]) -> None:
         if event.kind == kinds.REPAIR_BEGIN:
             repair = self._repair_of(dead[:1], is_new=True)
             repair.began.append((event.time_us, event.node))
@@ -105,14 +105,14 @@ class _History:
         else:
             self._repair_of(dead, is_new=False).rounds += 1
 
-    def _repair_of(self, dead: list[str], is_new: bool) -> Repair:
+    def _repair_of(self, dead: list[str], is_new: bool) -> ObservedRepair:
         """The repair of all these; an end that names several makes one of what began as several."""
         if is_new:
             for name in self._returned.intersection(dead):
                 self._latest.pop(name, None)
                 self._returned.discard(name)
         known = list(dict.fromkeys(self._latest[name] for name in dead if name in self._latest))
-        repair = known[0] if known else Repair()
+        repair = known[0] if known else ObservedRepair()
         if not known:
             self.repairs.append(repair)
         for other in known[1:]:
@@ -123,7 +123,7 @@ class _History:
             self._latest[name] = repair
         return repair
 
-    def _look_for_cause(self, repair: Repair, now_us: int) -> None:
+    def _look_for_cause(self, repair: ObservedRepair, now_us: int) -> None:
         if len(repair.began) > 1:
             return
         repair.down = frozenset(name for name, event in self._struck.items() if event.kind == kinds.CRASH)
@@ -133,7 +133,7 @@ class _History:
             repair.cause, repair.struck_us = _CAUSES[first.kind], first.time_us
 
 
-def _merge(repair: Repair, other: Repair) -> None:
+def _merge(repair: ObservedRepair, other: ObservedRepair) -> None:
     repair.began = sorted(repair.began + other.began)
     repair.ended = sorted(repair.ended + other.ended)
     repair.rounds += other.rounds

@@ -22,7 +22,7 @@ class RunKey(TypedDict):
     digest: str
 
 
-class Broker(msgspec.Struct, frozen=True):
+class BrokerSetting(msgspec.Struct, frozen=True):
     name: str
     parent: str | None = None
     latency_us: int = 0
@@ -50,17 +50,17 @@ class Setting(msgspec.Struct, frozen=True):
 
     name: str = ""
     stack: str = ""
-    brokers: tuple[Broker, ...] = ()
+    brokers: tuple[BrokerSetting, ...] = ()
     clients: tuple[_Client, ...] = ()
     workloads: tuple[_Workload, ...] = ()
     faults: tuple[_Fault, ...] = ()
 
     @property
-    def all_brokers(self) -> dict[str, Broker]:
+    def all_brokers(self) -> dict[str, BrokerSetting]:
         """Those that join later included, each in its first place."""
         joins = [fault for fault in self.faults if fault.kind == _JOIN]
-        joining = (Broker(name, join.parent, join.latency_us) for join in joins for name in join.nodes)
-        found: dict[str, Broker] = {}
+        joining = (BrokerSetting(name, join.parent, join.latency_us) for join in joins for name in join.nodes)
+        found: dict[str, BrokerSetting] = {}
         for broker in (*self.brokers, *joining):
             found.setdefault(broker.name, broker)
         return found

@@ -6,7 +6,7 @@ dead; where brokers took part that were not, the tree has changed, and those who
 
 from collections.abc import Iterable
 
-from resprout.pipeline.metrics.repairs import Repair
+from resprout.pipeline.metrics.repairs import ObservedRepair
 from resprout.pipeline.metrics.setting import Setting
 from resprout.sim.distances import Distances
 
@@ -18,7 +18,7 @@ class Stars:
         self._parents = {name: broker.parent for name, broker in setting.all_brokers.items()}
         self._distances: Distances = setting.distances()
 
-    def round_trip_us(self, repair: Repair) -> int | None:
+    def round_trip_us(self, repair: ObservedRepair) -> int | None:
         """There and back over the slowest link between who leads the repair and a living broker around the dead.
         None where a place was given up on purpose: nobody was waited for."""
         if repair.is_planned:
@@ -32,7 +32,7 @@ class Stars:
     def _knows(self, names: Iterable[str]) -> bool:
         return all(name in self._distances for name in names)
 
-    def _dead_with(self, repair: Repair) -> set[str]:
+    def _dead_with(self, repair: ObservedRepair) -> set[str]:
         """The dead of a repair, and whoever was down next to them: those are found dead while it goes on."""
         dead: set[str] = set()
         found = list(repair.dead)
@@ -51,8 +51,8 @@ class Stars:
         if above:
             return above[0], [*orphans, *above[1:]]
         roots = [name for name in parents if name in dead and parents[name] is None]
-        heirs = [name for name in orphans if parents[name] in roots]
-        if not heirs:
+        successors = [name for name in orphans if parents[name] in roots]
+        if not successors:
             return None, []
-        leader = min(heirs, key=lambda name: self._distances.between(roots[0], name))
+        leader = min(successors, key=lambda name: self._distances.between(roots[0], name))
         return leader, [name for name in orphans if name != leader]

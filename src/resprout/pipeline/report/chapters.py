@@ -10,7 +10,7 @@ import msgspec
 
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.figures import Axis, Figure, Shape, in_order
+from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, in_order
 
 
 class Chapter(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,10 +23,10 @@ class Chapter(msgspec.Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...]
 
 
-FAULTS: Final = Axis("faults", "brokers that die", "broker dies", "brokers die")
-KEYS: Final = Axis("keys", "keys per topic", "key", "keys")
-GUARANTEE: Final = Axis("guarantee", "guarantee")
-PHASE: Final = Axis("phase", "phase of the repair")
+FAULTS: Final = FigureAxis("faults", "brokers that die", "broker dies", "brokers die")
+KEYS: Final = FigureAxis("keys", "keys per topic", "key", "keys")
+GUARANTEE: Final = FigureAxis("guarantee", "guarantee")
+PHASE: Final = FigureAxis("phase", "phase of the repair")
 
 _BANK: Final = (
     "Eight brokers on three continents and five clients of a bank: four of ten publications are eventual, three causal "
@@ -34,7 +34,7 @@ _BANK: Final = (
 )
 
 
-def _costs(x: Axis) -> tuple[Figure, ...]:
+def _costs(x: FigureAxis) -> tuple[Figure, ...]:
     """What it takes to deliver, whatever is varied."""
     return (
         Figure(
@@ -42,7 +42,7 @@ def _costs(x: Axis) -> tuple[Figure, ...]:
             measure=measures.MESSAGES,
             value="messages for each publication",
             x=x,
-            panels=Axis("purpose", "purpose"),
+            panels=FigureAxis("purpose", "purpose"),
             note=(
                 "On all links between brokers: messages that carry publications or settle their order, and reports of "
                 "how far they have come."
@@ -70,7 +70,7 @@ _REPAIR_TIMES: Final = Figure(
     measure=measures.REPAIR_TIMES,
     value="time that repairs take",
     x=FAULTS,
-    panels=Axis("part", "part"),
+    panels=FigureAxis("part", "part"),
     note=(
         "Until it begins: from the crash to the first broker that begins a repair. The repair: from there until the "
         "last broker around the dead has its place again. Where nobody dies there is nothing to repair."
@@ -94,7 +94,7 @@ _LOAD: Final = Figure(
     title="Load of each broker",
     measure=measures.BROKER_LOAD,
     value="frames sent for each publication",
-    x=Axis("broker", "broker"),
+    x=FigureAxis("broker", "broker"),
     panels=FAULTS,
     note="Frames that a broker sends on all its links, divided by the publications of the run.",
 )
@@ -172,8 +172,8 @@ def general_figures(facts: Sequence[RunFacts]) -> tuple[Figure, ...]:
     varied = _varied_axes(facts)
     seeds = {one.run.seed for one in facts}
     name = varied[0] if varied else "seed" if len(seeds) <= SEEDS_MAX else "stack"
-    x = Axis(name, name)
-    others = Axis(",".join(varied[1:]), ", ".join(varied[1:])) if varied[1:] else None
+    x = FigureAxis(name, name)
+    others = FigureAxis(",".join(varied[1:]), ", ".join(varied[1:])) if varied[1:] else None
     latency = Figure(
         title="Latency", measure=measures.LATENCY, value="median latency", x=x, panels=GUARANTEE, rows=others
     )

@@ -19,7 +19,7 @@ WHOLE: Final = ""
 """The label of an axis that a figure does not have."""
 
 
-class Axis(msgspec.Struct, frozen=True):
+class FigureAxis(msgspec.Struct, frozen=True):
     name: str
     """Of the coordinate; of several, with commas between them."""
     title: str
@@ -45,12 +45,12 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     measure: Measure
     value: str
     """What one number is, in a few words: the heading of the axis and of the table."""
-    x: Axis
-    panels: Axis | None = None
-    rows: Axis | None = None
+    x: FigureAxis
+    panels: FigureAxis | None = None
+    rows: FigureAxis | None = None
     """Of panels: a figure may be a grid of them."""
     shape: Shape = Shape.BARS
-    series: Axis = Axis("stack", "stack")
+    series: FigureAxis = FigureAxis("stack", "stack")
     note: str = ""
     """What a reader should know beside it."""
 
@@ -60,7 +60,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.value[:1].upper()}{self.value[1:]}"
 
     @property
-    def axes(self) -> tuple[Axis | None, Axis | None, Axis, Axis]:
+    def axes(self) -> tuple[FigureAxis | None, FigureAxis | None, FigureAxis, FigureAxis]:
         return self.rows, self.panels, self.x, self.series
 
 
@@ -113,7 +113,7 @@ def _place(figure: Figure, coordinates: dict[str, str]) -> Place | None:
     return None if row is None or panel is None or x is None or series is None else (row, panel, x, series)
 
 
-def _label(axis: Axis | None, coordinates: dict[str, str]) -> str | None:
+def _label(axis: FigureAxis | None, coordinates: dict[str, str]) -> str | None:
     if axis is None:
         return WHOLE
     names = axis.name.split(",")

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from resprout.pipeline.metrics.observed import Observed, Published, observe
+from resprout.pipeline.metrics.observed import Observed, ObservedPublications, observe
 from resprout.pipeline.places import RunPlace
 from resprout.pipeline.report.recipe import recipe_of
-from resprout.pipeline.report.trail import Happening, Slice, Trail
+from resprout.pipeline.report.trail import Happening, TimeSlice, Trail
 from resprout.trace import kinds
 
 SLICES: Final = 48
@@ -32,7 +32,7 @@ def trail_of(place: RunPlace) -> Trail:
     )
 
 
-def _slices(observed: Observed) -> tuple[int, tuple[Slice, ...]]:
+def _slices(observed: Observed) -> tuple[int, tuple[TimeSlice, ...]]:
     """By guarantee, then by time."""
     published, delivered = map(_frame, (observed.publications, observed.deliveries))
     if delivered.empty:
@@ -44,12 +44,12 @@ def _slices(observed: Observed) -> tuple[int, tuple[Slice, ...]]:
     pairs["wait_us"] = pairs.time_us - pairs.time_us_published
     found = pairs.groupby(["guarantee", "number"]).wait_us.agg(["count", "median", "max"]).reset_index()
     return slice_us, tuple(
-        Slice(observed.guarantees[guarantee], number, count, median, most)
+        TimeSlice(observed.guarantees[guarantee], number, count, median, most)
         for guarantee, number, count, median, most in found.itertuples(index=False)
     )
 
 
-def _frame(rows: Published) -> Any:
+def _frame(rows: ObservedPublications) -> Any:
     import pandas as pd
 
-    return pd.DataFrame({name: getattr(rows, name) for name in Published.__struct_fields__})
+    return pd.DataFrame({name: getattr(rows, name) for name in ObservedPublications.__struct_fields__})

@@ -7,14 +7,14 @@ from resprout.pipeline.report.chapters import CHAPTERS
 from resprout.pipeline.report.facts import RunFacts, by_experiment
 from resprout.pipeline.report.figures import in_order
 from resprout.pipeline.report.markup import Markup, element
-from resprout.pipeline.report.sections import Asked, anchor, chapter_section, general_section, missing_section
+from resprout.pipeline.report.sections import GivenCommand, anchor, chapter_section, general_section, missing_section
 from resprout.pipeline.report.single_run import run_section
 from resprout.pipeline.report.style import CSS, PATTERNS
 from resprout.pipeline.report.trail import Trails
 from resprout.pipeline.report.verdicts import banner, verdict_section
 
 
-def page_of(facts: Sequence[RunFacts], trails: Trails, asked: Asked) -> str:
+def page_of(facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand) -> str:
     experiments = by_experiment(facts)
     chapters = [chapter for chapter in CHAPTERS if chapter.experiment in experiments]
     known = {chapter.experiment for chapter in chapters}
@@ -73,6 +73,6 @@ def _title(facts: Sequence[RunFacts]) -> str:
     return facts[0].run.scenario or facts[0].run.experiment if len(facts) == 1 else facts[0].run.experiment
 
 
-def _other_section(name: str, facts: Sequence[RunFacts], trails: Trails, asked: Asked) -> Markup:
+def _other_section(name: str, facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand) -> Markup:
     trail = trails.get((name, facts[0].run.run)) if len(facts) == 1 else None
     return general_section(name, facts, asked) if trail is None else run_section(facts[0], trail, asked)

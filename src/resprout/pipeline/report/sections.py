@@ -15,7 +15,7 @@ from resprout.pipeline.report.markup import Markup, element, joined
 from resprout.pipeline.report.number_tables import numbers_table
 
 
-class Asked(msgspec.Struct, frozen=True):
+class GivenCommand(msgspec.Struct, frozen=True):
     """What the command was given, as it was typed."""
 
     folders: tuple[Path, ...]
@@ -31,7 +31,7 @@ def anchor(experiment: str) -> str:
     return "at-" + re.sub(r"[^A-Za-z0-9-]", lambda odd: f"_{ord(odd[0]):x}_", experiment)
 
 
-def chapter_section(chapter: Chapter, facts: Sequence[RunFacts], asked: Asked) -> Markup:
+def chapter_section(chapter: Chapter, facts: Sequence[RunFacts], asked: GivenCommand) -> Markup:
     folder = shlex.quote(str(asked.folders[0])) if len(asked.folders) == 1 else "DIR"
     return element(
         "section",
@@ -45,7 +45,7 @@ def chapter_section(chapter: Chapter, facts: Sequence[RunFacts], asked: Asked) -
     )
 
 
-def general_section(experiment: str, facts: Sequence[RunFacts], asked: Asked) -> Markup:
+def general_section(experiment: str, facts: Sequence[RunFacts], asked: GivenCommand) -> Markup:
     return element(
         "section",
         element("h2", experiment),

@@ -6,13 +6,13 @@ from typing import Final
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.charts import charts
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.figures import Axis, Figure, grid_of, in_order
+from resprout.pipeline.report.figures import Figure, FigureAxis, grid_of, in_order
 from resprout.pipeline.report.happenings import sentence, worth_telling
 from resprout.pipeline.report.markup import Content, Markup, element
 from resprout.pipeline.report.number_tables import boxed_table, cells_of, header, rows_by_label
 from resprout.pipeline.report.over_time import over_time
 from resprout.pipeline.report.quantities import NONE, Quantity, style_for
-from resprout.pipeline.report.sections import Asked, anchor
+from resprout.pipeline.report.sections import GivenCommand, anchor
 from resprout.pipeline.report.standing import standing_of, tag
 from resprout.pipeline.report.trail import Trail
 from resprout.pipeline.tables import LatencyRow, RepairRow
@@ -23,12 +23,12 @@ _LOAD: Final = Figure(
     title="Load of each node",
     measure=measures.BROKER_LOAD,
     value="frames sent for each publication",
-    x=Axis("broker", "broker"),
+    x=FigureAxis("broker", "broker"),
 )
 _LOAD_COLUMNS: Final = ("frames_sent", "bytes_sent", "frames_received", "bytes_received", "published", "delivered")
 
 
-def run_section(facts: RunFacts, trail: Trail, asked: Asked) -> Markup:
+def run_section(facts: RunFacts, trail: Trail, asked: GivenCommand) -> Markup:
     run = facts.run
     return element(
         "section",
@@ -140,7 +140,7 @@ def _load_table(facts: RunFacts, role: str) -> Markup | None:
     return boxed_table(f"What went through each {role}", heads, rows_by_label(rows), f"Load of each {role}")
 
 
-def _again(trail: Trail, asked: Asked) -> list[Content]:
+def _again(trail: Trail, asked: GivenCommand) -> list[Content]:
     if trail.recipe is None:
         return [element("h3", "Make this page again"), element("pre", asked.report, tabindex="0")]
     return [

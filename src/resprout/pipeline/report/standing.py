@@ -9,7 +9,7 @@ from resprout.pipeline.report.known import is_documented
 from resprout.pipeline.report.markup import Markup, element
 
 
-class Standing(enum.Enum):
+class RunStanding(enum.Enum):
     """How a run came out: the word for it, and the class it is shown with. The worst comes first: columns are in this
     order, and a phone shows the first of them."""
 
@@ -19,23 +19,23 @@ class Standing(enum.Enum):
     CLEAN = (CLEAN, "good")
 
 
-def standing_of(facts: RunFacts) -> Standing:
+def standing_of(facts: RunFacts) -> RunStanding:
     verdict = facts.verdict
     if verdict is None:
-        return Standing.NOT_JUDGED
+        return RunStanding.NOT_JUDGED
     if verdict.status == VIOLATED:
         told = verdict.rules_violated and all(is_documented(facts.stack, rule) for rule in verdict.rules_violated)
-        return Standing.DOCUMENTED if told else Standing.VIOLATED
-    return Standing.CLEAN if verdict.status == CLEAN else Standing.NOT_JUDGED
+        return RunStanding.DOCUMENTED if told else RunStanding.VIOLATED
+    return RunStanding.CLEAN if verdict.status == CLEAN else RunStanding.NOT_JUDGED
 
 
-def tag(standing: Standing) -> Markup:
+def tag(standing: RunStanding) -> Markup:
     word, look = standing.value
     return element("span", word, class_=f"tag {look}")
 
 
-def count_standings(facts: Iterable[RunFacts]) -> dict[Standing, int]:
-    found = dict.fromkeys(Standing, 0)
+def count_standings(facts: Iterable[RunFacts]) -> dict[RunStanding, int]:
+    found = dict.fromkeys(RunStanding, 0)
     for one in facts:
         found[standing_of(one)] += 1
     return found

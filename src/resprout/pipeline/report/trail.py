@@ -16,7 +16,7 @@ class Happening(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Slice(msgspec.Struct, frozen=True):
+class TimeSlice(msgspec.Struct, frozen=True):
     """What was delivered with one guarantee in one slice of the run's time."""
 
     guarantee: str
@@ -31,7 +31,7 @@ class Trail(msgspec.Struct, frozen=True):
     left_out: int
     """Happenings beyond those that are told."""
     slice_us: int
-    slices: tuple[Slice, ...]
+    slices: tuple[TimeSlice, ...]
     recipe: str | None
     """The scenario as a file that makes the run again; None when the trace does not hold it."""
 

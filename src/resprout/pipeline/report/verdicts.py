@@ -11,7 +11,7 @@ from resprout.pipeline.report.known import is_documented, said_about
 from resprout.pipeline.report.markup import Markup, element, joined
 from resprout.pipeline.report.number_tables import boxed_table, cells_of, header, rows_by_label
 from resprout.pipeline.report.quantities import NONE
-from resprout.pipeline.report.standing import Standing, count_standings, tag
+from resprout.pipeline.report.standing import RunStanding, count_standings, tag
 from resprout.pipeline.tables import ANOMALIES_MAX, AnomalyRow
 
 SHOWN: Final = 3
@@ -35,24 +35,24 @@ def banner(facts: Sequence[RunFacts]) -> Markup:
     count = count_standings(facts)
     look, line = _headline(count, len(facts), any(map(_is_partial, facts)))
     parts = [
-        (count[Standing.CLEAN], "clean"),
-        (count[Standing.DOCUMENTED], "with nothing but the documented anomaly of their stack"),
-        (count[Standing.NOT_JUDGED], "not judged"),
+        (count[RunStanding.CLEAN], "clean"),
+        (count[RunStanding.DOCUMENTED], "with nothing but the documented anomaly of their stack"),
+        (count[RunStanding.NOT_JUDGED], "not judged"),
     ]
     rest = "; ".join(f"{number:,} {what}" for number, what in parts if number)
-    is_mixed = len(facts) > 1 and count[Standing.CLEAN] < len(facts)
+    is_mixed = len(facts) > 1 and count[RunStanding.CLEAN] < len(facts)
     return element("div", line, element("p", f"{rest}.") if is_mixed and rest else None, class_=f"banner {look}")
 
 
-def _headline(count: Mapping[Standing, int], total: int, is_partial: bool) -> tuple[str, str]:
+def _headline(count: Mapping[RunStanding, int], total: int, is_partial: bool) -> tuple[str, str]:
     """How it looks, and what it says."""
-    judged = total - count[Standing.NOT_JUDGED]
-    if bad := count[Standing.VIOLATED]:
+    judged = total - count[RunStanding.NOT_JUDGED]
+    if bad := count[RunStanding.VIOLATED]:
         return "bad", "The run broke a promise." if total == 1 else f"{bad:,} of {total:,} runs broke a promise."
     if not judged:
         return "plain", "The run was not judged." if total == 1 else "None of the runs was judged."
     far = ", as far as they were judged" if is_partial else ""
-    if count[Standing.DOCUMENTED]:
+    if count[RunStanding.DOCUMENTED]:
         return "known", f"No promise was broken unexpectedly in {_runs(judged)}{far}."
     if total == 1:
         return "good", f"The run kept every promise{far}."
@@ -78,7 +78,7 @@ def _standings(facts: Sequence[RunFacts]) -> Markup:
             some = [one for one in runs if one.stack == stack]
             counts = [f"{count:,}" if count else NONE for count in count_standings(some).values()]
             rows.append(((experiment, stack), cells_of([f"{len(some):,}", *counts])))
-    names = ("experiment", "stack", "runs", *(standing.value[0] for standing in Standing))
+    names = ("experiment", "stack", "runs", *(standing.value[0] for standing in RunStanding))
     heads = header(*names, numeric_from=2)
     return boxed_table("How the runs of each experiment and stack were judged", heads, rows_by_label(rows), "Verdicts")
 
@@ -91,9 +91,9 @@ def _rules(facts: RunFacts) -> Markup | None:
     rows = []
     for rule, promise in RULES.items():
         if rule in verdict.rules_violated:
-            standing = Standing.DOCUMENTED if is_documented(facts.stack, rule) else Standing.VIOLATED
+            standing = RunStanding.DOCUMENTED if is_documented(facts.stack, rule) else RunStanding.VIOLATED
         else:
-            standing = Standing.NOT_JUDGED if rule in verdict.skipped else Standing.CLEAN
+            standing = RunStanding.NOT_JUDGED if rule in verdict.skipped else RunStanding.CLEAN
         reason = verdict.skipped.get(rule) or verdict.notes.get(rule)
         said = f"{promise} ({reason})" if reason else promise
         rows.append(((rule,), cells_of([tag(standing), said], numeric_from=2)))
@@ -126,7 +126,7 @@ def _violation(stack: str, rule: str, broken: Sequence[RunFacts], of: int) -> Ma
     return joined(
         element(
             "p",
-            tag(Standing.DOCUMENTED if told else Standing.VIOLATED),
+            tag(RunStanding.DOCUMENTED if told else RunStanding.VIOLATED),
             element("strong", f" {rule}"),
             f" by {stack}, in {len(broken):,} of {_runs(of)}. The promise: {RULES[rule]}.",
             f" {'Why' if told else 'A possible reason'}: {about}." if about else None,

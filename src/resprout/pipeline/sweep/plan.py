@@ -19,7 +19,7 @@ from resprout.scenario.sweep import Axis, Point, Sweep, SweepRun, load_sweep
 from resprout.trace.store import read_info
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedRun(msgspec.Struct, frozen=True):
     """One run, by what tells it from the others: small, for there may be many."""
 
     number: int
@@ -29,12 +29,12 @@ class Wanted(msgspec.Struct, frozen=True):
     seed: int
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SweepPlan(msgspec.Struct, frozen=True):
     sweep: Sweep
     shared: tuple[str, ...]
     """The settings of all runs that come first; those of the axes follow."""
 
-    def scenario_of(self, wanted: Wanted) -> Scenario:
+    def scenario_of(self, wanted: WantedRun) -> Scenario:
         """A sweep that has only one run knows what it is called and what it is made of."""
         axes = tuple(
             Axis(axis.name, tuple(point for point in axis.points if point.label == wanted.labels[axis.name]))
@@ -43,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True):
         (run,) = msgspec.structs.replace(self.sweep, axes=axes, seeds=(wanted.seed,)).runs()
         return run.scenario
 
-    def command_of(self, wanted: Wanted) -> str:
+    def command_of(self, wanted: WantedRun) -> str:
         """The command that makes the same run once more, by itself."""
         settings = list(self.shared)
         for axis in self.sweep.axes:
@@ -54,40 +54,40 @@ class Plan(msgspec.Struct, frozen=True):
         return shlex.join(words)
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SweepProgress(msgspec.Struct, frozen=True):
     """How far a sweep has come."""
 
-    todo: list[Wanted]
+    todo: list[WantedRun]
     """Those with most to do first, so that none of them is left over for a single core at the end."""
-    done: list[Wanted]
+    done: list[WantedRun]
     changed: dict[str, str]
     """What is to be run again, because it was another scenario then: its name, and what is different."""
 
 
-def load_plan(path: Path, settings: Sequence[str] = (), seeds: int | None = None) -> Plan:
+def load_plan(path: Path, settings: Sequence[str] = (), seeds: int | None = None) -> SweepPlan:
     """`settings` come after those of the file and its axes; `seeds`: only so many of them, the first."""
     sweep = load_sweep(path)
     shared = tuple(read_source(path).tree.get("set", ()))
     if seeds is not None:
         sweep = msgspec.structs.replace(sweep, seeds=sweep.seeds[:seeds])
     if not settings:
-        return Plan(sweep, shared)
+        return SweepPlan(sweep, shared)
     if not sweep.axes:
         base = apply_overrides(sweep.base, settings)
-        return Plan(msgspec.structs.replace(sweep, base=base), (*shared, *settings))
+        return SweepPlan(msgspec.structs.replace(sweep, base=base), (*shared, *settings))
     *others, last = sweep.axes
     points = tuple(Point(point.label, (*point.settings, *settings)) for point in last.points)
-    return Plan(msgspec.structs.replace(sweep, axes=(*others, Axis(last.name, points))), shared)
+    return SweepPlan(msgspec.structs.replace(sweep, axes=(*others, Axis(last.name, points))), shared)
 
 
-def look(plan: Plan, archive: Path, replace: bool = False) -> Standing:
+def look(plan: SweepPlan, archive: Path, replace: bool = False) -> SweepProgress:
     """Builds every scenario, so what cannot be run is found before anything is. PipelineError when a finished run was
     another scenario than the file says now, unless it is to be replaced."""
-    todo: list[tuple[int, Wanted]] = []
-    done: list[Wanted] = []
+    todo: list[tuple[int, WantedRun]] = []
+    done: list[WantedRun] = []
     changed: dict[str, str] = {}
     for number, run in enumerate(plan.sweep.runs()):
-        wanted = Wanted(number, run.name, run.labels, run.seed)
+        wanted = WantedRun(number, run.name, run.labels, run.seed)
         folder = run_folder(archive, plan.sweep.name, run.name)
         difference = _difference(folder, run, replace) if folder.exists() else None
         if difference is not None:
@@ -103,10 +103,10 @@ def look(plan: Plan, archive: Path, replace: bool = False) -> Standing:
             f" {difference}; run them again with --replace, or choose another --out"
         )
     todo.sort(key=lambda item: -item[0])
-    return Standing([wanted for _, wanted in todo], done, changed)
+    return SweepProgress([wanted for _, wanted in todo], done, changed)
 
 
-def count_finished(plan: Plan, standing: Standing, archive: Path, told: Collection[str]) -> int:
+def count_finished(plan: SweepPlan, standing: SweepProgress, archive: Path, told: Collection[str]) -> int:
     """How many runs are in the archive now, `told` among them. After an interrupt there may be more than were told of:
     tasks put them there before they say so."""
     there = {

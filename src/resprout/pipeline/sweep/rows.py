@@ -7,7 +7,7 @@ from typing import ClassVar
 from resprout.pipeline import results
 from resprout.pipeline.archive.manifest import read_manifest
 from resprout.pipeline.places import RunPlace, place_of, run_folder
-from resprout.pipeline.sweep.plan import Plan, Wanted
+from resprout.pipeline.sweep.plan import SweepPlan, WantedRun
 from resprout.pipeline.tables import ResultRow
 
 
@@ -27,12 +27,12 @@ class SweepRow(ResultRow, kw_only=True, frozen=True):
     """Makes the same run once more."""
 
 
-def places_of(plan: Plan, archive: Path, runs: Iterable[Wanted]) -> list[RunPlace]:
+def places_of(plan: SweepPlan, archive: Path, runs: Iterable[WantedRun]) -> list[RunPlace]:
     experiment = plan.sweep.name
     return [place_of(run_folder(archive, experiment, run.name), experiment, run.name) for run in runs]
 
 
-def store_rows(plan: Plan, archive: Path, runs: list[Wanted]) -> list[SweepRow]:
+def store_rows(plan: SweepPlan, archive: Path, runs: list[WantedRun]) -> list[SweepRow]:
     """The rows of finished runs; those that were not in the table are added to it."""
     if not runs:
         return []
@@ -43,7 +43,7 @@ def store_rows(plan: Plan, archive: Path, runs: list[Wanted]) -> list[SweepRow]:
     return list(made.values())
 
 
-def row_of(plan: Plan, place: RunPlace, wanted: Wanted) -> SweepRow:
+def row_of(plan: SweepPlan, place: RunPlace, wanted: WantedRun) -> SweepRow:
     manifest = read_manifest(Path(place.folder))
     return SweepRow(
         experiment=place.experiment,

@@ -15,7 +15,7 @@ import msgspec
 from resprout.pipeline.archive.head import check_usable, make_archive
 from resprout.pipeline.archive.staging import staging
 from resprout.pipeline.session import SparkChoice, session
-from resprout.pipeline.sweep.plan import Plan, Standing, Wanted
+from resprout.pipeline.sweep.plan import SweepPlan, SweepProgress, WantedRun
 from resprout.pipeline.sweep.rows import SweepRow, store_rows
 from resprout.pipeline.sweep.task import Finished, Simulate, run_one, simulate
 from resprout.pipeline.tasks import run_each
@@ -24,29 +24,29 @@ STORE_SECONDS: Final = 30
 """Rows of results are put into the table this often; each time makes a file."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class SweepOutcome(msgspec.Struct, frozen=True):
     rows: list[SweepRow]
     """Of all runs that are finished, now or before, in the order of the sweep."""
     failed: list[Finished]
 
 
 def run_sweep(
-    plan: Plan,
-    standing: Standing,
+    plan: SweepPlan,
+    standing: SweepProgress,
     archive: Path,
     *,
     choice: SparkChoice = SparkChoice(),  # noqa: B008 (it is frozen)
     replace: bool = False,
     on_finished: Callable[[Finished], None] = lambda finished: None,
     simulate: Simulate = simulate,
-) -> Outcome:
+) -> SweepOutcome:
     """`standing` is what `look` found. Starts Spark only when something is left to run."""
     check_usable(archive)
     rows = store_rows(plan, archive, standing.done)
     failed: list[Finished] = []
     if not standing.todo:
-        return Outcome(rows, failed)
-    fresh: list[Wanted] = []
+        return SweepOutcome(rows, failed)
+    fresh: list[WantedRun] = []
     with session(choice) as spark, staging(make_archive(archive)) as stage:
         work = partial(run_one, plan, stage, replace, simulate)
         stored_at = time.monotonic()
@@ -65,8 +65,8 @@ def run_sweep(
     return _in_order(standing, rows, failed)
 
 
-def _in_order(standing: Standing, rows: list[SweepRow], failed: list[Finished]) -> Outcome:
+def _in_order(standing: SweepProgress, rows: list[SweepRow], failed: list[Finished]) -> SweepOutcome:
     number = {wanted.name: wanted.number for wanted in (*standing.done, *standing.todo)}
     rows.sort(key=lambda row: number[row.run])
     failed.sort(key=lambda it: it.wanted.number)
-    return Outcome(rows, failed)
+    return SweepOutcome(rows, failed)

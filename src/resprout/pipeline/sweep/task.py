@@ -12,7 +12,7 @@ import msgspec
 from resprout.pipeline.archive.check import count_rows
 from resprout.pipeline.archive.manifest import write_manifest
 from resprout.pipeline.archive.staging import Staging
-from resprout.pipeline.sweep.plan import Plan, Wanted
+from resprout.pipeline.sweep.plan import SweepPlan, WantedRun
 from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import run_info
 from resprout.sim.run import run_scenario
@@ -24,7 +24,7 @@ Simulate = Callable[[Scenario, Recorder], RunInfo]
 
 
 class Finished(msgspec.Struct, frozen=True):
-    wanted: Wanted
+    wanted: WantedRun
     failure: str = ""
     """Why there is no trace of it, when there is none."""
 
@@ -34,7 +34,7 @@ def simulate(scenario: Scenario, recorder: Recorder) -> RunInfo:
     return run_info(scenario, result.ended, result.traffic)
 
 
-def run_one(plan: Plan, stage: Staging, replace: bool, simulate: Simulate, wanted: Wanted) -> Finished:
+def run_one(plan: SweepPlan, stage: Staging, replace: bool, simulate: Simulate, wanted: WantedRun) -> Finished:
     """Whatever goes wrong is the failure of this run, and no reason for others to stop."""
     try:
         begin = time.perf_counter()

@@ -18,7 +18,7 @@ from resprout.edge.requests import PublishRequest
 from resprout.scenario.app import Wish
 from resprout.scenario.model import WorkloadSpec
 from resprout.scenario.workload_options import BankOptions
-from resprout.scenario.workloads.ledger import Ledger
+from resprout.scenario.workloads.ledger import BankLedger
 from resprout.scenario.workloads.pace import PacedApp
 
 
@@ -38,7 +38,7 @@ class BankApp(PacedApp):
         self._options = options
         self._partners = partners
         self._opening_us = opening_us
-        self.ledger: Ledger | None = Ledger(held, options.initial) if held else None
+        self.ledger: BankLedger | None = BankLedger(held, options.initial) if held else None
 
     def start(self, now_us: int) -> Sequence[Wish]:
         if now_us > self._opening_us:

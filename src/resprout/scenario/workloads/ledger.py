@@ -21,7 +21,7 @@ from resprout.core.message import Message
 from resprout.scenario.app import Applied
 
 
-class Ledger:
+class BankLedger:
     def __init__(self, topics: Sequence[str], initial: int) -> None:
         self._topics = frozenset(topics)
         self._initial = initial

@@ -4,7 +4,7 @@ import abc
 import random
 from collections.abc import Sequence
 
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message import Message
 from resprout.edge.requests import ClientNews, Published, PublishRequest, ReceiptTurned, Refused
 from resprout.scenario.app import WakeAt, Wish
@@ -31,7 +31,7 @@ class Window:
         if isinstance(news, Published):
             self._marks.setdefault(news.stream, news.seq - 1)
         elif isinstance(news, ReceiptTurned):
-            if news.receipt >= Receipt.SAFE:
+            if news.receipt >= ReceiptLevel.SAFE:
                 self._raise(news.stream, news.last)
         elif isinstance(news, Refused):
             if news.last >= news.first:

@@ -4,7 +4,7 @@ import random
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.core.guarantee import Guarantee, Receipt
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
@@ -26,7 +26,7 @@ from resprout.stacks.shell.tree import LinkBegan, LinkEnded, PlainTree
 from resprout.stacks.stack import BrokerSeat
 
 GUARANTEES = (Guarantee.EVENTUAL,)
-RECEIPTS = (Receipt.ACCEPTED, Receipt.SAFE)
+RECEIPTS = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 
 class Flooded(ProtocolMessage, frozen=True, tag=180):

@@ -36,10 +36,10 @@ from resprout.stacks.ginger.broker import GingerBroker
 from resprout.stacks.ginger.messages import (
     GINGER_MESSAGES,
     Attached,
-    Gone,
     LostMessage,
     LostMessageRequest,
     Metadata,
+    NodeGone,
     ParentBuffer,
     ParentRequest,
     ParentResponse,
@@ -73,7 +73,7 @@ GINGER = Stack(
         Family.PUBLICATIONS: (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed),
         Family.REPORTS: (Passed, Progress),
         Family.SUBSCRIPTIONS: (Interested, InterestConfirmed, Uninterested),
-        Family.MEMBERSHIP: (TreeViewUpdate, TreeViewSeen, Gone),
+        Family.MEMBERSHIP: (TreeViewUpdate, TreeViewSeen, NodeGone),
         Family.REPAIR: (
             ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached,
         ),

@@ -18,8 +18,8 @@ from resprout.core.contract import (
 from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.spread.messages import InterestConfirmed
-from resprout.stacks.ginger.clients import Clients, SettleDue
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.clients import GingerClients, SettleDue
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.messages import (
     Metadata,
@@ -35,10 +35,10 @@ from resprout.stacks.ginger.messages import (
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.outcomes import Linked
 from resprout.stacks.ginger.reception import AttendDue, Reception
-from resprout.stacks.ginger.totals import Totals
+from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.tree import Tree
 from resprout.stacks.ginger.view import View
-from resprout.stacks.ginger.window import Link
+from resprout.stacks.ginger.window import GingerLink
 from resprout.stacks.shell.asking import Asking
 from resprout.stacks.shell.clients import ClientDesk
 from resprout.stacks.shell.desk import Desk
@@ -64,9 +64,9 @@ class GingerBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: GingerOptions, rng: random.Random) -> None:
         self.seat = seat
         self.options = options
-        core = self.core = Core(seat.name, options)
-        self.totals = Totals(core)
-        self.clients = Clients(core, self.totals, seat.incarnation)
+        core = self.core = GingerCore(seat.name, options)
+        self.totals = GingerTotals(core)
+        self.clients = GingerClients(core, self.totals, seat.incarnation)
         self.intake = Intake(core, self.totals)
         self.view = View(core)
         self.tree = tree = Tree(seat, core, self.totals, self.clients, self.view, self.intake)
@@ -126,7 +126,7 @@ class GingerBroker(Shell):
             strange=self._keep_early,
         )
 
-    def _find_open(self, name: str) -> Link | None:
+    def _find_open(self, name: str) -> GingerLink | None:
         return self.core.links.get(name) if name not in self.core.broken else None
 
     # -- sessions with brokers (`BrokerSessions`) ----------------------------------------------------------------------
@@ -192,7 +192,7 @@ class GingerBroker(Shell):
         for message in self._early.pop(outcome.name, ()):
             self.hear(outcome.name, message)
 
-    def _viewed(self, link: Link, message: TreeViewUpdate) -> None:
+    def _viewed(self, link: GingerLink, message: TreeViewUpdate) -> None:
         self.view.hear(link.name, message)
         if link.is_parent:
             self.view.refresh()

@@ -13,10 +13,10 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Publish, Successor
 from resprout.filters.predicate import Predicate
 from resprout.overlay.places import Life
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import TotalRequest
-from resprout.stacks.ginger.totals import Totals
-from resprout.stacks.ginger.window import Entry, id_of
+from resprout.stacks.ginger.totals import GingerTotals
+from resprout.stacks.ginger.window import WindowEntry, id_of
 
 
 class SettleDue(Timer, frozen=True):
@@ -26,8 +26,8 @@ class SettleDue(Timer, frozen=True):
     client: str
 
 
-class Clients:
-    def __init__(self, core: Core, totals: Totals, incarnation: int = 1) -> None:
+class GingerClients:
+    def __init__(self, core: GingerCore, totals: GingerTotals, incarnation: int = 1) -> None:
         self._core = core
         self._totals = totals
         self._me = Life(core.name, incarnation)
@@ -51,7 +51,7 @@ class Clients:
             self._answer_for(session, bool(ghosts) or home_of(attend) == self._me)
         if resumed and attend.subscriptions:
             self._ghosts.claim(session, attend, ghosts, core.out)
-            core.sessions.let_read(session, attend, core.unshown)
+            core.sessions.let_read(session, attend, core.held_back)
         self._ghosts.unawait(session.name)
         for ghost in self._ghosts.idle():
             self.dismiss(GhostOver(ghost))
@@ -94,12 +94,12 @@ class Clients:
             self._ghosts.add(ghost, frozenset((broker,)), predicates, core.out, clients)
             core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.client_timer_us))
 
-    def keep_for_ghosts(self, entry: Entry) -> None:
+    def keep_for_ghosts(self, entry: WindowEntry) -> None:
         """The clients of a dead broker may want it."""
         for ghost in self._ghosts:
             self._ghosts.read(ghost, entry)
 
-    def keep_old_for_ghosts(self, entry: Entry) -> None:
+    def keep_old_for_ghosts(self, entry: WindowEntry) -> None:
         """Nobody here wanted it when it passed, but they may."""
         entry.taken_in = entry.shown = True
         self.keep_for_ghosts(entry)
@@ -156,4 +156,4 @@ class Clients:
         if bundle.guarantee is Guarantee.TOTAL:
             self._totals.request(TotalRequest(stamped, 0, message.prompt))
         else:
-            core.take_in_new(Entry(stamped, 0, None, message.prompt))
+            core.take_in_new(WindowEntry(stamped, 0, None, message.prompt))

@@ -22,12 +22,12 @@ from resprout.order.seen import Seen
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, Progress, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.ginger.window import READERS, Entry, Link
+from resprout.stacks.ginger.window import READERS, GingerLink, WindowEntry
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.step import Step
 
 
-class Core(Step):
+class GingerCore(Step):
     """The state that every part of a broker works on, and the ways of a publication through it."""
 
     def __init__(self, name: str, options: GingerOptions) -> None:
@@ -45,13 +45,13 @@ class Core(Step):
         self.wishes = RecordedSubscriptions(self.seen.marks)
         self.sessions = ClientSessions(Serving("ginger", tuple(Guarantee), 1), self, self.wishes)
         self.pressure = BackPressure(options.buffer, self._unstable_of)
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, GingerLink] = {}
         """Neighbours in the tree, those that died and are not replaced yet included."""
         self.broken: dict[str, None] = {}
         """Those that died. What would pass them is kept."""
-        self.log: dict[MessageId, Entry] = {}
+        self.log: dict[MessageId, WindowEntry] = {}
         """What is not stable, in the order it was taken in."""
-        self.unshown: deque[Entry] = deque()
+        self.held_back: deque[WindowEntry] = deque()
         self.taken_in = 0
         self.unstable: dict[str, int] = {}
         """Messages that each local client published here and that are not stable."""
@@ -59,14 +59,14 @@ class Core(Step):
         """The publications that are counted there."""
 
     @property
-    def parent(self) -> Link | None:
+    def parent(self) -> GingerLink | None:
         return next((link for link in self.links.values() if link.is_parent), None)
 
     @property
     def children(self) -> list[str]:
         return [name for name, link in self.links.items() if not link.is_parent]
 
-    def open_links(self) -> list[Link]:
+    def open_links(self) -> list[GingerLink]:
         return [link for name, link in self.links.items() if name not in self.broken]
 
     def is_old(self, bundle: Bundle) -> bool:
@@ -77,15 +77,15 @@ class Core(Step):
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
-    def arrive(self, link: Link, message: Metadata) -> Entry:
+    def arrive(self, link: GingerLink, message: Metadata) -> WindowEntry:
         """A publication is here; its place in the order comes later, when no lock holds it."""
-        entry = Entry(message.bundle, message.hops, link.name, message.prompt)
+        entry = WindowEntry(message.bundle, message.hops, link.name, message.prompt)
         self.count_in(link, entry)
         if message.hops == 1:
             link.urgent = True
         return entry
 
-    def count_in(self, link: Link, entry: Entry) -> None:
+    def count_in(self, link: GingerLink, entry: WindowEntry) -> None:
         """It is the next one on this link."""
         entry.waiting[link.name] = None
         link.received.add(entry)
@@ -93,7 +93,7 @@ class Core(Step):
         link.unstable += entry.bundle.count
         self.pressure.check(link.name, link.unstable, self.out)
 
-    def take_in_new(self, entry: Entry) -> None:
+    def take_in_new(self, entry: WindowEntry) -> None:
         """A second copy is counted, because its sender counts it, and otherwise ignored."""
         if self.seen.is_new(entry.bundle):
             self.take_in(entry)
@@ -101,7 +101,7 @@ class Core(Step):
             entry.taken_in = True
             self._less_waiting(entry)
 
-    def take_in(self, entry: Entry) -> None:
+    def take_in(self, entry: WindowEntry) -> None:
         """The next in this broker's order: on to the links and readers that want it."""
         bundle = entry.bundle
         self.clock = max(self.clock, bundle.stamp)
@@ -119,11 +119,11 @@ class Core(Step):
                 entry.waiting[name] = None
             else:
                 self.pass_on(link, entry, name in wanting)
-        self.unshown.append(entry)
+        self.held_back.append(entry)
         self.show_safe()
         self._less_waiting(entry)
 
-    def pass_on(self, link: Link, entry: Entry, wanted: bool) -> None:
+    def pass_on(self, link: GingerLink, entry: WindowEntry, wanted: bool) -> None:
         """Down a link, or past it."""
         if not wanted and entry.hops > 0 and entry.tseq < 0:
             bundle = entry.bundle
@@ -140,8 +140,8 @@ class Core(Step):
             link.left = link.sent.last
 
     def show_safe(self) -> None:
-        while self.unshown and (self.unshown[0].safe or not self.links):
-            self.sessions.show(self.unshown.popleft(), self.out)
+        while self.held_back and (self.held_back[0].safe or not self.links):
+            self.sessions.show(self.held_back.popleft(), self.out)
 
     # -- what clients read (`RetentionPort`) ---------------------------------------------------------------------------
 
@@ -150,19 +150,19 @@ class Core(Step):
         return self.taken_in + 1
 
     @property
-    def first_unshown(self) -> int | None:
-        return self.unshown[0].no if self.unshown else None
+    def first_held_back(self) -> int | None:
+        return self.held_back[0].no if self.held_back else None
 
-    def show(self, entry: Entry) -> None:
+    def show(self, entry: WindowEntry) -> None:
         entry.shown = True
 
-    def add_reader(self, entry: Entry, session: ClientSession) -> None:
+    def add_reader(self, entry: WindowEntry, session: ClientSession) -> None:
         entry.needed += 1
         entry.waiting[READERS] = None
         if not entry.shown:
             entry.readers = (*entry.readers, session)
 
-    def took(self, entry: Entry) -> bool:
+    def took(self, entry: WindowEntry) -> bool:
         """Whether it is stable then is noticed here, and by nobody else."""
         entry.needed -= 1
         if entry.needed == 0:
@@ -171,12 +171,12 @@ class Core(Step):
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
-    def tell_skips(self, link: Link) -> None:
+    def tell_skips(self, link: GingerLink) -> None:
         if link.skips:
             self.put(link, Passed(to_marks(link.skips)))
             link.skips = {}
 
-    def put(self, link: Link, message: ProtocolMessage) -> None:
+    def put(self, link: GingerLink, message: ProtocolMessage) -> None:
         """In order, as soon as there is room."""
         self.outbox.send(link.name, message)
 
@@ -189,12 +189,12 @@ class Core(Step):
 
     # -- stability -----------------------------------------------------------------------------------------------------
 
-    def through(self, entry: Entry, direction: str) -> None:
+    def through(self, entry: WindowEntry, direction: str) -> None:
         """Everyone in this direction has it, or is owed it no more."""
         if entry.waiting.pop(direction, 0) is None:
             self._less_waiting(entry)
 
-    def _less_waiting(self, entry: Entry) -> None:
+    def _less_waiting(self, entry: WindowEntry) -> None:
         if len(entry.waiting) > 1 or not entry.taken_in:
             return
         for direction in entry.waiting or self.links:
@@ -204,7 +204,7 @@ class Core(Step):
         if not entry.waiting:
             self._forget(entry)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: WindowEntry) -> None:
         if self.log.get(entry.id) is entry:
             del self.log[entry.id]
             self.sessions.delivered(entry)
@@ -218,7 +218,7 @@ class Core(Step):
         link = self.links.get(source)
         return link.unstable if link is not None else self.unstable.get(source, 0)
 
-    def hear_progress(self, link: Link, message: Progress) -> None:
+    def hear_progress(self, link: GingerLink, message: Progress) -> None:
         if not link.acknowledged <= message.received <= link.sent.last:
             raise PeerError(f"{message.received} of {link.sent.last} publications received")
         for no in range(link.acknowledged + 1, message.received + 1):

@@ -12,13 +12,13 @@ from resprout.core.contract import CancelTimer, Timer
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
 from resprout.spread.messages import Interested
-from resprout.stacks.ginger.clients import Clients
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.clients import GingerClients
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import LostMessage, MessageId, TotalLock
 from resprout.stacks.ginger.peers import GingerPeers
-from resprout.stacks.ginger.totals import Total, Totals
+from resprout.stacks.ginger.totals import GingerTotals, Total
 from resprout.stacks.ginger.view import View
-from resprout.stacks.ginger.window import Entry, Link
+from resprout.stacks.ginger.window import GingerLink, WindowEntry
 
 
 class OrphansDue(Timer, frozen=True):
@@ -27,8 +27,10 @@ class OrphansDue(Timer, frozen=True):
     broker: str
 
 
-class Handover:
-    def __init__(self, core: Core, totals: Totals, clients: Clients, view: View, peers: GingerPeers) -> None:
+class GingerHandover:
+    def __init__(
+        self, core: GingerCore, totals: GingerTotals, clients: GingerClients, view: View, peers: GingerPeers
+    ) -> None:
         self._core = core
         self._totals = totals
         self._clients = clients
@@ -36,7 +38,7 @@ class Handover:
         self._peers = peers
         self._new_links: list[str] = []
 
-    def crossed(self, dead: Iterable[str]) -> list[Entry]:
+    def crossed(self, dead: Iterable[str]) -> list[WindowEntry]:
         """All that is not stable here and came from the dead, went there, or waits to."""
         names = list(dead)
         return [
@@ -52,7 +54,7 @@ class Handover:
         dead: Iterable[str],
         parent: str | None,
         children: Iterable[str],
-    ) -> list[Entry]:
+    ) -> list[WindowEntry]:
         """The pool: taken in where it is new, and from now on a matter of the new neighbours."""
         core = self._core
         names = list(dead)
@@ -61,7 +63,7 @@ class Handover:
             core.broken.pop(name, None)
             core.pressure.forget(name)
         waiting = dict.fromkeys([*children, *([parent] if parent else [])])
-        entries: list[Entry] = []
+        entries: list[WindowEntry] = []
         for id in ids:
             entry = core.log.get(id)
             if entry is None:
@@ -80,13 +82,13 @@ class Handover:
 
     def _take_lost(
         self, id: MessageId, lost: LostMessage | None, parent: str | None, waiting: dict[str, None]
-    ) -> Entry:
+    ) -> WindowEntry:
         if lost is None:
-            entry = Entry(_trace_of(id), 1, parent, False)
+            entry = WindowEntry(_trace_of(id), 1, parent, False)
             entry.waiting.update(waiting)
             entry.taken_in = True
             return entry
-        entry = Entry(lost.bundle, max(1, lost.hops), parent, lost.prompt, lost.place)
+        entry = WindowEntry(lost.bundle, max(1, lost.hops), parent, lost.prompt, lost.place)
         entry.waiting.update(waiting)
         total = self._totals.in_progress.get(id)
         if total is not None and lost.place >= 0:
@@ -113,13 +115,13 @@ class Handover:
         is_parent: bool,
         wants: Iterable[Interested],
         asks: tuple[Interested, ...],
-        pool: Iterable[Entry],
+        pool: Iterable[WindowEntry],
     ) -> None:
         """`wants`: what the neighbour asks; `asks`: what it was told to be asked."""
         core = self._core
         self._peers.reserved.pop(name, None)
         self._peers.dead.pop(name, None)
-        link = core.links[name] = Link(name, is_parent)
+        link = core.links[name] = GingerLink(name, is_parent)
         self._new_links.append(name)
         lane = link.received if is_parent else link.sent
         for entry in pool:
@@ -159,7 +161,7 @@ class Handover:
         self._new_links.clear()
 
 
-def lost_message(entry: Entry) -> LostMessage:
+def lost_message(entry: WindowEntry) -> LostMessage:
     return LostMessage(entry.bundle, entry.hops, entry.prompt, entry.tseq)
 
 

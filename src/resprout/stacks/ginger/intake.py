@@ -8,18 +8,18 @@ from typing import Any
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import Metadata, Passed, TotalProcessed, TotalRequest
-from resprout.stacks.ginger.totals import Totals
-from resprout.stacks.ginger.window import Entry, Link
+from resprout.stacks.ginger.totals import GingerTotals
+from resprout.stacks.ginger.window import GingerLink, WindowEntry
 
 
 class Intake:
-    def __init__(self, core: Core, totals: Totals) -> None:
+    def __init__(self, core: GingerCore, totals: GingerTotals) -> None:
         self._core = core
         self._totals = totals
 
-    def hear(self, link: Link, message: Metadata | Passed | TotalRequest | TotalProcessed) -> None:
+    def hear(self, link: GingerLink, message: Metadata | Passed | TotalRequest | TotalProcessed) -> None:
         entry = self._core.arrive(link, message) if isinstance(message, Metadata) else None
         if entry is not None and self._overtakes(entry):
             self._core.take_in_new(entry)
@@ -27,7 +27,7 @@ class Intake:
         link.pool.append((message, entry))
         self.drain(link)
 
-    def drain(self, link: Link) -> None:
+    def drain(self, link: GingerLink) -> None:
         while link.pool:
             message, entry = link.pool[0]
             if entry is not None and not link.is_parent and self._is_held(entry):
@@ -40,18 +40,18 @@ class Intake:
             if link.pool:
                 self.drain(link)
 
-    def release(self, link: Link) -> None:
+    def release(self, link: GingerLink) -> None:
         """All of it, whatever is held."""
         while link.pool:
             self._handle(link, *link.pool.popleft())
 
-    def _is_held(self, entry: Entry) -> bool:
+    def _is_held(self, entry: WindowEntry) -> bool:
         return entry.bundle.guarantee is not Guarantee.EVENTUAL and self._totals.holds(entry.bundle)
 
-    def _overtakes(self, entry: Entry) -> bool:
+    def _overtakes(self, entry: WindowEntry) -> bool:
         return entry.bundle.guarantee is Guarantee.EVENTUAL and not self._core.options.eventual_waits
 
-    def _handle(self, link: Link, message: ProtocolMessage, entry: Entry | None) -> None:
+    def _handle(self, link: GingerLink, message: ProtocolMessage, entry: WindowEntry | None) -> None:
         typed: Any = message
         if entry is not None:
             self._core.take_in_new(entry)

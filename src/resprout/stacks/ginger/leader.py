@@ -10,9 +10,9 @@ from resprout.core.contract import Note, SetTimer
 from resprout.core.marks import from_marks, is_beyond
 from resprout.overlay.places import Life
 from resprout.spread.messages import Interested
-from resprout.stacks.ginger.clients import Clients
-from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.handover import Handover, OrphansDue, lost_message
+from resprout.stacks.ginger.clients import GingerClients
+from resprout.stacks.ginger.core import GingerCore
+from resprout.stacks.ginger.handover import GingerHandover, OrphansDue, lost_message
 from resprout.stacks.ginger.messages import (
     Adopted,
     Attached,
@@ -26,12 +26,12 @@ from resprout.stacks.ginger.messages import (
 )  # fmt: skip
 from resprout.stacks.ginger.outcomes import LinksChanged
 from resprout.stacks.ginger.peers import GingerPeers
-from resprout.stacks.ginger.totals import Totals
+from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import id_of
 
 
-class Orphan:
+class OrphanedChild:
     """A child of the dead broker, as far as it has been heard."""
 
     __slots__ = ("asked", "lost", "overdue", "place", "request", "wants")
@@ -47,12 +47,12 @@ class Orphan:
         self.wants: tuple[Interested, ...] = ()
 
 
-class Repair:
+class GingerRepair:
     __slots__ = ("dead", "orphans")
 
     def __init__(self, dead: Iterable[str], orphans: Iterable[str]) -> None:
         self.dead = dict.fromkeys(dead)
-        self.orphans = {name: Orphan() for name in orphans}
+        self.orphans = {name: OrphanedChild() for name in orphans}
 
     @property
     def is_complete(self) -> bool:
@@ -65,7 +65,13 @@ class Repair:
 
 class Leader:
     def __init__(
-        self, core: Core, totals: Totals, clients: Clients, view: View, peers: GingerPeers, handover: Handover
+        self,
+        core: GingerCore,
+        totals: GingerTotals,
+        clients: GingerClients,
+        view: View,
+        peers: GingerPeers,
+        handover: GingerHandover,
     ) -> None:
         self._core = core
         self._totals = totals
@@ -73,13 +79,13 @@ class Leader:
         self._view = view
         self._peers = peers
         self._handover = handover
-        self.repairs: list[Repair] = []
+        self.repairs: list[GingerRepair] = []
 
     # -- who takes part ------------------------------------------------------------------------------------------------
 
     def lead(self, dead: Iterable[str], orphans: Iterable[str]) -> None:
         core = self._core
-        repair = Repair(dead, (name for name in orphans if name not in self._peers.dead and name != core.name))
+        repair = GingerRepair(dead, (name for name in orphans if name not in self._peers.dead and name != core.name))
         self.repairs.append(repair)
         for name in repair.dead:
             core.out.append(SetTimer(OrphansDue(name), core.now_us + core.options.timer_us))
@@ -125,10 +131,10 @@ class Leader:
     def accept(self, name: str, message: ParentRequest) -> None:
         repair = next((r for r in self.repairs if r.dead.keys() & set(message.dead)), None)
         if repair is None:  # it was not expected, or comes late
-            repair = Repair(message.dead, (name,))
+            repair = GingerRepair(message.dead, (name,))
             self.repairs.append(repair)
         repair.dead.update(dict.fromkeys(message.dead))
-        orphan = repair.orphans.setdefault(name, Orphan())
+        orphan = repair.orphans.setdefault(name, OrphanedChild())
         orphan.asked = True
         orphan.wants = message.wants
         accepted = name in self._peers.reserved or self.degree_left() > 0 or message.break_degree
@@ -164,12 +170,12 @@ class Leader:
         for repair in list(self.repairs):
             self._finish_if_complete(repair)
 
-    def _finish_if_complete(self, repair: Repair) -> None:
+    def _finish_if_complete(self, repair: GingerRepair) -> None:
         if repair in self.repairs and repair.is_complete and not self._core.orphaned:
             self.repairs.remove(repair)
             self._finish(repair)
 
-    def _finish(self, repair: Repair) -> None:
+    def _finish(self, repair: GingerRepair) -> None:
         core = self._core
         requests = repair.requests
         follows_root = any(name in core.links and core.links[name].is_parent for name in repair.dead)
@@ -218,7 +224,7 @@ class Leader:
         pending = self._totals.pending()
         return Attached(parent, dead, pool, core.marks(), core.clock, core.epoch, asks, pending, adopted)
 
-    def _asks_of(self, name: str, repair: Repair) -> tuple[Interested, ...]:
+    def _asks_of(self, name: str, repair: GingerRepair) -> tuple[Interested, ...]:
         """What an orphan is asked by whoever becomes its parent: all that anybody wants who is not below it."""
         wanted = {(ask.filter, ask.where): None for ask in self._core.wishes.asks_for(name)}
         for other, orphan in repair.orphans.items():
@@ -226,14 +232,16 @@ class Leader:
                 wanted.update({(ask.filter, ask.where): None for ask in orphan.wants})
         return tuple(Interested(no, *what) for no, what in enumerate(wanted, start=1))
 
-    def _adopted_by(self, name: str, repair: Repair, asks: dict[str, tuple[Interested, ...]]) -> tuple[Adopted, ...]:
+    def _adopted_by(
+        self, name: str, repair: GingerRepair, asks: dict[str, tuple[Interested, ...]]
+    ) -> tuple[Adopted, ...]:
         return tuple(
             Adopted(other, self._view.addresses.get(other, ""), orphan.wants, asks[other])
             for other, orphan in repair.orphans.items()
             if orphan.place == name
         )
 
-    def _expect_clients(self, repair: Repair) -> None:
+    def _expect_clients(self, repair: GingerRepair) -> None:
         for name in repair.dead:
             clients = self._view.of[name].clients if name in self._view.of else ()
             if clients and name in self._core.links:

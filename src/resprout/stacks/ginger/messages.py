@@ -1,6 +1,6 @@
 """What Ginger's brokers say to each other. Tags 128..159 of the wire belong to this file."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -196,13 +196,14 @@ class Attached(ProtocolMessage, frozen=True, tag=143):
     adopted: tuple[Adopted, ...] = ()
 
 
-class Gone(ProtocolMessage, frozen=True, tag=144):
+class NodeGone(ProtocolMessage, frozen=True, tag=144):
     """You were declared dead; what you do counts no more."""
 
+    word: ClassVar[str | None] = "Gone"
     incarnation: int
 
 
 GINGER_MESSAGES = (
     Metadata, Passed, Progress, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
-    ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached, Gone,
+    ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached, NodeGone,
 )  # fmt: skip

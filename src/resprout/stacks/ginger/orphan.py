@@ -9,8 +9,8 @@ with the parent it was given, and then with its contacts.
 from resprout.core.contract import CancelTimer, Note, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.spread.messages import Interested
-from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.handover import Handover, lost_message
+from resprout.stacks.ginger.core import GingerCore
+from resprout.stacks.ginger.handover import GingerHandover, lost_message
 from resprout.stacks.ginger.leader import with_adopted
 from resprout.stacks.ginger.messages import (
     Attached,
@@ -25,13 +25,13 @@ from resprout.stacks.ginger.messages import (
 )  # fmt: skip
 from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, Linked, LinksChanged
 from resprout.stacks.ginger.peers import GingerPeers
-from resprout.stacks.ginger.totals import Totals
+from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import id_of
 from resprout.stacks.stack import BrokerSeat
 
 
-class AnswerDue(Timer, frozen=True):
+class ParentAnswerDue(Timer, frozen=True):
     """When to see whether whoever was asked is still there; without a name, when to begin again."""
 
     peer: str
@@ -61,7 +61,13 @@ class Quest:
 
 class Seeker:
     def __init__(
-        self, seat: BrokerSeat, core: Core, totals: Totals, view: View, peers: GingerPeers, handover: Handover
+        self,
+        seat: BrokerSeat,
+        core: GingerCore,
+        totals: GingerTotals,
+        view: View,
+        peers: GingerPeers,
+        handover: GingerHandover,
     ) -> None:
         self._seat = seat
         self._core = core
@@ -109,7 +115,7 @@ class Seeker:
             self._ask(quest, quest.leader)
         else:
             quest.unreachable.clear()
-            core.out.append(SetTimer(AnswerDue(""), core.now_us + core.options.timer_us))
+            core.out.append(SetTimer(ParentAnswerDue(""), core.now_us + core.options.timer_us))
 
     def _ask_next(self, quest: Quest) -> None:
         """Somebody who has not declined; then the leader, who must accept."""
@@ -134,7 +140,7 @@ class Seeker:
         self._peers.open(name)
         if quest.dead:
             core.out.append(Note("repair_round", {"detail": quest.dead[0]}))
-        core.out.append(SetTimer(AnswerDue(name), core.now_us + core.options.timer_us))
+        core.out.append(SetTimer(ParentAnswerDue(name), core.now_us + core.options.timer_us))
         if self._peers.is_up(name):
             self.session_began(name)
 
@@ -168,7 +174,7 @@ class Seeker:
             quest.place = None
             self._ask_next(quest)
 
-    def answer_due(self, timer: AnswerDue) -> None:
+    def answer_due(self, timer: ParentAnswerDue) -> None:
         core = self._core
         if self.quest is None:
             return
@@ -224,7 +230,7 @@ class Seeker:
         self.quest = None
         core.orphaned = False
         for asked in dict.fromkeys((quest.leader, quest.asked or "", "")):
-            core.out.append(CancelTimer(AnswerDue(asked)))
+            core.out.append(CancelTimer(ParentAnswerDue(asked)))
         core.clock = max(core.clock, message.clock)
         core.epoch = message.epoch
         adopted = [child.name for child in message.adopted]

@@ -1,13 +1,13 @@
 """Sessions with other brokers, neighbours in the tree or not, and who of them counts as dead."""
 
 from resprout.core.contract import Close
-from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.messages import Gone
+from resprout.stacks.ginger.core import GingerCore
+from resprout.stacks.ginger.messages import NodeGone
 from resprout.stacks.shell.peers import Peer, Peers
 
 
 class GingerPeers(Peers):
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: GingerCore) -> None:
         super().__init__(core, core.outbox)
         self._core = core
         self.lives: dict[str, int] = {}
@@ -43,7 +43,7 @@ class GingerPeers(Peers):
         self.turn_away(name)
 
     def turn_away(self, name: str) -> None:
-        self._core.outbox.pass_by(name, Gone(self.dead[name]))
+        self._core.outbox.pass_by(name, NodeGone(self.dead[name]))
         self.close(name, "declared dead")
 
     def close_if_strange(self, name: str) -> None:

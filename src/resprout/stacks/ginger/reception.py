@@ -8,8 +8,8 @@ from resprout.core.contract import CancelTimer, Send, SetTimer, Timer
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Successor
-from resprout.stacks.ginger.clients import Clients
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.clients import GingerClients
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.tree import Tree
 from resprout.stacks.ginger.view import View
 
@@ -21,7 +21,7 @@ class AttendDue(Timer, frozen=True):
 
 
 class Reception:
-    def __init__(self, core: Core, clients: Clients, view: View, tree: Tree) -> None:
+    def __init__(self, core: GingerCore, clients: GingerClients, view: View, tree: Tree) -> None:
         self._core = core
         self._clients = clients
         self._view = view

@@ -16,9 +16,9 @@ from collections import deque
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.keys import Pair, pairs_of
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import MessageId, TotalAck, TotalLock, TotalProcessed, TotalRequest
-from resprout.stacks.ginger.window import Entry, Link, id_of
+from resprout.stacks.ginger.window import GingerLink, WindowEntry, id_of
 
 
 class Total:
@@ -42,8 +42,8 @@ class Total:
         """Told to the present parent."""
 
 
-class Totals:
-    def __init__(self, core: Core) -> None:
+class GingerTotals:
+    def __init__(self, core: GingerCore) -> None:
         self._core = core
         self.requested: dict[MessageId, TotalRequest] = {}
         """On their way up and not processed: asked again of every new parent."""
@@ -108,7 +108,7 @@ class Totals:
 
     # -- down ----------------------------------------------------------------------------------------------------------
 
-    def hear_lock(self, link: Link, message: TotalLock) -> None:
+    def hear_lock(self, link: GingerLink, message: TotalLock) -> None:
         if not link.is_parent:
             raise PeerError("only a parent orders totals")
         self.lock(Total(message))
@@ -145,7 +145,7 @@ class Totals:
             total.active = True
             self._acknowledge(total)
 
-    def hear_ack(self, link: Link, message: TotalAck) -> None:
+    def hear_ack(self, link: GingerLink, message: TotalAck) -> None:
         total = self._by_no.get(message.no)
         if total is not None and not link.is_parent:
             total.acks[link.name] = None
@@ -191,18 +191,18 @@ class Totals:
             core.clock += 1
             place = (core.epoch << 32) + self._processed + 1
             self._processed += total.bundle.count  # each total of a bundle has a place of its own
-            entry = Entry(total.bundle.stamped(core.clock), total.hops, None, total.prompt, place)
+            entry = WindowEntry(total.bundle.stamped(core.clock), total.hops, None, total.prompt, place)
             self.process(total, entry)
 
-    def hear_processed(self, link: Link, message: TotalProcessed) -> None:
+    def hear_processed(self, link: GingerLink, message: TotalProcessed) -> None:
         total = self._by_no.get(message.no)
         if total is None:
             raise PeerError(f"total {message.no} is processed, but was never locked")
-        entry = Entry(total.bundle.stamped(message.stamp), message.hops, link.name, total.prompt, message.place)
+        entry = WindowEntry(total.bundle.stamped(message.stamp), message.hops, link.name, total.prompt, message.place)
         self._core.count_in(link, entry)
         self.process(total, entry)
 
-    def process(self, total: Total, entry: Entry) -> None:
+    def process(self, total: Total, entry: WindowEntry) -> None:
         """It takes its place; what waited for its pairs goes on; then the next may hold them."""
         entry.lock = total.no
         entry.safe = entry.source is not None  # the root shows it only when a child can tell the others

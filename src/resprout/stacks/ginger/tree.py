@@ -13,28 +13,28 @@ Until then whatever would pass the dead broker waits; the rest goes on.
 """
 
 from resprout.core.contract import Note, Retire
-from resprout.stacks.ginger.clients import Clients
-from resprout.stacks.ginger.core import Core
-from resprout.stacks.ginger.handover import Handover, OrphansDue
+from resprout.stacks.ginger.clients import GingerClients
+from resprout.stacks.ginger.core import GingerCore
+from resprout.stacks.ginger.handover import GingerHandover, OrphansDue
 from resprout.stacks.ginger.intake import Intake
 from resprout.stacks.ginger.leader import Leader
 from resprout.stacks.ginger.messages import (
     Attached,
     Contact,
-    Gone,
     LostMessage,
     LostMessageRequest,
+    NodeGone,
     ParentBuffer,
     ParentRequest,
     ParentResponse,
     Placed,
 )  # fmt: skip
-from resprout.stacks.ginger.orphan import AnswerDue, Quest, Seeker
+from resprout.stacks.ginger.orphan import ParentAnswerDue, Quest, Seeker
 from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, LinksChanged
 from resprout.stacks.ginger.peers import GingerPeers
-from resprout.stacks.ginger.totals import Totals
+from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.view import View
-from resprout.stacks.ginger.window import Link
+from resprout.stacks.ginger.window import GingerLink
 from resprout.stacks.shell.desk import Handler
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.stack import BrokerSeat
@@ -45,7 +45,13 @@ UNSEEN = 1 << 62
 
 class Tree:
     def __init__(
-        self, seat: BrokerSeat, core: Core, totals: Totals, clients: Clients, view: View, intake: Intake
+        self,
+        seat: BrokerSeat,
+        core: GingerCore,
+        totals: GingerTotals,
+        clients: GingerClients,
+        view: View,
+        intake: Intake,
     ) -> None:
         self._seat = seat
         self._core = core
@@ -53,7 +59,7 @@ class Tree:
         self._view = view
         self._intake = intake
         self.peers = GingerPeers(core)
-        self._handover = Handover(core, totals, clients, view, self.peers)
+        self._handover = GingerHandover(core, totals, clients, view, self.peers)
         self.leader = Leader(core, totals, clients, view, self.peers, self._handover)
         self.seeker = Seeker(seat, core, totals, view, self.peers, self._handover)
         self._later: dict[str, ParentRequest] = {}
@@ -67,10 +73,10 @@ class Tree:
             LostMessageRequest: lambda peer, message: leader.hear_lost_request(peer.name, message),
             Placed: lambda peer, message: leader.hear_placed(peer.name, message),
             Attached: lambda peer, message: seeker.hear_attached(peer.name, message),
-            Gone: lambda peer, message: self._hear_gone(peer.name, message),
+            NodeGone: lambda peer, message: self._hear_gone(peer.name, message),
         }
         """What any broker may say."""
-        self.timers: Table = {AnswerDue: seeker.answer_due, OrphansDue: leader.orphans_due}
+        self.timers: Table = {ParentAnswerDue: seeker.answer_due, OrphansDue: leader.orphans_due}
         self.outcomes: Table = {
             LinksChanged: lambda outcome: self.settle(),
             Answered: lambda outcome: self.reconsider(),
@@ -106,7 +112,7 @@ class Tree:
         self.leader.lose(name)
         self.seeker.give_up_on(name)
 
-    def _lose_neighbour(self, link: Link) -> None:
+    def _lose_neighbour(self, link: GingerLink) -> None:
         core = self._core
         core.broken[link.name] = None
         self._intake.release(link)  # what it sent counts, and no lock may hold what must be handed on
@@ -129,7 +135,7 @@ class Tree:
             else:
                 self.seeker.give_up_on(name)
 
-    def _hear_gone(self, name: str, message: Gone) -> None:
+    def _hear_gone(self, name: str, message: NodeGone) -> None:
         if message.incarnation == self._seat.incarnation:
             self._core.end_life(Retire(f"declared dead by {name}"))
 

@@ -7,14 +7,14 @@ child dies. A newcomer is let in only when every neighbour has seen the view tha
 
 from resprout.core.contract import Locate
 from resprout.edge.messages import Successor
-from resprout.stacks.ginger.core import Core
+from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import Contact, TreeViewSeen, TreeViewUpdate
 
 NOBODY = TreeViewUpdate(0, (), (), (), ())
 
 
 class View:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: GingerCore) -> None:
         self._core = core
         self.addresses: dict[str, str] = {}
         self.of: dict[str, TreeViewUpdate] = {}

@@ -24,7 +24,7 @@ def id_of(bundle: Bundle) -> MessageId:
     return MessageId(bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
 
 
-class Entry(KeptItem):
+class WindowEntry(KeptItem):
     """One publication at one broker. Its source is the link it came on; None for a local client's."""
 
     __slots__ = ("id", "lock", "safe", "taken_in", "waiting")
@@ -56,7 +56,7 @@ class Lane:
     __slots__ = ("_forgotten", "entries", "last", "mine", "theirs")
 
     def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, WindowEntry] = {}
         self.last = 0
         self.mine = 0
         """So many are delivered everywhere on this side."""
@@ -64,7 +64,7 @@ class Lane:
         """So many are delivered everywhere on the other."""
         self._forgotten = 0
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: WindowEntry) -> None:
         self.last += 1
         self.entries[self.last] = entry
 
@@ -76,7 +76,7 @@ class Lane:
         self._forget()
         return self.mine > before
 
-    def hear(self, count: int) -> list[Entry]:
+    def hear(self, count: int) -> list[WindowEntry]:
         """The entries with which the other side is through now."""
         if not self.theirs <= count <= self.last:
             raise PeerError(f"{count} of {self.last} publications done, {self.theirs} before")
@@ -91,7 +91,7 @@ class Lane:
             del self.entries[self._forgotten]
 
 
-class Link:
+class GingerLink:
     """A neighbour in the tree."""
 
     __slots__ = (
@@ -110,7 +110,7 @@ class Link:
         """So many of those sent are there."""
         self.skips: dict[Origin, Reached] = {}
         """What passed and was not sent, to be told before the next that is."""
-        self.pool: deque[tuple[ProtocolMessage, Entry | None]] = deque()
+        self.pool: deque[tuple[ProtocolMessage, WindowEntry | None]] = deque()
         """Arrived behind something that a lock holds."""
         self.news = False
         """There is something to report; `urgent`: somebody waits for it."""

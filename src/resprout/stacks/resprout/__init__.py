@@ -1,4 +1,4 @@
-"""The default stack: one log per broker, links as cursors over it, one flush per crash.
+"""The default stack: one log per broker, links as cursors over it, one repair per crash.
 
 Every broker keeps one log, in the order it accepted things. The tree has no cycles and links are FIFO, so passing the
 log on in order gives FIFO and causal order with no ordering metadata but a number and a Lamport stamp per bundle. What
@@ -11,8 +11,8 @@ star of plain FIFO links. A total is a barrier that closes behind every earlier 
 
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.order.messages import BROKER_MESSAGES, Forward, Levels
-from resprout.order.total_levels import TotalLevels
-from resprout.order.total_messages import (
+from resprout.order.totals.levels import TotalLevels
+from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
     Closed,
     GrantedLock,

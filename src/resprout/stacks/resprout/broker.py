@@ -1,8 +1,8 @@
 """One broker of the default stack: its parts, and who hears what.
 
 The parts are files: the way of a bundle (`forwarding`) and of a total (`total_way`), clients (`clients`), coming and
-going (`joining`), what links tell of peers (`sessions`), a member's part in a repair (`attach`) and the coordinator's
-(`flush`); who lives and who may say otherwise is the business of `overlay`. Dispatch is that of `stacks.shell`.
+going (`joining/`), what links tell of peers (`sessions`), and both ends of a repair (`repair/`); who lives and who may
+say otherwise is the business of `overlay`. Dispatch is that of `stacks.shell`.
 """
 
 import random
@@ -27,23 +27,23 @@ from resprout.edge.requests import LeaveRequest
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportSpread, ReportTaken, ReportTotals
-from resprout.order.total_levels import TotalLevels
+from resprout.order.totals.levels import TotalLevels
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed
 from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.status import CouncilOptions
-from resprout.stacks.resprout.attach import Members
-from resprout.stacks.resprout.balance import Balance
-from resprout.stacks.resprout.choosing import ChooseParent
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.dismissing import Dismissing
 from resprout.stacks.resprout.durable import Durable
-from resprout.stacks.resprout.flush import Flushes
 from resprout.stacks.resprout.forgetting import Forgetting
-from resprout.stacks.resprout.joining import JoinAgain, Joining
+from resprout.stacks.resprout.joining.admission import Admission
+from resprout.stacks.resprout.joining.balance import Balance
+from resprout.stacks.resprout.joining.choosing import ChooseParent
+from resprout.stacks.resprout.joining.newcomer import JoinAgain, Newcomer
+from resprout.stacks.resprout.joining.offers import Offers
 from resprout.stacks.resprout.messages import (
     Attach,
     AttachRequest,
@@ -60,11 +60,12 @@ from resprout.stacks.resprout.messages import (
     NotMember,
     Welcome,
 )
-from resprout.stacks.resprout.offers import Offers
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TreeChanged
-from resprout.stacks.resprout.parcel_desk import ParcelDesk
-from resprout.stacks.resprout.sessions import Sessions
+from resprout.stacks.resprout.repair.coordinator import Coordinator
+from resprout.stacks.resprout.repair.member import Member
+from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
+from resprout.stacks.resprout.sessions import PeerSessions
 from resprout.stacks.resprout.tree_news import TreeNews
 from resprout.stacks.resprout.waiting import Waits
 from resprout.stacks.resprout.wishes import Wishes
@@ -89,28 +90,31 @@ class ResproutBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
         core = self.core = Core(seat, options, rng)
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
-        self.council = Council(core.standing, council_options, core.peers.post, core.outcomes, core.waves)
+        self.council = Council(core.view, council_options, core.peers.post, core.outcomes, core.waves)
         self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
         self.durable = Durable(core) if options.durable else None
         self.book = ClientBook(core, self.ghosts)
         self.clients = Clients(core, self.ghosts, self.book, self.durable)
         self.company = Company(core)
-        self.members = Members(core, self.book)
-        self.flushes = Flushes(core, self.council, self.ghosts, self.book)
+        self.member = Member(core, self.book)
+        self.coordinator = Coordinator(core, self.council, self.ghosts, self.book)
         offers = Offers(core)
         self.balance = Balance(core, offers)
-        self.joining = Joining(core, self.council, offers, self.ghosts, self.book, self.company)
+        self.newcomer = Newcomer(core, self.book)
+        self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)
-        self.dismissing = Dismissing(core, self.ghosts, self.clients, self.joining)
+        self.dismissing = Dismissing(core, self.ghosts, self.clients, self.admission)
         self.wishes = Wishes(core, self.book)
-        self.tree_news = TreeNews(core, self.council, self.joining)
+        self.tree_news = TreeNews(core, self.council, self.admission)
         self.parcels = ParcelDesk(
             core,
             self.council,
-            {Attach: self.flushes.attached, Grant: self.members.granted, Welcome: self.joining.welcomed},
+            {Attach: self.coordinator.attached, Grant: self.member.granted, Welcome: self.newcomer.welcomed},
         )
-        self.sessions = Sessions(core, self.council, self.clients, self.joining, self.flushes, self.parcels)
+        self.sessions = PeerSessions(
+            core, self.council, self.clients, self.newcomer, self.admission, self.coordinator, self.parcels
+        )
         super().__init__(
             core,
             events={
@@ -127,18 +131,18 @@ class ResproutBroker(Shell):
             cut_off=self.sessions.cut_off,
             timers={
                 Tick: self._tick,
-                JoinAgain: lambda timer: self.joining.again(),
-                ChooseParent: lambda timer: self.joining.choose(),
+                JoinAgain: lambda timer: self.newcomer.again(),
+                ChooseParent: lambda timer: self.newcomer.choose(),
                 GhostOver: self.dismissing.due,
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), core.report),
             },
             outcomes={
-                Declared: lambda outcome: self.flushes.declared(outcome.names),
-                Registered: lambda outcome: self.flushes.check(),
+                Declared: lambda outcome: self.coordinator.declared(outcome.names),
+                Registered: lambda outcome: self.coordinator.check(),
                 Expelled: lambda outcome: core.retire(outcome.reason),
                 Repaired: self._repaired,
                 Settled: self._settled,
-                Cleared: lambda outcome: self.joining.admit(),
+                Cleared: lambda outcome: self.admission.admit(),
                 Superseded: self.clients.superseded,
                 TreeChanged: self.tree_news.changed,
             },
@@ -152,8 +156,8 @@ class ResproutBroker(Shell):
         )
 
     def begin(self) -> None:
-        self.clients.began_us = self.core.now_us
-        self.joining.start()
+        self.clients.lost.began_us = self.core.now_us
+        self.newcomer.start()
         self._set_tick()
 
     def latest_life(self, client: str) -> int:
@@ -192,7 +196,7 @@ class ResproutBroker(Shell):
                 ListenersChanged: self.book.listeners.changed,
                 ListenersHeard: self.book.listeners.heard,
                 ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
-                MoveAway: lambda link, message: self.joining.move_away(link.name, message),
+                MoveAway: lambda link, message: self.newcomer.move_away(link.name, message),
                 Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
@@ -204,19 +208,19 @@ class ResproutBroker(Shell):
 
     def _newcomers(self) -> Desk:
         """Brokers that have no right to their names yet."""
-        joining, outbox = self.joining, self.core.outbox
+        admission, outbox = self.admission, self.core.outbox
         return Desk(
             self.sessions.find_newcomer,
             {
-                JoinRequest: lambda peer, message: joining.requested(peer.name, peer.incarnation, message),
-                JoinWithdrawn: lambda peer, message: joining.withdrawn(peer.name, message),
+                JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
+                JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
                 Probe: lambda peer, message: outbox.send(peer.name, Probed(message.number)),
             },
             is_only=True,
         )
 
     def _brokers(self) -> Desk:
-        core, joining = self.core, self.joining
+        core, newcomer, admission = self.core, self.newcomer, self.admission
 
         def at_council(handler: Callable[[str, Any, int], None]) -> Callable[[Peer, Any], None]:
             return lambda peer, message: handler(peer.name, message, core.now_us)
@@ -225,17 +229,17 @@ class ResproutBroker(Shell):
 
         def both_probed(peer: Peer, message: Probed) -> None:
             probed(peer, message)
-            joining.probed(peer.name, message)
+            newcomer.probed(peer.name, message)
 
         return Desk(
             core.peers.find,
             {
-                JoinRequest: lambda peer, message: joining.requested(peer.name, peer.incarnation, message),
-                JoinWithdrawn: lambda peer, message: joining.withdrawn(peer.name, message),
-                JoinElsewhere: lambda peer, message: joining.sent_elsewhere(peer.name, message),
-                NameTaken: lambda peer, message: joining.refused(peer.name, message),
-                AttachRequest: lambda peer, message: self.members.requested(peer.name, message),
-                NotMember: lambda peer, message: self.flushes.not_member(peer.name, message),
+                JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
+                JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
+                JoinElsewhere: lambda peer, message: newcomer.sent_elsewhere(peer.name, message),
+                NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
+                AttachRequest: lambda peer, message: self.member.requested(peer.name, message),
+                NotMember: lambda peer, message: self.coordinator.not_member(peer.name, message),
                 **self.parcels.handlers,
                 **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
                 Probed: both_probed,
@@ -254,15 +258,15 @@ class ResproutBroker(Shell):
         self.act()
         core.tick()
         if core.attached:
-            self.company.remember(self.joining.admitted)
-            self.flushes.bury_children()
+            self.company.remember(self.admission.admitted)
+            self.coordinator.bury_children()
             self.council.tick(core.now_us)
             self.act()  # whether this is a moment of calm depends on it
-            self.flushes.tick()
+            self.coordinator.tick()
             wanted = (*core.links, *self.council.standby())
             core.peers.keep_only(wanted, IDLE_LEASES * core.options.lease_us)
             self.act()
-            self.joining.admit()
+            self.admission.admit()
             if core.is_calm and (move := self.balance.find_move()) is not None:
                 core.outbox.send(*move)
             self.clients.decide_all()
@@ -276,18 +280,18 @@ class ResproutBroker(Shell):
         core.out.append(SetTimer(Tick(), core.now_us + core.options.heartbeat_us))
 
     def _repaired(self, outcome: Repaired) -> None:
-        self.clients.inherit(outcome.dead, outcome.successor)
+        self.clients.lost.succeeded(outcome.dead, outcome.successor)
         self._settled(Settled())
         self.core.total_way.drain()
 
     def _settled(self, outcome: Settled) -> None:
-        self.company.remember(self.joining.admitted)
+        self.company.remember(self.admission.admitted)
         self.clients.tell_successors()
         if self.durable is not None and self.clients.serving:
             self.durable.offer()
         self.clients.decide_all()
         if self.core.attached:
-            self.joining.admit()
+            self.admission.admit()
 
     def _recovered(self, event: Recovered) -> None:
         if self.durable is not None:
@@ -297,4 +301,4 @@ class ResproutBroker(Shell):
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):
-            self.joining.leave()
+            self.newcomer.leave()

@@ -6,43 +6,43 @@ from resprout.filters.predicate import Predicate
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 
 
 class ClientInterest:
-    """What neighbours must hear goes to `says`."""
+    """What neighbours must hear goes to `outbound`."""
 
-    def __init__(self, interest: Interest, says: Says, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, interest: Interest, outbound: Outbound, changed: Callable[[], None] = lambda: None) -> None:
         """`changed` is called when somebody may want something else than before."""
         self._interest = interest
-        self._says = says
+        self._outbound = outbound
         self._changed = changed
 
     def want(self, client: str, predicate: Predicate, confirmed: bool = False) -> list[Wish]:
         self._changed()
-        return self._interest.want(client, predicate, self._says, confirmed)
+        return self._interest.want(client, predicate, self._outbound, confirmed)
 
     def drop(self, client: str, predicate: Predicate) -> list[Wish]:
         self._changed()
-        return self._interest.drop(client, predicate, self._says)
+        return self._interest.drop(client, predicate, self._outbound)
 
     def drop_all(self, client: str) -> list[Wish]:
         self._changed()
-        return self._interest.drop_all(client, self._says)
+        return self._interest.drop_all(client, self._outbound)
 
 
 class ClientAdverts:
-    def __init__(self, adverts: Adverts, says: Says) -> None:
+    def __init__(self, adverts: Adverts, outbound: Outbound) -> None:
         self.has = adverts.has
         self.count = adverts.count
         self._adverts = adverts
-        self._says = says
+        self._outbound = outbound
 
     def advertise(self, client: str, topic: str) -> None:
-        self._adverts.advertise(client, topic, self._says)
+        self._adverts.advertise(client, topic, self._outbound)
 
     def withdraw(self, client: str, topic: str) -> None:
-        self._adverts.withdraw(client, topic, self._says)
+        self._adverts.withdraw(client, topic, self._outbound)
 
     def withdraw_all(self, client: str) -> None:
-        self._adverts.withdraw_all(client, self._says)
+        self._adverts.withdraw_all(client, self._outbound)

@@ -3,7 +3,7 @@
 What would have to wait for a total is *carried*: submitted like one, and delivered at its place in that order. That is
 what comes behind something of its client that is itself under way, or behind a total that its client has delivered
 elsewhere and this broker has not; and what names a key that an active total holds. So a client's queue stops only for
-a bound (`order.backlog`), for what it says again and has overtaken itself, and once for what is heavy: every broker is
+a bound (`backlog`), for what it says again and has overtaken itself, and once for what is heavy: every broker is
 given what is carried, so a heavy bundle first waits for what is under way when it comes, and is perhaps free then.
 
 `eventual` has no order with anything: it is accepted when it comes.
@@ -18,17 +18,17 @@ from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, GoTo, Publish, Refuges, Successor
+from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors
 from resprout.order.entry import Entry
-from resprout.order.total_messages import TotalId, id_of
+from resprout.order.totals.messages import TotalId, id_of
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
+from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
 
-HEIRS_MAX = 4_096
 HEAVY_BYTES = 32 << 10
 """From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
 
@@ -45,12 +45,11 @@ class Clients:
         self._ghosts = ghosts
         self._book = book
         self._durable = durable
+        self.lost = LostBrokers(core)
         self._waiting: dict[str, Attend] = {}
         """Clients that came and cannot be served yet."""
         self._since: dict[str, int] = {}
         """When they came: what they say about their broker may not have reached this one."""
-        self._heirs: dict[str, tuple[str, int]] = {}
-        """Dead broker -> who has its ghost, as far as it was heard, and since when."""
         self._draining: set[str] = set()
         self._ahead: dict[str, dict[TotalId, None]] = {}
         """Clients that came with totals which are not delivered here yet."""
@@ -62,8 +61,6 @@ class Clients:
         """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
         self._awaited: list[int] = []
         """Places in the log up to which everything must be shown before somebody who waits is served."""
-        self.began_us = 0
-        """When this life of the broker did."""
         core.total_way.drain = self.drain_all
 
     @property
@@ -102,7 +99,7 @@ class Clients:
             core.log.local_bytes -= publish.cost
         session.waiting.clear()
         core.pressure.forget(name)
-        core.log.unshown.put_wall()  # it may go on elsewhere, and say there again what waits here
+        core.log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
         core.sessions.leave(name, core.out)
         core.advertising.leave(name)
         self._book.listeners.check((name,))
@@ -152,20 +149,13 @@ class Clients:
                 session = core.sessions.all[name]
                 core.sessions.adopt(session, (), self._reached(session))
 
-    def inherit(self, dead: tuple[str, ...], heir: str) -> None:
-        for name in dead:
-            self._heirs.pop(name, None)
-            self._heirs[name] = (heir, self._core.now_us)
-        while len(self._heirs) > HEIRS_MAX:
-            del self._heirs[next(iter(self._heirs))]
-
     def tell_successors(self) -> None:
         """When they have changed."""
         core = self._core
         successors = core.successors()
         if successors != self._successors:
             self._successors = successors
-            message = Refuges(successors)
+            message = Successors(successors)
             core.out.extend(
                 [Send(session.name, message) for session in core.sessions.all.values() if session.attending]
             )
@@ -191,16 +181,17 @@ class Clients:
             self._welcome(session, attend, not attend.subscriptions)
         else:
             # Who served it comes first; of those it asked, the last one kept for the others.
-            found = [self._successor_for(session.name, lost) for lost in reversed(tried[1:])]
-            known = [name for name in (self._successor_of(session.name, home_of(attend)), *found) if name is not None]
+            waited_us = core.now_us - self._since.get(session.name, core.now_us)
+            found = [self.lost.of(name, waited_us) for name in reversed(tried[1:])]
+            known = [name for name in (self.lost.of_life(home_of(attend), waited_us), *found) if name is not None]
             untried = (name for name in known if name == core.seat.name or name not in tried[1:])
             successor = next(untried, known[0] if known else None)
             if successor == core.seat.name:
                 return
             # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
             is_vain = successor is None or successor not in (
-                self._keeper_of(home_of(attend)),
-                *map(self._heir_of, tried),
+                self.lost.keeper_of(home_of(attend)),
+                *map(self.lost.latest, tried),
             )
             if (attend.anyhow and is_vain) or (successor is None and not attend.subscriptions):
                 self._welcome(session, attend, not attend.subscriptions)
@@ -208,65 +199,11 @@ class Clients:
                 self._send_to(session, successor or core.seat.name)
 
     def _is_shown(self, upto: int) -> bool:
-        first = self._core.log.first_unshown
+        first = self._core.log.first_held_back
         return first is None or first > upto
 
-    def _successor_of(self, client: str, home: Life) -> str | None:
-        """Who looks after the clients of this life; as below. A later one of the name owes them nothing."""
-        core = self._core
-        keeper = self._keeper_of(home)
-        if keeper is not None:
-            return keeper
-        link = core.links.get(home.name)
-        now = link.incarnation if link is not None else core.standing.incarnation_of(home.name)
-        return (
-            self._successor_for(client, home.name) if now <= home.incarnation or home.name == core.seat.name else None
-        )
-
-    def _keeper_of(self, home: Life) -> str | None:
-        """Who says that it looks after the clients of this life."""
-        places = self._core.standing.places.values()
-        mine = self._core.seat.name
-        keepers = [place.name for place in places if home in place.looks_after and place.name != mine]
-        return next((name for name in keepers if not self._core.standing.is_dead(name)), None)
-
-    def _successor_for(self, client: str, lost: str) -> str | None:
-        """Who looks after the clients of a broker that one of them has lost; this broker itself while that is not
-        decided yet, None when nobody does."""
-        core = self._core
-        standing = core.standing
-        heir = self._heir_of(lost)
-        if heir is not None and heir != core.seat.name:
-            return heir
-        link = core.links.get(lost)
-        if link is not None:
-            waited_us = core.now_us - self._since.get(client, core.now_us)
-            is_heard = not core.peers.is_silent(lost) and core.peers.incarnation(lost) == link.incarnation
-            return lost if is_heard and waited_us >= 2 * core.options.heartbeat_us else core.seat.name
-        if heir is not None:
-            return None
-        if lost == core.seat.name:  # with an earlier life of this broker, or it was away for too long
-            is_young = core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
-            return standing.parent if is_young else None
-        place = standing.places.get(lost)
-        if place is None:
-            return None
-        above = place.parent if place.parent is not None else standing.succession.root
-        return above if above not in (core.seat.name, lost) else core.seat.name
-
-    def _heir_of(self, name: str) -> str | None:
-        """Heirs die, too, and then have heirs. What they keep they do not keep for ever."""
-        heir: str | None = None
-        oldest_us = self._core.now_us - self._core.options.ghost_us
-        for _ in range(len(self._heirs)):
-            following, since_us = self._heirs.get(heir or name, ("", 0))
-            if not following or since_us < oldest_us or following == name:
-                break
-            heir = following
-        return heir
-
     def _send_to(self, session: ClientSession, name: str) -> None:
-        place = self._core.standing.places.get(name)
+        place = self._core.view.places.get(name)
         del self._waiting[session.name], self._since[session.name]
         successor = Successor(name, place.address if place is not None else "")
         self._core.out.append(Send(session.name, GoTo(successor)))
@@ -287,8 +224,8 @@ class Clients:
             self._settling[session.name] = core.now_us + core.options.ghost_us
         if attend.tried and resumed:
             self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)
-            core.log.unshown.put_wall()  # what the client came for may not be asked of everybody yet
-            core.sessions.let_read(session, attend, [entry for entry in core.log.unshown if not entry.is_backup])
+            core.log.held_back.put_wall()  # what the client came for may not be asked of everybody yet
+            core.sessions.let_read(session, attend, [entry for entry in core.log.held_back if not entry.is_backup])
         self._ghosts.unawait(session.name)
         self._book.listeners.check((session.name,))
         self._book.roll.learn([Life(session.name, session.incarnation)])
@@ -402,7 +339,7 @@ class Clients:
         entry = self._core.forwarding.accept(bundle, None, session, 0, prompt)
         assert entry is not None, "it was not known"
         if self._core.sessions.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
-            self._core.log.unshown.put_wall()
+            self._core.log.held_back.put_wall()
         if self._durable is not None:
             self._durable.wrote(entry)
         self._core.sessions.published(session, entry)

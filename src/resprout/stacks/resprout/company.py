@@ -14,9 +14,9 @@ class Company:
     def remember(self, admitted: Iterable[str]) -> None:
         """`admitted`: newcomers that are being taken in. To be said before they are: no process of this broker is to
         forget that it is not alone."""
-        standing = self._core.standing
-        known = [name for name in standing.places if name != standing.name and not standing.is_dead(name)]
+        view = self._core.view
+        known = [name for name in view.places if name != view.name and not view.is_dead(name)]
         company = tuple(dict.fromkeys([*known, *admitted]))
         if company != self._told:
             self._told = company
-            self._core.out.append(Remember(standing.network, company))
+            self._core.out.append(Remember(view.network, company))

@@ -23,7 +23,7 @@ class Copies:
         if len(core.links) >= core.faults or (entry.tseq < 0 and max(entry.hops + 1, entry.copies) >= usual):
             copies = usual
         else:
-            near = [name for name in lineage.branches(core.standing, core.faults) if not core.standing.is_dead(name)]
+            near = [name for name in lineage.branches(core.view, core.faults) if not core.view.is_dead(name)]
             copies = min(usual, max(len(near), 1 if entry.tseq >= 0 else entry.copies))
         few = copies if copies < usual else 0
         if few != self._few:

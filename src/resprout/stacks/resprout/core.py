@@ -1,7 +1,7 @@
 """What every part of a broker shares: the state of the floors below, and the parts that everybody needs.
 
 The way of a bundle is in `forwarding`, that of a total in `total_way`, what else neighbours are told in `speaking`. The
-other parts (`joining`, `attach`, `flush`) change who the `neighbours` are; these only look at them.
+other parts (`joining/`, `repair/`) change who the `neighbours` are; these only look at them.
 """
 
 import random
@@ -20,15 +20,15 @@ from resprout.order.log import Log
 from resprout.order.reports import Reports, ReportTaken, ReportTotals
 from resprout.order.retained import Retained
 from resprout.order.seen import Seen
-from resprout.order.total_handover import Handover
-from resprout.order.total_levels import TotalBook
-from resprout.order.totals import Totals
-from resprout.overlay.standing import Standing
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.levels import TotalBook
+from resprout.order.totals.totals import Totals
+from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
-from resprout.spread.says import Says
+from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
 from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.forwarding import Forwarding
@@ -58,10 +58,10 @@ class Core(Step):
         """This broker has its place in the tree."""
         self.leading = False
         """It leads a repair."""
-        self.standing = Standing(seat.name, seat.incarnation, seat.address, self.faults)
+        self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults)
         self.outbox = Outbox(self)
         self.peers = Peers(self, self.outbox)
-        self.waves = Waves(self.standing, self.peers.post, self.outcomes)
+        self.waves = Waves(self.view, self.peers.post, self.outcomes)
         self.clock = Clock()
         self.seen = Seen()
         self.log = Log(self.faults, self._rose)
@@ -70,20 +70,18 @@ class Core(Step):
         self.links: dict[str, Link] = {}
         self.reports = Reports(self.links, self.faults, options.ack_delay_us, self.outbox.pass_by)
         self.pressure = BackPressure(options.log_bytes, self._held_of)
-        self.says: Says = []
+        self.outbound: Outbound = []
         self.forwarding = Forwarding(self)
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
         self.neighbours = Neighbours(self)
         serving = Serving(NAME, GUARANTEES, self.faults, extras=tuple(Extra))
-        self.wishes = ClientInterest(self.interest, self.says, lambda: self.routes.forget())
+        self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
-        self.advertising = Advertising(ClientAdverts(self.adverts, self.says))
+        self.advertising = Advertising(ClientAdverts(self.adverts, self.outbound))
         self.sessions.copies_of = Copies(self).count
         self.routes = Routes(self.interest.index, self.links, self.sessions.all)
-        self.totals = Totals(
-            self.standing, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has
-        )
+        self.totals = Totals(self.view, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has)
         self.handover = Handover(self.totals)
         self.left = Left()
         self.book = TotalBook(self.log, self.faults, self.finished, self.left)
@@ -92,11 +90,11 @@ class Core(Step):
     @property
     def is_calm(self) -> bool:
         """No repair is going on here: this broker leads none, and no neighbour is dead and not yet replaced."""
-        return not self.leading and all(self.standing.neighbours.values())
+        return not self.leading and all(self.view.neighbours.values())
 
     def end(self) -> None:
         """Of a step: tell what is to be told."""
-        if self.says:
+        if self.outbound:
             self.speaking.say_all()
         self.sessions.flush(self.out)
         self.pressure.release(self.out)
@@ -115,7 +113,7 @@ class Core(Step):
 
     def tick(self) -> None:
         """What was said to neighbours a while ago has arrived, if all of them are heard."""
-        if not any(link.quiet for link in self.links.values()):
+        if not any(link.silent for link in self.links.values()):
             self.left.turn(self.now_us, self.options.lease_us)
 
     # -- the end of this life ------------------------------------------------------------------------------------------
@@ -125,7 +123,7 @@ class Core(Step):
         if not self.retired:
             if again:
                 self.note(kind, reason)
-            self.end_life(Retire(reason, again, toward, self.standing.outlived))
+            self.end_life(Retire(reason, again, toward, self.view.outlived))
 
     def refuse(self, reason: str) -> None:
         """The network does not take this broker, and trying again would not help."""
@@ -137,17 +135,15 @@ class Core(Step):
 
     def successors(self) -> tuple[Successor, ...]:
         """Where clients turn when this broker dies: to whoever will lead the repair first."""
-        standing = self.standing
+        view = self.view
         names: dict[str, None] = {}
-        above = standing.parent
+        above = view.parent
         while above is not None and above not in names and len(names) <= self.faults:
             names[above] = None
-            above = standing.places[above].parent if above in standing.places else None
-        names.update(dict.fromkeys((*standing.succession.names, *standing.neighbours, *standing.places)))
-        names.pop(standing.name, None)
-        known = [
-            (name, standing.places[name]) for name in names if name in standing.places and not standing.is_dead(name)
-        ]
+            above = view.places[above].parent if above in view.places else None
+        names.update(dict.fromkeys((*view.configuration.names, *view.neighbours, *view.places)))
+        names.pop(view.name, None)
+        known = [(name, view.places[name]) for name in names if name in view.places and not view.is_dead(name)]
         return tuple([Successor(name, place.address) for name, place in known[:SUCCESSORS_MAX]])
 
     def _rose(self, entry: Entry) -> None:

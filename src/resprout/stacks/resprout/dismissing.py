@@ -8,15 +8,15 @@ from resprout.core.contract import SetTimer
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.joining import Joining
+from resprout.stacks.resprout.joining.admission import Admission
 
 
 class Dismissing:
-    def __init__(self, core: Core, ghosts: Ghosts, clients: Clients, joining: Joining) -> None:
+    def __init__(self, core: Core, ghosts: Ghosts, clients: Clients, admission: Admission) -> None:
         self._core = core
         self._ghosts = ghosts
         self._clients = clients
-        self._joining = joining
+        self._admission = admission
 
     def due(self, timer: GhostOver) -> None:
         self._let_go(timer.ghost)
@@ -28,7 +28,7 @@ class Dismissing:
 
     def _let_go(self, ghost: str) -> None:
         core = self._core
-        if self._joining.admitting:
+        if self._admission.admitting:
             core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.heartbeat_us))
             return
         if not self._ghosts.let_go(ghost):
@@ -38,5 +38,5 @@ class Dismissing:
             if ghost in self._ghosts:
                 self._clients.end_ghost(ghost)
 
-        core.standing.looks_after = self._ghosts.lives()
-        core.waves.start(core.standing.publish_place(), core.standing.reach, expire)
+        core.view.looks_after = self._ghosts.lives()
+        core.waves.start(core.view.publish_place(), core.view.reach, expire)

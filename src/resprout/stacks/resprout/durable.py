@@ -80,7 +80,7 @@ class Durable:
             entry = core.forwarding.accept(again, None, None, 0, False)
             if entry is not None:
                 self.wrote(entry)
-        core.log.unshown.put_wall()  # its publishers may be elsewhere, and have said it again there
+        core.log.held_back.put_wall()  # its publishers may be elsewhere, and have said it again there
         core.out.append(Forget(len(self._kept)))
 
 

@@ -53,12 +53,17 @@ class Forgetting:
 
     def _is_known(self, name: str) -> bool:
         """What was replaced before counts: to say it twice is no mistake."""
-        here = self._core.standing
-        return name in here.places or name in here.neighbours or name in here.graves or name in here.succession.names
+        here = self._core.view
+        return (
+            name in here.places
+            or name in here.neighbours
+            or name in here.tombstones
+            or name in here.configuration.names
+        )
 
     def _is_alive(self, name: str) -> bool:
         """The life that stands in the tree is heard, and nobody has declared it dead."""
         core = self._core
-        if core.peers.is_silent(name) or core.standing.is_dead(name) or self._council.refuses(name):
+        if core.peers.is_silent(name) or core.view.is_dead(name) or self._council.has_ended(name):
             return False
-        return core.peers.incarnation(name) == core.standing.incarnation_of(name)
+        return core.peers.incarnation(name) == core.view.incarnation_of(name)

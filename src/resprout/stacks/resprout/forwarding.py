@@ -46,12 +46,12 @@ class Forwarding:
                 repeat = nothing_more_to_do(bundle, source, hops, core.faults)
                 source.arrived.add(repeat)
                 core.reports.arrived(repeat, source)
-                core.log.unshown.put_wall()  # what is still waiting here has been elsewhere, too
+                core.log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
             return None
         core.clock.raise_to(bundle.stamp)
         if backup:
             entry = self.keep(bundle, source, hops)
-            core.log.unshown.pop()
+            core.log.held_back.pop()
             core.sessions.show(entry, core.out)
             return entry
         entry = self.append(bundle, source, client, hops, prompt)

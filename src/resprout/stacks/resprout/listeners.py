@@ -16,8 +16,8 @@ from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import PART_ITEMS, ListenersChanged, ListenersHeard
-from resprout.stacks.resprout.pack import pack_listeners
-from resprout.stacks.resprout.parcels import Parcel
+from resprout.stacks.resprout.repair.pack import pack_listeners
+from resprout.stacks.resprout.repair.parcels import Parcel
 
 
 class ListenerBook:
@@ -66,7 +66,7 @@ class ListenerBook:
         for start in range(0, max(len(came), len(went)), PART_ITEMS):
             end = start + PART_ITEMS
             news = ListenersChanged(tuple(came[start:end]), tuple(went[start:end]))
-            self._core.says.extend([(name, news) for name in self._core.links])
+            self._core.outbound.extend([(name, news) for name in self._core.links])
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class ListenerBook:
         names.difference_update(message.went)
         names.update(message.came)
         if message.came:
-            self._core.says.append((link.name, ListenersHeard(message.came)))
+            self._core.outbound.append((link.name, ListenersHeard(message.came)))
 
     def heard(self, link: Link, message: ListenersHeard) -> None:
         for name in message.names:
@@ -105,7 +105,7 @@ class ListenerBook:
         if self._unheard:
             for waiting in self._unheard.values():
                 waiting.add(neighbour)
-            self._core.says.append((neighbour, ListenersChanged(tuple(self._unheard), ())))
+            self._core.outbound.append((neighbour, ListenersChanged(tuple(self._unheard), ())))
 
     def lost(self, name: str) -> set[str]:
         """A neighbour is replaced by others: whom it stood for."""

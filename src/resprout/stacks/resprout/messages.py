@@ -11,8 +11,8 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import Marks
-from resprout.order.total_messages import GrantedLock, LastTotals, LockReport, WelcomeLock
-from resprout.overlay.places import Life, Place, Succession
+from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
+from resprout.overlay.places import Configuration, Life, Place
 
 PART_ITEMS = 500
 """Of small things in one part of a parcel."""
@@ -20,7 +20,7 @@ OFFERED_MAX = 8
 """Places that a broker is offered instead of the one it asked for, or has; further ones are not looked at."""
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True):
+class AskedInterest(msgspec.Struct, frozen=True, array_like=True):
     """One interest, as in `Interested`."""
 
     id: int
@@ -84,7 +84,7 @@ class Welcome(ParcelMessage, frozen=True, tag=102):
 
     clock: int
     epoch: int
-    succession: Succession
+    configuration: Configuration
 
 
 class Leaving(ProtocolMessage, frozen=True, tag=103):
@@ -133,7 +133,7 @@ class Grant(ParcelMessage, frozen=True, tag=107):
     """Everybody else who attached; `Item.side` counts them from 1."""
     clock: int
     epoch: int
-    succession: Succession
+    configuration: Configuration
     spread: bool
     """Enough brokers hold the pool: it may be shown."""
 
@@ -186,7 +186,7 @@ class SeenMarks(ParcelMessage, frozen=True, tag=110):
 class Asks(ParcelMessage, frozen=True, tag=111):
     """What the sender wants of the receiver."""
 
-    asks: tuple[Ask, ...]
+    asks: tuple[AskedInterest, ...]
 
     @property
     def cost(self) -> int:
@@ -207,11 +207,11 @@ class Surroundings(ParcelMessage, frozen=True, tag=113):
     """What the sender knows of the tree."""
 
     places: tuple[Place, ...]
-    graves: tuple[Life, ...]
+    tombstones: tuple[Life, ...]
 
     @property
     def cost(self) -> int:
-        return 512 + 128 * (len(self.graves) + sum(2 + len(place.neighbours) for place in self.places))
+        return 512 + 128 * (len(self.tombstones) + sum(2 + len(place.neighbours) for place in self.places))
 
 
 class Listeners(ParcelMessage, frozen=True, tag=124):

@@ -7,6 +7,7 @@ A link that is not open is owed everything: its cursor stays where it is and the
 from typing import TYPE_CHECKING
 
 from resprout.order.link import Link
+from resprout.order.link_state import LinkState
 from resprout.overlay.places import Life
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ class Neighbours:
         """A neighbour that has kept up with everything so far. Interest in it is the business of whoever adds it."""
         core = self._core
         link = core.links[name] = Link(name, incarnation, core.faults, None, core.left)
-        core.standing.neighbours[name] = True
-        core.log.unshown.put_wall()  # it may have heard of what is in the log, and nobody counted how far
+        core.view.neighbours[name] = True
+        core.log.held_back.put_wall()  # it may have heard of what is in the log, and nobody counted how far
         core.adverts.add_neighbour(name)
         core.routes.forget()
         return link
@@ -31,11 +32,11 @@ class Neighbours:
         """Bundles may cross from now on, behind what was said before."""
         core = self._core
         assert core.peers.find(link.name) is not None, "a link is made within a session"
-        link.open = True
-        link.quiet = not core.peers.is_clear(link.name)
+        link.move_to(LinkState.OPEN)
+        link.silent = not core.peers.is_clear(link.name)
         if link.cursor is None and core.outbox.room(link.name) <= 0:
             link.cursor = core.log.next_no
-        core.says.extend(core.adverts.told(link.name))
+        core.outbound.extend(core.adverts.told(link.name))
         core.forwarding.pump(link)
 
     def find_open(self, name: str) -> Link | None:
@@ -46,8 +47,8 @@ class Neighbours:
         """The neighbour is declared dead: from now on its link is owed everything, and nothing is heard from it."""
         core = self._core
         if link.open:
-            link.open = False
-            core.standing.neighbours[link.name] = False
+            link.move_to(LinkState.IN_REPAIR)
+            core.view.neighbours[link.name] = False
             core.pressure.forget(link.name)
             if link.cursor is None:
                 link.cursor = core.log.next_no
@@ -55,16 +56,17 @@ class Neighbours:
     def remove(self, link: Link) -> None:
         """Nothing is left of it; what it owed and was owed has been handed to others."""
         core = self._core
+        link.move_to(LinkState.REMOVED)
         del core.links[link.name]
-        del core.standing.neighbours[link.name]
-        core.adverts.remove_neighbour(link.name, core.says)
+        del core.view.neighbours[link.name]
+        core.adverts.remove_neighbour(link.name, core.outbound)
         core.speaking.unsaid.pop(link.name, None)
         core.routes.forget()
 
     def bury(self, life: Life) -> None:
-        """A broker is dead: put it into its grave, and shut the link to it if there is one."""
+        """A broker is dead: put it into its tombstone, and shut the link to it if there is one."""
         core = self._core
-        core.standing.bury(life.name, life.incarnation)
+        core.view.bury(life.name, life.incarnation)
         link = core.links.get(life.name)
         if link is not None and link.open and link.incarnation <= life.incarnation:
             core.note("repair_begin", life.name)

@@ -39,7 +39,7 @@ class Roll:
     def heard(self, neighbour: str, message: ClientBegan) -> None:
         known = self.latest(message.name)
         if message.incarnation < known:  # whoever says so must not have heard, and may serve it
-            self._core.says.append((neighbour, ClientBegan(message.name, known)))
+            self._core.outbound.append((neighbour, ClientBegan(message.name, known)))
         else:
             self.learn([Life(message.name, message.incarnation)], neighbour)
 
@@ -52,7 +52,7 @@ class Roll:
                 continue
             self._note(life)
             news = ClientBegan(life.name, life.incarnation)
-            core.says.extend([(name, news) for name in core.links if name != source])
+            core.outbound.extend([(name, news) for name in core.links if name != source])
             begun.append(life.name)
         if begun:
             core.outcomes.append(Superseded(tuple(begun)))

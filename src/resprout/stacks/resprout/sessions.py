@@ -12,25 +12,34 @@ from resprout.overlay.council import Council
 from resprout.overlay.messages import Ping
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.flush import Flushes
-from resprout.stacks.resprout.joining import Joining
-from resprout.stacks.resprout.parcel_desk import ParcelDesk
+from resprout.stacks.resprout.joining.admission import Admission
+from resprout.stacks.resprout.joining.newcomer import Newcomer
+from resprout.stacks.resprout.repair.coordinator import Coordinator
+from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
 from resprout.stacks.shell.peers import Peer
 
 
-class Sessions:
+class PeerSessions:
     def __init__(
-        self, core: Core, council: Council, clients: Clients, joining: Joining, flushes: Flushes, parcels: ParcelDesk
+        self,
+        core: Core,
+        council: Council,
+        clients: Clients,
+        newcomer: Newcomer,
+        admission: Admission,
+        coordinator: Coordinator,
+        parcels: ParcelDesk,
     ) -> None:
         self._core = core
         self._council = council
         self._clients = clients
-        self._joining = joining
-        self._flushes = flushes
+        self._newcomer = newcomer
+        self._admission = admission
+        self._coordinator = coordinator
         self._parcels = parcels
-        self._estranged: dict[str, int] = {}
+        self._asked_back: dict[str, int] = {}
         """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
-        self._mute: tuple[str, ...] = ()
+        self._unresponsive: tuple[str, ...] = ()
         """Neighbours that keep their connections and answer nothing: the trace says so of each."""
 
     def up(self, event: LinkUp) -> None:
@@ -46,14 +55,14 @@ class Sessions:
         if real_name is None:
             self._met(name, event.incarnation)
         else:
-            self._joining.arrived(name, real_name, event.incarnation)
+            self._admission.arrived(name, real_name, event.incarnation)
 
     def _met(self, name: str, incarnation: int) -> None:
         """A session with this life begins."""
         core = self._core
         self._parcels.drop(name)
         self._council.connected(name, core.now_us, incarnation)
-        self._flushes.met(name)
+        self._coordinator.met(name)
 
     def find_newcomer(self, key: str) -> Peer | None:
         return self._core.peers.find(key) if newcomer_name(key) is not None else None
@@ -67,19 +76,20 @@ class Sessions:
         life = core.peers.incarnation(name)
         core.peers.went_down(name)
         self._parcels.drop(name)
-        self._joining.lost(name)
+        self._admission.lost(name)
+        self._newcomer.lost(name)
         link = core.links.get(name)
         if link is None or not link.open or link.incarnation != life:
             return  # it was no neighbour, or a later life of one
         core.note("suspect", f"{name}: {event.reason}")
-        if event.cause is not EndCause.RESTARTED and name == core.standing.parent:
+        if event.cause is not EndCause.RESTARTED and name == core.view.parent:
             core.retire(f"{name} ended the session: {event.reason}")
         elif event.cause is EndCause.CLOSED and self._is_stranger(link):
-            self._flushes.unlink(link)
+            self._coordinator.unlink(link)
         elif event.cause is EndCause.CLOSED:
-            link.quiet = True
-            self._estranged[name] = core.now_us
-            core.peers.post(name, Ping(core.now_us, core.standing.decided.version))
+            link.silent = True
+            self._asked_back[name] = core.now_us
+            core.peers.post(name, Ping(core.now_us, core.view.decided.version))
         else:  # the session cannot go on, so this life of the neighbour is over for the tree
             self._council.silent(name, True, core.now_us)
 
@@ -97,7 +107,7 @@ class Sessions:
         core.peers.close(name, reason)
         self._parcels.drop(name)
         if name in core.links and core.links[name].incarnation == life:
-            if name == core.standing.parent:
+            if name == core.view.parent:
                 core.retire(f"{name}: {reason}")
             else:
                 self._council.silent(name, True, core.now_us)
@@ -110,16 +120,16 @@ class Sessions:
         peer.silent = True
         link = core.links.get(event.peer)
         if link is not None and link.open:
-            if not link.quiet:
+            if not link.silent:
                 core.note("suspect", f"{event.peer} is not heard")
-            link.quiet = True
+            link.silent = True
         if newcomer_name(event.peer) is not None:
             return  # a newcomer, who will come again or not
-        if self._flushes.awaits(event.peer):
+        if self._coordinator.awaits(event.peer):
             core.peers.open(event.peer)  # its host will tell whether it is gone
         self._council.silent(event.peer, event.refused, core.now_us)
-        self._flushes.tick()
-        self._joining.silent(event.peer)
+        self._coordinator.tick()
+        self._newcomer.silent(event.peer)
 
     def heard(self, event: Heard) -> None:
         core = self._core
@@ -154,20 +164,20 @@ class Sessions:
         """Children that ended their sessions and say nothing more are silent, and no more than that: what they have to
         say may be on its way, that this broker was declared dead above all. If they are gone, their hosts will tell."""
         core = self._core
-        mute = self._council.mute(core.now_us) if core.attached else ()
-        for name in mute:
-            if name not in self._mute:
+        unresponsive = self._council.unresponsive(core.now_us) if core.attached else ()
+        for name in unresponsive:
+            if name not in self._unresponsive:
                 core.note("suspect", f"{name} keeps its connection and answers nothing")
-        self._mute = mute
-        for name, since_us in list(self._estranged.items()):
+        self._unresponsive = unresponsive
+        for name, since_us in list(self._asked_back.items()):
             if core.now_us - since_us > core.options.lease_us:
-                del self._estranged[name]
+                del self._asked_back[name]
                 if name in core.links and core.links[name].open:
                     self._council.silent(name, False, core.now_us)
 
     def _is_stranger(self, link: Link) -> bool:
         """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""
-        place = self._core.standing.places.get(link.name)
+        place = self._core.view.places.get(link.name)
         me = self._core.seat.name
         return place is None or place.incarnation != link.incarnation or not place.version or place.parent != me
 
@@ -175,7 +185,7 @@ class Sessions:
         """Reports go on where nothing waits before them."""
         core = self._core
         link = core.links.get(name)
-        if link is not None and link.quiet and link.open and core.peers.is_clear(name):
-            link.quiet = False
+        if link is not None and link.silent and link.open and core.peers.is_clear(name):
+            link.silent = False
             core.book.touch_all()
             core.reports.all_soon()

@@ -1,6 +1,6 @@
 """What neighbours are told besides bundles: in order with each other, or in order with the log.
 
-Everything leaves through the outbox. Two things are kept here: what is told at the end of a step (`Core.says`), and
+Everything leaves through the outbox. Two things are kept here: what is told at the end of a step (`Core.outbound`), and
 what a dead neighbour would have been told, for whoever takes its place.
 """
 
@@ -29,10 +29,10 @@ class Speaking:
         """What neighbours must hear. One that does not listen hears everything at the beginning of its session, or, if
         it is dead, whoever takes its place does."""
         core = self._core
-        while core.says:
-            says = core.says[:]
-            core.says.clear()
-            for name, message in says:
+        while core.outbound:
+            outbound = core.outbound[:]
+            core.outbound.clear()
+            for name, message in outbound:
                 link = core.links.get(name)
                 if link is not None and link.open:
                     self._outbox.send(name, message)

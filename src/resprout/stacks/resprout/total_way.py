@@ -1,6 +1,6 @@
 """The way of a total through a broker: delivered when it is closed all around, then acknowledged by name.
 
-Which total comes when is decided in `order.totals`. Here it enters the log, as it does everywhere.
+Which total comes when is decided in `order.totals.totals`. Here it enters the log, as it does everywhere.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.total_levels import TotalLevels
+from resprout.order.totals.levels import TotalLevels
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.core import Core
@@ -33,7 +33,7 @@ class TotalWay:
         else:
             entry = self._append(bundle)
         entry.tseq = tseq
-        core.log.unshown.put_wall()  # everything stays on the side of the barrier where it is
+        core.log.held_back.put_wall()  # everything stays on the side of the barrier where it is
         core.book.add(entry, core.links)
         if entry.client is not None:
             core.sessions.published(entry.client, entry)
@@ -57,7 +57,7 @@ class TotalWay:
         plain = self._find_plain(bundle)
         entry = core.log.append(bundle, None, None, core.faults, len(core.links), 0, ())
         entry.is_backup = True
-        core.log.unshown.pop()
+        core.log.held_back.pop()
         core.sessions.show(entry, core.out)
         if plain is not None and not plain.delivered:
             entry.undone += 1
@@ -89,7 +89,7 @@ class TotalWay:
     def report(self, only_done: bool = False) -> None:
         """With the other reports; and forget those that everybody is through with."""
         core = self._core
-        listening = [name for name, link in core.links.items() if link.open and not link.quiet]
+        listening = [name for name, link in core.links.items() if link.open and not link.silent]
         for name, news in core.book.reports(listening, only_done):
             core.speaking.say_in_order(name, news)  # a total must be known before anything is said of it
         for id in core.book.forget(core.links):

@@ -8,15 +8,15 @@ from resprout.order.link import Link
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Tell
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.joining import Joining
+from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.outcomes import TreeChanged
 
 
 class TreeNews:
-    def __init__(self, core: Core, council: Council, joining: Joining) -> None:
+    def __init__(self, core: Core, council: Council, admission: Admission) -> None:
         self._core = core
         self._council = council
-        self._joining = joining
+        self._admission = admission
         self.handlers = {kind: self._heard(handler) for kind, handler in core.waves.handlers.items()}
 
     def _heard(self, handler: Callable[[str, Any, int], None]) -> Callable[[Link, Any], None]:
@@ -24,7 +24,7 @@ class TreeNews:
             core = self._core
             handler(link.name, message, core.now_us)
             if isinstance(message, Tell):
-                known = core.standing.places
+                known = core.view.places
                 here = [place for place in message.places if place.address and known.get(place.name) is place]
                 core.out.extend(
                     [Locate(place.name, place.address) for place in here]
@@ -35,6 +35,6 @@ class TreeNews:
 
     def changed(self, outcome: TreeChanged) -> None:
         core = self._core
-        if core.standing.parent is None and len(core.standing.succession.seats) <= 2 * core.faults:
-            self._council.extend_list(core.now_us)  # a young root has nobody to follow it: let newcomers do so
-        self._joining.admit()  # somebody may have told where there is room
+        if core.view.parent is None and len(core.view.configuration.voters) <= 2 * core.faults:
+            self._council.extend_configuration(core.now_us)  # a young root has nobody to follow it: let newcomers do so
+        self._admission.admit()  # somebody may have told where there is room

@@ -11,8 +11,8 @@ from resprout.core.bundle import Bundle
 from resprout.core.contract import Send
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import PublicationWaits
-from resprout.order.total_messages import TotalId, id_of
-from resprout.order.totals import Waiting
+from resprout.order.totals.messages import TotalId, id_of
+from resprout.order.totals.totals import Waiting
 from resprout.overlay.council import Council
 from resprout.overlay.status import CouncilStatus
 from resprout.stacks.resprout.core import Core
@@ -95,7 +95,7 @@ class _Reasons:
         return self._repair() or self._unordered(total) or self._unclosed(total)
 
     def _repair(self) -> str:
-        dead = [name for name, is_open in self._core.standing.neighbours.items() if not is_open]
+        dead = [name for name, is_open in self._core.view.neighbours.items() if not is_open]
         return f"waits while the tree is repaired around {listed(dead)}" if dead else ""
 
     def _unordered(self, total: Waiting) -> str:

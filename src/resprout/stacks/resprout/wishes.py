@@ -38,21 +38,21 @@ class Wishes:
             predicate = parse_predicate(message.filter, message.where)
         except UsageError as error:
             raise PeerError(str(error)) from None
-        core.confirmed(core.interest.asked_by(link.name, message, predicate, core.says))
+        core.confirmed(core.interest.asked_by(link.name, message, predicate, core.outbound))
 
     def _confirmed(self, link: Link, message: InterestConfirmed) -> None:
         core = self._core
-        core.confirmed(core.interest.confirmed_by(link.name, message, core.says))
+        core.confirmed(core.interest.confirmed_by(link.name, message, core.outbound))
 
     def _uninterested(self, link: Link, message: Uninterested) -> None:
         core = self._core
-        core.confirmed(core.interest.withdrawn_by(link.name, message, core.says))
+        core.confirmed(core.interest.withdrawn_by(link.name, message, core.outbound))
 
     def _advertised(self, link: Link, message: Advertised) -> None:
-        self._core.adverts.advertise(link.name, message.topic, self._core.says)
+        self._core.adverts.advertise(link.name, message.topic, self._core.outbound)
 
     def _unadvertised(self, link: Link, message: Unadvertised) -> None:
-        self._core.adverts.withdraw(link.name, message.topic, self._core.says)
+        self._core.adverts.withdraw(link.name, message.topic, self._core.outbound)
 
     # -- clients -------------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,6 @@ class Asking:
 
     def ask(self) -> None:
         """At the end of a step: what has changed, behind the publications that were passed on before."""
-        says, self._wishes.says = self._wishes.says, []
-        for name, message in says:
+        outbound, self._wishes.outbound = self._wishes.outbound, []
+        for name, message in outbound:
             self._send(name, message)

@@ -14,7 +14,7 @@ from resprout.core.guarantee import check_offered
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Attend, Publish, Refuges, Subscribe, Successor, Taken, Unsubscribe
+from resprout.edge.messages import Attend, Publish, Subscribe, Successor, Successors, Taken, Unsubscribe
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.step import Step
 from resprout.wire.columns import check_columns
@@ -115,7 +115,7 @@ class ClientDesk:
         sessions, out, successors = self._sessions, self._step.out, self._successors()
         if successors != self._told:
             self._told = successors
-            out.extend(Send(one.name, Refuges(successors)) for one in sessions.all.values() if one.attending)
+            out.extend(Send(one.name, Successors(successors)) for one in sessions.all.values() if one.attending)
         if self._waiting and self._is_ready():
             for name, message in self._waiting.items():
                 sessions.welcome(sessions.all[name], message, successors, not message.subscriptions, out)

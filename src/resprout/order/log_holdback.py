@@ -1,0 +1,180 @@
+"""What of the log is not yet shown to local readers, and what may be shown next.
+
+Entries stand in line as they were logged, and the first is shown when it is safe. While it is not, others may *pass*
+it: those that certainly do not depend on it.
+
+What is not safe goes to every neighbour, and each says that it has it before it says anything else (`order.reports`).
+So whatever depends on such an entry, and comes from a neighbour, comes behind the neighbour's word that it has this
+entry. A safe entry that comes from a neighbour therefore waits only for what lies up to the last place that the
+neighbour is known to have (`Link.upto`), and up to the *wall*: wherever that argument does not hold, a wall is put
+behind everything in line, and nothing that is logged later passes anything before it.
+
+What local clients publish passes nothing. Totals pass nothing, and nothing passes them.
+
+`eventual` has no order with anything, so it has a line of its own: nothing else waits for it, and it waits for nothing
+else. There, one that is safe when it comes waits only for what its own publisher sent before and may not pass; that
+much order it keeps because clients count what they were given from each publisher.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+
+from resprout.core.guarantee import Guarantee
+from resprout.order.entry import Entry
+
+PUBLISHERS_KEPT = 1_024
+"""Before those are forgotten of which nothing `eventual` waits any more."""
+
+_EVENTUAL = Guarantee.EVENTUAL.stream
+
+
+class Line:
+    __slots__ = ("_free", "_line")
+
+    def __init__(self) -> None:
+        self._line: deque[Entry] = deque()
+        """In log order. Whoever has passed others stays until it comes to the front, so the first is never shown."""
+        self._free: list[tuple[int, int, Entry]] = []
+        """Those that may pass, as a heap: (the place up to which everything must be shown before, its own, it)."""
+
+    def __bool__(self) -> bool:
+        return bool(self._line)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (entry for entry in self._line if not entry.shown)
+
+    @property
+    def first(self) -> Entry | None:
+        return self._line[0] if self._line else None
+
+    @property
+    def last_no(self) -> int:
+        """The place of the last; -1 without any."""
+        return self._line[-1].no if self._line else -1
+
+    def append(self, entry: Entry) -> None:
+        self._line.append(entry)
+
+    def pop(self) -> Entry:
+        return self._line.pop()
+
+    def let_pass(self, entry: Entry, bound: int) -> None:
+        if self._line[0] is not entry:
+            heappush(self._free, (bound, entry.no, entry))
+
+    def line_up(self) -> None:
+        self._free.clear()
+
+    def take_first(self) -> Entry:
+        line = self._line
+        first = line.popleft()
+        while line and line[0].shown:
+            line.popleft()
+        if not line:
+            self._free.clear()
+        return first
+
+    def take_passing(self) -> Entry | None:
+        """One to be shown before the first; None when nobody may pass it."""
+        free = self._free
+        while free and free[0][0] < self._line[0].no:
+            entry = heappop(free)[2]
+            if not entry.shown:
+                return entry
+        return None
+
+
+class LogHoldBack:
+    __slots__ = ("_before", "_eventual", "_eventual_wall", "_held", "_latest", "_ordered", "_wall")
+
+    def __init__(self) -> None:
+        self._ordered = Line()
+        self._wall = -1
+        """Nothing that is logged from now on passes anything up to this place."""
+        self._eventual = Line()
+        self._eventual_wall = -1
+        self._held: dict[str, int] = {}
+        """By publisher, the place of its last `eventual` that may not pass."""
+        self._before = -1
+        """The same for the publisher of the last entry, if that is `eventual`, without that entry."""
+        self._latest = self._ordered
+        """Where the last entry stands."""
+
+    def __bool__(self) -> bool:
+        return bool(self._ordered) or bool(self._eventual)
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self._ordered
+        yield from self._eventual
+
+    @property
+    def first(self) -> Entry | None:
+        """The one with the lowest place."""
+        one, other = self._ordered.first, self._eventual.first
+        if one is None or other is None:
+            return one or other
+        return one if one.no < other.no else other
+
+    # -- standing in line ----------------------------------------------------------------------------------------------
+
+    def append(self, entry: Entry) -> None:
+        if entry.stream != _EVENTUAL:
+            self._latest = self._ordered
+        else:
+            self._latest = self._eventual
+            self._hold(entry)
+        self._latest.append(entry)
+
+    def pop(self) -> Entry:
+        """The last does not wait after all."""
+        return self._latest.pop()
+
+    def let_pass(self, entry: Entry, upto: int) -> None:
+        """The last, which is safe, depends on nothing beyond this place but what came the same way. That has no higher
+        place to wait for, so it goes first."""
+        if self._latest is self._ordered:
+            self._ordered.let_pass(entry, max(upto, self._wall))
+        else:
+            self._held[entry.publisher] = self._before
+            self._eventual.let_pass(entry, max(self._before, self._eventual_wall))
+
+    def put_wall(self) -> None:
+        """Nothing that is logged later passes what is in line now."""
+        if self._ordered:
+            self._wall = self._ordered.last_no
+
+    def line_up(self) -> None:
+        """Nor does anybody in line pass anybody: too few others may have what was safe here, after a crash."""
+        self._ordered.line_up()
+        self._eventual.line_up()
+        self.put_wall()
+        self._eventual_wall = max(self._eventual_wall, self._eventual.last_no)
+
+    def _hold(self, entry: Entry) -> None:
+        held = self._held
+        self._before = held.get(entry.publisher, -1)
+        held[entry.publisher] = entry.no
+        if len(held) > PUBLISHERS_KEPT:
+            first = self._eventual.first
+            lowest = entry.no if first is None else first.no
+            self._held = {publisher: no for publisher, no in held.items() if no >= lowest}
+
+    # -- being shown ---------------------------------------------------------------------------------------------------
+
+    def take(self, is_safe: Callable[[Entry], bool]) -> Entry | None:
+        """One to be shown at once; None when nobody may be."""
+        for line in (self._ordered, self._eventual):
+            first = line.first
+            if first is not None:
+                if is_safe(first):
+                    return line.take_first()
+                passing = line.take_passing()
+                if passing is not None:
+                    return passing
+        return None
+
+    def take_first(self) -> Entry:
+        """The one with the lowest place, to be shown at once, because it is safe."""
+        line = self._ordered if self.first is self._ordered.first else self._eventual
+        return line.take_first()

@@ -1,0 +1,1 @@
+"""Total order: the root gives places, everybody closes, then delivers."""

@@ -1,0 +1,143 @@
+"""What a broker hands on about its totals in a repair, so that rounds of closing continue over the new links.
+
+A repair replaces dead brokers by a star around a *coordinator*. For every lock, each *member* says what it had told
+the dead broker and heard from it:
+
+- What a member had told is true of the member's side, so the coordinator has now heard it from the member.
+- What the dead broker had told is true of everything beyond it. A member may have acted on it, so it still stands for
+  the new link, and the coordinator closes no lower than that. Where a piece of the dead had told nobody, nobody can
+  have acted on it; the coordinator then closes at its clock, above everything that the piece may have published. This
+  is decided piece by piece: what one piece had said says nothing about another.
+- What the coordinator had told the dead is forgotten: it tells the members itself.
+
+A total that anybody has delivered is delivered by all, at its stamp, in the course of the pool. Everything is installed
+before anything goes on: `take_locks` holds the totals, `resume` lets them go. In between:
+
+    coordinator     merge, Grant to the members, take_locks, the pool (deliver_at), lead, resume
+    member          report; then, with the Grant: take_locks, the pool (deliver_at), what it has logged since its report
+                    (close_behind), follow, resume
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from resprout.core.bundle import Bundle
+from resprout.core.marks import Mark, Marks
+from resprout.order.totals.locks import LockRecord
+from resprout.order.totals.merge import MemberLocks, MergedLocks, Piece, merge
+from resprout.order.totals.messages import Closed, GrantedLock, LockReport, TotalId, check_locks, id_of
+from resprout.order.totals.totals import Totals
+
+
+class Handover:
+    """Reads and changes the `Totals` of one broker when its links are repaired."""
+
+    def __init__(self, totals: Totals) -> None:
+        self._totals = totals
+        self._told: dict[TotalId, int] = {}
+        """Between `take_locks` and `follow`: what had been said on the dead link."""
+        self._heard: dict[TotalId, int] = {}
+        self._new: Collection[str] = ()
+
+    # -- a member reports, the coordinator merges ----------------------------------------------------------------------
+
+    def report(self, dead: Collection[str]) -> tuple[LockReport, ...]:
+        """What this broker knows of every lock, and what had crossed its links to these dead brokers."""
+        return tuple(self._report(record, dead) for record in self._totals.locks.records.values())
+
+    def last(self) -> Marks:
+        """The last ordered total of each publisher: goes with every report, Grant and Welcome."""
+        return self._totals.submissions.last.marks()
+
+    def _report(self, record: LockRecord, dead: Collection[str]) -> LockReport:
+        if record.stamp is not None:
+            return LockReport(*record.place, record.bundle, record.stamp)
+        names = [name for name in self._totals.position.neighbours if name in dead]
+        told, heard = _if_all(record.told, names), _if_all(record.heard, names)
+        return LockReport(*record.place, record.bundle, told=told, heard=heard)
+
+    def merge(self, reports: Mapping[str, MemberLocks], pieces: Sequence[Piece]) -> MergedLocks:
+        """Before anything changes at the coordinator. Every member of `pieces` has its report, and each report has
+        passed `check_locks` when it came."""
+        return merge(self._totals.locks.records, self.last(), reports, pieces)
+
+    # -- everyone installs ---------------------------------------------------------------------------------------------
+
+    def take_locks(
+        self, locks: Sequence[GrantedLock], last: Iterable[Mark], dead: Collection[str], new: Collection[str]
+    ) -> None:
+        """First step, when `seat.neighbours` has the new links instead of the dead ones. Locks that were unknown here
+        are passed on to the other links; the new ones have them already. Raises PeerError before it changes anything.
+        """
+        totals = self._totals
+        check_locks(locks)
+        unknown = [lock.bundle.cost for lock in locks if not totals.is_ordered(lock.bundle)]
+        totals.backlog.check_room(len(unknown), sum(unknown))
+        totals.held = totals.unsubmitted = True
+        self._new = new
+        others = self._others()
+        for lock in locks:
+            totals.add_lock((lock.epoch, lock.number), lock.bundle, others)
+        totals.submissions.note_ordered(last)
+        self._told, self._heard = {}, {}
+        for record in totals.locks.undelivered.values():
+            _take_out(record.told, dead, self._told, record.id)
+            _take_out(record.heard, dead, self._heard, record.id)
+
+    def _others(self) -> list[str]:
+        return [name for name, is_open in self._totals.position.neighbours.items() if is_open and name not in self._new]
+
+    def deliver_at(self, bundle: Bundle) -> None:
+        """Somebody delivered this total with the stamp that the bundle has: so does this broker, now, unless it has.
+        Called at its place in the pool, after everything that is before it."""
+        totals = self._totals
+        record = totals.locks.undelivered.get(id_of(bundle))
+        if record is None:
+            return
+        for name in self._others():
+            if name not in record.told:
+                totals.tell_closed(record, name, bundle.stamp - 1)
+        totals.settle(record, bundle.stamp)
+
+    def close_behind(self, bundle: Bundle, coordinator: str) -> None:
+        """At a member, for a total that it has delivered since its report, on what the dead had said, and that is not
+        in the pool. Called at its place among what else was logged since and is sent now: what was logged before it
+        must cross the new link before this, what was logged after it must not."""
+        self._totals.say(coordinator, Closed(*id_of(bundle), bundle.stamp - 1))
+
+    def follow(self, coordinator: str) -> None:
+        """At a member: what had been said on the dead link stands for the new one."""
+        for id, record in self._totals.locks.undelivered.items():
+            if id in self._told:
+                record.told[coordinator] = self._told[id]
+            if id in self._heard:
+                record.heard[coordinator] = self._heard[id]
+
+    def lead(self, merged: MergedLocks) -> None:
+        """At the coordinator: what the members had told the dead is heard from them, and totals close above what the
+        dead had said, or above everything that is known. The clock must have been raised to the clocks of all members
+        and to all stamps of the pool."""
+        clock = self._totals.clock
+        for record in self._totals.locks.in_line():
+            record.heard.update(merged.told.get(record.id, {}))
+            if (said := merged.said.get(record.id)) is not None:
+                record.floor = max(record.floor, said.highest, clock.tick() if said.is_unclosed else 0)
+
+    def resume(self) -> None:
+        """Last step: closing goes on, and then totals that have no place are submitted again. Local clients may publish
+        more only after that (`Totals.unsubmitted`): what is ordered behind later ones of its publisher is dropped."""
+        totals = self._totals
+        totals.held = False
+        totals.progress()
+        totals.resubmit()
+        totals.unsubmitted = False
+
+
+def _if_all(said: Mapping[str, int], names: Sequence[str]) -> int:
+    """What was said on these links, if on all of them: a silent one is never counted as closed. -1 otherwise."""
+    return max((said[name] for name in names), default=-1) if all(name in said for name in names) else -1
+
+
+def _take_out(said: dict[str, int], dead: Collection[str], kept: dict[TotalId, int], id: TotalId) -> None:
+    stamps = [said.pop(name) for name in dead if name in said]
+    if stamps:
+        kept[id] = max(stamps)

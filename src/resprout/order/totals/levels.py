@@ -1,0 +1,220 @@
+"""How far totals have come, link by link.
+
+Totals cross no link as bundles: every broker delivers them by itself, two of them perhaps in another order than its
+neighbour. So they are not among the numbered bundles of a link, and are acknowledged by name; otherwise the same
+ladders hold as for everything else in the log (`order.entry`).
+
+Nothing but the publisher's receipt waits for these reports, and for that only `done` counts; the ladders merely let
+brokers forget. So what is not `done` may wait long, and mostly need not be said at all: with f <= 1, a neighbour that
+is done has the highest level, too. All behind it have the total and have taken it, and who hears so has it itself.
+
+What is done is told often, so only totals of which something has changed are looked at for that (`touch`); all of them
+only where the others are told of, too.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Annotated
+
+import msgspec
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ProtocolMessage
+from resprout.order.entry import Entry
+from resprout.order.left import Left
+from resprout.order.log import Log
+from resprout.order.totals.messages import TotalId, id_of
+
+REPORTED_MAX = 128
+"""Totals in one message."""
+
+
+class TotalLevel(msgspec.Struct, frozen=True, array_like=True):
+    publisher: str
+    incarnation: int
+    first: int
+    reach: Annotated[int, msgspec.Meta(ge=0)]
+    level: Annotated[int, msgspec.Meta(ge=0)]
+    done: bool
+    """Everybody behind the sender has it."""
+
+
+class TotalLevels(ProtocolMessage, frozen=True, tag=66):
+    """How far these totals have come at the sender, who has delivered them."""
+
+    levels: tuple[TotalLevel, ...]
+
+
+Said = tuple[int, int, bool]
+"""(reach, level, done); -1 for a reach that was never reported."""
+
+_NOTHING: Said = (-1, 0, False)
+
+
+class TotalBook:
+    """The totals in one broker's log, and those that somebody still waits to hear of."""
+
+    def __init__(
+        self, log: Log, faults_tolerated: int, finished: Callable[[Entry], None], left: Left | None = None
+    ) -> None:
+        """`left` is told of what everybody is through with."""
+        self._log = log
+        self._left = left if left is not None else Left()
+        self._faults = faults_tolerated
+        self._done_is_all = faults_tolerated <= 1
+        self._reaches = max(1, faults_tolerated)
+        self._finished = finished
+        self._entries: dict[TotalId, Entry] = {}
+        self._heard: dict[TotalId, dict[str, Said]] = {}
+        """By total: the neighbours that have to report it, and what they have said; for one that is not yet delivered
+        here, only who was early."""
+        self._told: dict[TotalId, dict[str, Said]] = {}
+        self._touched: dict[TotalId, None] = {}
+        """Something has changed since they were last looked at."""
+        self._looked_at: list[TotalId] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> list[Entry]:
+        return list(self._entries.values())
+
+    def entry(self, id: TotalId) -> Entry | None:
+        return self._entries.get(id)
+
+    def add(self, entry: Entry, neighbours: Iterable[str]) -> None:
+        """Delivered here; the log counts each of these neighbours as one that has to report."""
+        id = (entry.publisher, entry.incarnation, entry.first)
+        self._entries[id] = entry
+        early = self._heard.pop(id, {})
+        self._heard[id] = dict.fromkeys(neighbours, _NOTHING)
+        self._told[id] = {}
+        self._touched[id] = None
+        for name, said in early.items():
+            self._take(name, id, entry, said)
+
+    def add_stub(self, bundle: Bundle, entry: Entry, neighbours: Iterable[str]) -> None:
+        """Everybody on this side is through with it, and these neighbours still wait to hear so."""
+        id = id_of(bundle)
+        self._entries[id] = entry
+        self._heard[id] = {}
+        self._told[id] = {}
+        self._touched[id] = None
+        for name in neighbours:
+            self._heard[id][name] = _NOTHING
+            self._log.await_one(entry)
+
+    # -- hearing -------------------------------------------------------------------------------------------------------
+
+    def hear(self, name: str, message: TotalLevels, is_coming: Callable[[TotalId], bool]) -> None:
+        """`is_coming`: the total is known and not yet delivered here; what is said of it is kept until then."""
+        for item in message.levels:
+            id = (item.publisher, item.incarnation, item.first)
+            said = (min(item.reach, self._reaches - 1), min(item.level, self._faults), item.done)
+            if item.done and self._done_is_all:
+                said = (self._reaches - 1, self._faults, True)
+            entry = self._entries.get(id)
+            if entry is not None:
+                self._take(name, id, entry, said)
+            elif is_coming(id):
+                self._heard.setdefault(id, {})[name] = said
+
+    def _take(self, name: str, id: TotalId, entry: Entry, said: Said) -> None:
+        before = self._heard[id].get(name)
+        if before is None:  # it came later than the total, and has nothing to report
+            return
+        self._heard[id][name] = (max(before[0], said[0]), max(before[1], said[1]), before[2] or said[2])
+        self._touched[id] = None
+        for reach in range(before[0] + 1, said[0] + 1):
+            self._log.reached(entry, reach)
+        for level in range(before[1] + 1, said[1] + 1):
+            self._log.firmer(entry, level)
+        if said[2] and not before[2] and self._log.deliver_one(entry):
+            self._finished(entry)
+
+    # -- telling -------------------------------------------------------------------------------------------------------
+
+    def touch(self, entry: Entry) -> None:
+        """A total in the log has come further."""
+        id = (entry.publisher, entry.incarnation, entry.first)
+        if id in self._entries:
+            self._touched[id] = None
+
+    def touch_all(self) -> None:
+        """Somebody could not be told for a while."""
+        self._touched.update(dict.fromkeys(self._entries))
+
+    def reports(self, names: Iterable[str], only_done: bool = False) -> Iterator[tuple[str, TotalLevels]]:
+        """News for neighbours, to be told at once; `only_done`: of totals that everybody on this side has."""
+        ids = self._looked_at = list(self._touched if only_done else self._entries)
+        self._touched = {}
+        for name in names:
+            news = [news for id in ids if (news := self._news(name, id, only_done)) is not None]
+            for start in range(0, len(news), REPORTED_MAX):
+                yield name, TotalLevels(tuple(news[start : start + REPORTED_MAX]))
+
+    def _news(self, name: str, id: TotalId, only_done: bool) -> TotalLevel | None:
+        told = self._told[id].get(name)
+        if told is not None and told[2] and self._done_is_all:
+            return None
+        entry = self._entries[id]
+        heard = self._heard[id].get(name)
+        awaited = 0 if heard is None or heard[2] else 1
+        done = entry.undone <= awaited
+        said = (min(entry.reach, self._reaches - 1), min(entry.level, self._faults), done)
+        if said == told or (only_done and not done):
+            return None
+        self._told[id][name] = said
+        return TotalLevel(*id, *said)
+
+    def forget(self, neighbours: Collection[str]) -> list[TotalId]:
+        """Of those that `reports` has looked at: what is stable and delivered everywhere, and of which every neighbour
+        has heard so. What becomes so later is touched then."""
+        through = [
+            id
+            for id in self._looked_at
+            if (entry := self._entries[id]).bundle is None
+            and entry.undone == 0
+            and all(self._is_final(id, name) for name in neighbours)
+        ]
+        for id in through:
+            self._left.note(self._entries.pop(id))
+            del self._heard[id], self._told[id]
+            self._touched.pop(id, None)
+        self._looked_at = []
+        return through
+
+    def _is_final(self, id: TotalId, name: str) -> bool:
+        reach, level, done = self._told[id].get(name, _NOTHING)
+        return done and (self._done_is_all or (reach, level) == (self._reaches - 1, self._faults))
+
+    # -- when a neighbour dies -----------------------------------------------------------------------------------------
+
+    def replace(self, dead: Iterable[str], new: Collection[str]) -> None:
+        """The dead will report nothing more, and the new ones have to. What may have risen settles later."""
+        self.touch_all()
+        gone = list(dead)
+        for id, heard in self._heard.items():
+            entry = self._entries.get(id)
+            for name in gone:
+                said = heard.pop(name, None)
+                if entry is not None and said is not None:
+                    self._told[id].pop(name, None)
+                    self._leave(entry, said)
+            if entry is not None:
+                for name in new:
+                    heard[name] = _NOTHING
+                    self._log.await_one(entry)
+
+    def _leave(self, entry: Entry, said: Said) -> None:
+        reach, level, done = said
+        for lacking in range(max(reach + 1, 0), self._reaches):
+            if lacking < self._faults:
+                entry.reach_lacking[lacking] -= 1
+        if reach < 0:
+            entry.lacking[0] -= 1
+        else:
+            entry.copies -= 1
+        for lacking in range(level + 1, self._faults + 1):
+            entry.lacking[lacking] -= 1
+        if not done:
+            self._log.deliver_one(entry)

@@ -1,0 +1,301 @@
+"""Total order: close, then deliver.
+
+The root gives every total its place and a `Lock` carries it to all brokers. A broker makes it *active* as soon as it is
+known: from then on local publications on its keys are *carried*, that is, submitted like totals and delivered at their
+own places behind it, while bundles that arrive on links are never touched. Each broker then tells each neighbour that
+its side of their link is *closed*, once all its other neighbours have said so of theirs. Links are FIFO, so a neighbour
+that has heard it has everything that was published before the total on that side. Closed all around, the total is
+stamped one above everything it closed behind, and delivered: the same stamp, between the same publications, everywhere.
+
+Totals close side by side, however many there are and whatever they name. Each broker activates them in the order of
+their places, and each at a clock of its own, so its floor of the later one is higher. It says of the earlier one first
+that it is closed, on every link. So the later one is nowhere closed before the earlier one, and has the higher stamp,
+whatever a repair has to put in the place of those who died: stamps, places and deliveries have one order.
+
+What is carried may have been published plainly, too, by another broker to which its client went. Each broker delivers
+whichever comes first (`deliver` is told of both), but all brokers close it: those who have it may not be all.
+
+What a dead broker said before it died is a fact, and a broker goes on closing and delivering on it. A dead link that
+was silent is never counted as closed: all links count, those in repair included, until a repair replaces them
+(`order.totals.handover`).
+
+Latency from origin o to broker s: d(o, root) + max over all brokers p of (d(root, p) + d(p, s)).
+
+Not done here: the log, showing, acknowledging, and deciding what is carried; `deliver`, `is_gated`, `own` and
+`has_room_for` say when.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee
+from resprout.order.clock import Clock, check_stamp
+from resprout.order.totals.backlog import UNORDERED_TOTALS, Backlog
+from resprout.order.totals.locks import LockRecord, LockTable
+from resprout.order.totals.messages import (
+    Closed,
+    Lock,
+    Place,
+    Submit,
+    TotalId,
+    check_locks,
+    check_total,
+    id_of,
+    tseq_of,
+)
+from resprout.order.totals.submissions import Submissions
+
+
+class TreePosition(Protocol):
+    """Where this broker stands in the tree."""
+
+    epoch: int
+    """Of the root's reign, as far as it is known here."""
+
+    @property
+    def parent(self) -> str | None:
+        """None: this broker is the root, and orders."""
+
+    @property
+    def neighbours(self) -> Mapping[str, bool]:
+        """All links by name; False for one in repair."""
+
+
+class Waiting(NamedTuple):
+    """Why a total is not delivered here yet, for people."""
+
+    bundle: Bundle
+    place: Place | None
+    """None: it waits for the root to order it."""
+    neighbours: tuple[str, ...]
+    """Those that have not said that their side is closed."""
+
+
+class Totals:
+    """The totals of one broker.
+
+    `handlers` take (peer, message) and raise PeerError for what an honest peer never says.
+
+    `deliver(bundle, tseq)` is called once per total, in the order of delivery; the bundle carries its final stamp, to
+    which the clock is already raised. `is_seen(bundle)` says whether this very bundle was delivered here before. One
+    that a newer life of its publisher has overtaken was not, and what is carried may be here in another way: this
+    broker must still help to close it, or it would be waited for everywhere.
+    """
+
+    def __init__(
+        self,
+        position: TreePosition,
+        clock: Clock,
+        say: Callable[[str, ProtocolMessage], None],
+        deliver: Callable[[Bundle, int], None],
+        is_seen: Callable[[Bundle], bool],
+    ) -> None:
+        self.position = position
+        self.clock = clock
+        self.say = say
+        self.locks = LockTable()
+        self.backlog = Backlog()
+        self.submissions = Submissions(self.backlog)
+        self.held = False
+        """A repair is being installed: nothing is activated, told or delivered by itself until it is complete."""
+        self.unsubmitted = False
+        """What waits for its place has not been submitted to the new parent again: nothing newer may go before it."""
+        self.handlers: dict[type, Callable[[str, Any], None]] = {
+            Submit: self._take_submit,
+            Lock: self._take_lock,
+            Closed: self._take_closed,
+        }
+        self._deliver = deliver
+        self._is_seen = is_seen
+        self._number = 0
+        self._latest: Place = (-1, 0)
+        self._working = False
+        self._to_advance: dict[TotalId, LockRecord] = {}
+
+    # -- what the broker asks ------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        """Totals that are known here and not yet delivered."""
+        return self.backlog.count
+
+    def has_room_for(self, publisher: str) -> bool:
+        """Not so many that a local client should wait with more."""
+        if not self.backlog.has_room_for(publisher):
+            return False
+        waiting = self.submissions.waiting
+        return not waiting or sum(id_of(own) in waiting for own in self.backlog.of(publisher)) < UNORDERED_TOTALS
+
+    def is_gated(self, bundle: Bundle) -> bool:
+        """Whether an active total names one of its keys: published plainly, it might be divided differently."""
+        return self.locks.is_closed(bundle)
+
+    def own(self, publisher: str) -> Bundle | None:
+        """The first of this publisher that is under way: what it publishes now goes behind it, if any is known."""
+        mine = self.backlog.of(publisher)
+        return mine[0] if mine else None
+
+    def is_under_way(self, bundle: Bundle) -> bool:
+        """It was submitted, and is not delivered here yet."""
+        return self.backlog.has(id_of(bundle))
+
+    def is_overtaken(self, bundle: Bundle) -> bool:
+        """Something that its publisher made later is under way."""
+        at = (bundle.incarnation, bundle.first)
+        return any((own.incarnation, own.first) > at for own in self.backlog.of(bundle.publisher))
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """All undelivered totals, and what each waits for."""
+        found = [Waiting(bundle, None, ()) for bundle in self.submissions.waiting.values()]
+        for record in self.locks.undelivered.values():
+            unclosed = tuple(name for name in self.position.neighbours if name not in record.heard)
+            found.append(Waiting(record.bundle, record.place, unclosed))
+        return tuple(found)
+
+    # -- submit and lock -----------------------------------------------------------------------------------------------
+
+    def submit(self, bundle: Bundle) -> None:
+        """Have a total ordered. Nothing happens when it has its place already, so it may be submitted again."""
+        self.clock.raise_to(bundle.stamp)
+        id = id_of(bundle)
+        parent = self.position.parent
+        if self.is_ordered(bundle):
+            self.submissions.drop(id)
+        elif parent is None:
+            place = (self.position.epoch, self._number + 1)
+            self._number += bundle.count  # each total of a bundle has a place of its own
+            self._lock(place, bundle, None)
+        else:
+            self.submissions.keep(id, bundle)
+            if self.position.neighbours.get(parent):
+                self.say(parent, Submit(bundle))
+
+    def become_root(self, epoch: int) -> None:
+        """Numbering starts again, under an epoch that no root has used before. `resubmit` then orders what waits."""
+        assert epoch > self._latest[0], "places that an earlier root has given would be given again"
+        self.position.epoch = epoch
+        self._number = 0
+
+    def resubmit(self) -> None:
+        """After the way to the root, or the root, has changed."""
+        for bundle in list(self.submissions.waiting.values()):
+            self.submit(bundle)
+
+    def is_ordered(self, bundle: Bundle) -> bool:
+        """It has its place, and perhaps its delivery, behind it; or it was published plainly, and something later of
+        its publisher has a place."""
+        id = id_of(bundle)
+        if id in self.locks.records or not self.submissions.last.is_newer(id):
+            return True
+        return bundle.guarantee is Guarantee.TOTAL and self._is_seen(bundle)
+
+    def add_lock(self, place: Place, bundle: Bundle, others: list[str]) -> LockRecord | None:
+        """Take a lock and pass it on to these neighbours; None when it is old news."""
+        id = id_of(bundle)
+        if self.is_ordered(bundle):
+            self.submissions.drop(id)
+            return None
+        self.position.epoch = max(self.position.epoch, place[0])
+        self._latest = max(self._latest, place)
+        record = LockRecord(place, bundle)
+        self.locks.add(record)
+        self.submissions.locked(id, bundle)
+        message = Lock(*place, bundle)
+        for name in others:
+            self.say(name, message)
+        return record
+
+    def _lock(self, place: Place, bundle: Bundle, source: str | None) -> None:
+        others = [name for name, is_open in self.position.neighbours.items() if is_open and name != source]
+        if self.add_lock(place, bundle, others):
+            self._work()
+
+    def _take_submit(self, peer: str, message: Submit) -> None:
+        if peer == self.position.parent:
+            raise PeerError("a total is submitted to the parent, not to a child")
+        check_total(message.bundle)
+        self._check_room(message.bundle)
+        if self.position.neighbours.get(peer):
+            self.submit(message.bundle)
+
+    def _take_lock(self, peer: str, message: Lock) -> None:
+        check_locks((message,))
+        self._check_room(message.bundle)
+        if self.position.neighbours.get(peer):
+            self._lock((message.epoch, message.number), message.bundle, peer)
+
+    def _check_room(self, bundle: Bundle) -> None:
+        if id_of(bundle) not in self.submissions.waiting:
+            self.backlog.check_room(1, bundle.cost)
+
+    # -- close and deliver ---------------------------------------------------------------------------------------------
+
+    def progress(self) -> None:
+        """Look at every total again, after the set of links has changed. In order: see above."""
+        for record in self.locks.in_line():
+            self._to_advance.pop(record.id, None)
+            self._to_advance[record.id] = record
+        self._work()
+
+    def forget(self, id: TotalId) -> None:
+        """It has left the log: no repair can ask for it any more."""
+        self.locks.forget(id)
+
+    def _take_closed(self, peer: str, message: Closed) -> None:
+        check_stamp(message.stamp)
+        if not self.position.neighbours.get(peer):
+            return  # from a link in repair it comes too late: a coordinator may have been told that nothing was heard
+        record = self.locks.undelivered.get((message.publisher, message.incarnation, message.first))
+        if record is not None:
+            self.clock.raise_to(message.stamp)
+            record.heard[peer] = message.stamp
+            self._to_advance[record.id] = record
+            self._work()
+
+    def _work(self) -> None:
+        """Go on until nothing more can be done. Delivering lets clients go on, and they come back here: a loop, because
+        a recursion would be as deep as their queues are long."""
+        if self._working:
+            return
+        self._working = True
+        try:
+            while not self.held:
+                for record in self.locks.take_idle():
+                    self.locks.activate(record, max(record.floor, self.clock.tick()))
+                    self._to_advance[record.id] = record
+                if not self._to_advance:
+                    break
+                self._advance(self._to_advance.pop(next(iter(self._to_advance))))
+        finally:
+            self._working = False
+
+    def _advance(self, record: LockRecord) -> None:
+        """Tell each open neighbour that all other sides are closed as soon as they are; deliver when all are."""
+        links, heard, floor = self.position.neighbours, record.heard, record.floor
+        if not record.active or record.stamp is not None or len(heard) + 1 < len(links):
+            return
+        unclosed = [name for name in links if name not in heard]
+        if len(unclosed) > 1:
+            return
+        *_, second, highest = sorted((floor, floor, *(heard[name] for name in links if name in heard)))
+        for name in unclosed or links:
+            if links[name] and name not in record.told:
+                self.tell_closed(record, name, second if heard.get(name) == highest else highest)
+        if not unclosed and self.locks.first is record:
+            self.settle(record, highest + 1)
+
+    def tell_closed(self, record: LockRecord, name: str, stamp: int) -> None:
+        record.told[name] = stamp
+        self.say(name, Closed(*record.id, stamp))
+
+    def settle(self, record: LockRecord, stamp: int) -> None:
+        """Deliver a total with its final stamp."""
+        self.clock.now = max(self.clock.now, stamp)
+        self.locks.deliver(record, stamp)
+        if (following := self.locks.first) is not None:
+            self._to_advance[following.id] = following
+        self.backlog.remove(record.id)
+        self._deliver(record.bundle, tseq_of(record.place))

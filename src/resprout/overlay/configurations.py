@@ -1,0 +1,108 @@
+"""The configuration as one of its voters sees it: which configurations it has agreed to, and what the next
+configuration would be.
+
+A configuration is decided when majorities have agreed to it: of the configuration decided before, of every
+configuration in between that anybody in those majorities had agreed to, and of itself. A voter agrees to one
+configuration per version, its own proposals included, and tells each candidate what it has agreed to since the last
+configuration that it knows to be decided. So any two configurations that are decided have met in a voter, and the later
+one was decided after the earlier one by its consent: there are never two roots with majorities. Only the life that
+is the voter may agree: a later one of the same name remembers nothing.
+"""
+
+from typing import Final
+
+from resprout.overlay import lineage
+from resprout.overlay.lease_detector import LeaseDetector
+from resprout.overlay.liveness import Liveness
+from resprout.overlay.messages import Enrol
+from resprout.overlay.places import Configuration, Place, Registration, Voter, is_among
+from resprout.overlay.view import MembershipView
+
+UNDECIDED_MAX: Final = 16
+"""Configurations that a voter agrees to without hearing that one was decided."""
+
+
+class Configurations:
+    def __init__(self, view: MembershipView, detector: LeaseDetector) -> None:
+        self._view = view
+        self._detector = detector
+        self._agreed: dict[tuple[int, str], Configuration] = {}
+
+    # -- as a voter ----------------------------------------------------------------------------------------------------
+
+    def undecided(self) -> tuple[Configuration, ...]:
+        """Everything after the configuration that is known to be decided, oldest first."""
+        here = self._view
+        agreed = [x for x in self._agreed.values() if x.version > here.decided.version]
+        self._agreed = {x.label: x for x in agreed}
+        known = {**self._agreed}
+        if here.configuration.version > here.decided.version:
+            known.setdefault(here.configuration.label, here.configuration)
+        return tuple(sorted(known.values(), key=lambda x: x.label))
+
+    def latest(self) -> Configuration:
+        return max((self._view.decided, *self.undecided()), key=lambda x: x.version)
+
+    def agree(self, configuration: Configuration) -> None:
+        self._agreed[configuration.label] = configuration
+
+    def answer(self, peer: str, message: Enrol) -> bool:
+        """May this configuration follow? If so, it is agreed to."""
+        here = self._view
+        here.follow_decided(message.decided)
+        if message.new.label in self._agreed:
+            return self._agreed[message.new.label] == message.new
+        # The very configuration may have been heard of before it is asked about, from those who follow it: that is no
+        # rival.
+        others = [x for x in (here.decided, *self.undecided()) if x != message.new]
+        latest = max(others, key=lambda x: x.version, default=Configuration())
+        if len(self._agreed) >= UNDECIDED_MAX or not message.new.is_sound() or message.new.root != peer:
+            return False
+        if message.new.version <= latest.version or self._is_deserted(latest, peer, message):
+            return False
+        self.agree(message.new)
+        here.record(Registration(message.dead, message.new))
+        return True
+
+    def _is_deserted(self, latest: Configuration, peer: str, message: Enrol) -> bool:
+        """There is another root that nobody has given up, and the proposal was not made with its configuration in
+        mind."""
+        if latest.root in (None, peer) or message.latest.version > latest.version:
+            return False
+        voter = latest.voters[0]
+        is_buried = voter.incarnation <= self._view.tombstones.get(voter.name, -1)
+        return not is_buried and not is_among(voter.name, voter.incarnation, message.dead)
+
+    # -- the next configuration ----------------------------------------------------------------------------------------
+
+    def propose(self, dead: frozenset[str], now_us: int) -> Configuration:
+        """This broker as the root, then the voters that are left, then whoever is nearest."""
+        here = self._view
+        size = 2 * here.faults + 1
+        latest = self.latest()
+        voters = [Voter(here.name, here.incarnation, here.address)]
+        left = [voter for voter in latest.voters if voter.name != here.name and voter.name not in dead]
+        voters += [voter for voter in left if not self.has_lost(voter, now_us)]
+        taken = {voter.name for voter in voters}
+        for name in lineage.branches(here, here.reach + 1):
+            if name in taken or name in dead or len(voters) >= size:
+                continue
+            place = here.places.get(name)
+            is_known = place is not None and place.version > 0
+            if place is not None and is_known and self._may_sit(place, now_us):
+                voters.append(Voter(name, place.incarnation, place.address))
+        return Configuration(latest.version + 1, tuple(voters[:size]))
+
+    def _may_sit(self, place: Place, now_us: int) -> bool:
+        """Not one that is gone, or is not heard now: it would be lost again, and the configuration change for ever."""
+        here, detector = self._view, self._detector
+        return max(here.liveness(place.life), detector.liveness(place.name, now_us)) <= Liveness.UNRESPONSIVE
+
+    def has_lost(self, voter: Voter, now_us: int) -> bool:
+        """This voter can no longer vote: its life is over, or the root has not heard it for long."""
+        here, detector = self._view, self._detector
+        if voter.incarnation < here.incarnation_of(voter.name) or detector.has_ended(voter.name):
+            return True
+        if here.liveness(voter.life) >= Liveness.FORGOTTEN:
+            return True
+        return here.leads_configuration and detector.silence_us(voter.name, now_us) > 3 * detector.patience_us

@@ -1,0 +1,150 @@
+"""Who asks this broker for a place, and whether the name is theirs to take.
+
+A newcomer's name is looked for in the whole tree first (`overlay.census`). A broker of that name that lives keeps it:
+the newcomer is refused, for people to see to. An earlier life that is dead and not repaired yet is waited for, and so
+is one that is not heard: the census has no answer before it speaks or is declared dead. A newcomer whose incarnation is
+not above every life that the tree remembers is told which one it must be above.
+
+Two newcomers may ask for one name at two brokers at the same time. A claim is known here before it is looked for, so
+at least one of the two is found by the other one's census. Whoever finds the other does not go on: the later of the two
+lets go of its claim for a while, the earlier one looks again. By then one of them stands.
+"""
+
+from resprout.core.contract import ProtocolMessage
+from resprout.core.names import newcomer_name
+from resprout.overlay.census import NAMES_MAX, CensusFindings
+from resprout.overlay.messages import Fenced, Namesake
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.messages import NameTaken
+from resprout.stacks.resprout.outcomes import Cleared
+
+
+class Claim:
+    """One newcomer that waits for a place."""
+
+    __slots__ = ("address", "incarnation", "is_clear", "key", "name", "rests_until_us", "yields_until_us")
+
+    def __init__(self, key: str, incarnation: int, address: str) -> None:
+        self.key = key
+        """Of its session: its name, or `newcomer_key` while it has no right to it."""
+        self.name = newcomer_name(key) or key
+        self.incarnation = incarnation
+        self.address = address
+        self.is_clear = False
+        """Nobody else bears the name."""
+        self.rests_until_us = 0
+        """It was looked for in vain: what is missing takes time."""
+        self.yields_until_us = 0
+        """It lets another newcomer of the same name go first."""
+
+    @property
+    def life(self) -> tuple[int, str]:
+        return self.incarnation, self.address
+
+
+class Claims:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._census = core.waves.census
+        self._census.claims = self._told
+        self._claims: dict[str, Claim] = {}
+        """By the key of the session."""
+        self._asked: list[Claim] | None = None
+        """For whom a census is under way. A claim that came later may have been missed by another one's."""
+        self._is_looking = False
+        self.admitted: dict[str, Claim] = {}
+        """Those that are being taken in."""
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def put(self, claim: Claim) -> None:
+        self._claims[claim.key] = claim
+
+    def all(self) -> list[Claim]:
+        return list(self._claims.values())
+
+    def admit(self, claim: Claim) -> None:
+        del self._claims[claim.key]
+        self.admitted[claim.name] = claim
+
+    def put_back(self, claim: Claim) -> None:
+        self._claims.setdefault(claim.key, claim)
+
+    def drop(self, key: str) -> bool:
+        """It went, or goes elsewhere. True when it was here."""
+        name = newcomer_name(key) or key
+        admitted = self.admitted.get(name)
+        if admitted is not None and admitted.key == key:
+            del self.admitted[name]
+            return True
+        return self._claims.pop(key, None) is not None
+
+    def gets_on(self, key: str) -> bool:
+        """Its turn will come here, and would not come sooner elsewhere."""
+        claim = self._claims.get(key) or self.admitted.get(key)
+        return claim is not None and claim.rests_until_us <= self._core.now_us
+
+    def clear(self, room: int) -> list[Claim]:
+        """Those whose names are theirs; the others are looked for, unless there is no room for more than these."""
+        core = self._core
+        for key, claim in list(self._claims.items()):
+            if core.peers.incarnation(key) != claim.incarnation:
+                del self._claims[key]
+        if sum(claim.is_clear for claim in self._claims.values()) < room:
+            self._is_looking = True
+            self._look()
+            self._is_looking = False
+        return [claim for claim in self._claims.values() if claim.is_clear]
+
+    def _look(self) -> None:
+        now_us = self._core.now_us
+        if self._asked is not None:
+            return
+        unclear = [claim for claim in self._claims.values() if not claim.is_clear and claim.rests_until_us <= now_us]
+        if unclear:
+            asked = self._asked = unclear[:NAMES_MAX]
+            self._census.ask(tuple(dict.fromkeys([claim.name for claim in asked])), self._found)
+
+    def _told(self, name: str) -> list[Namesake]:
+        """To a census of somebody else, or our own."""
+        now_us, me = self._core.now_us, self._core.seat.name
+        waiting = [claim for claim in self._claims.values() if claim.name == name and claim.yields_until_us <= now_us]
+        if name in self.admitted:
+            waiting.append(self.admitted[name])
+        return [Namesake(name, claim.incarnation, claim.address, me, False) for claim in waiting]
+
+    def _found(self, findings: CensusFindings) -> None:
+        core = self._core
+        asked, self._asked = self._asked or [], None
+        for claim in asked:
+            if self._claims.get(claim.key) is claim and core.peers.incarnation(claim.key) == claim.incarnation:
+                self._judge(claim, findings)
+        if not self._is_looking:
+            core.outcomes.append(Cleared())
+
+    def _judge(self, claim: Claim, findings: CensusFindings) -> None:
+        core = self._core
+        others = [x for x in findings.namesakes if x.name == claim.name and (x.incarnation, x.address) != claim.life]
+        bearer = next((x for x in others if x.stands), None)
+        if bearer is not None:
+            where = f" at {bearer.address}" if bearer.address else ""
+            whose = f"below {bearer.above}" if bearer.above else "the root"
+            reason = f"a broker called {claim.name} lives{where} ({whose}); every broker has a name of its own"
+            core.note("name_taken", f"a second {claim.name} is refused: {reason}")
+            self._turn_away(claim, NameTaken(reason))
+        elif findings.latest[claim.name] >= claim.incarnation:
+            self._turn_away(claim, Fenced(findings.latest[claim.name]))
+        elif any((x.incarnation, x.address) < claim.life for x in others):
+            claim.yields_until_us = claim.rests_until_us = core.now_us + core.options.lease_us
+        elif not others and findings.complete:
+            claim.is_clear = True
+        else:
+            claim.rests_until_us = core.now_us + core.options.heartbeat_us
+
+    def _turn_away(self, claim: Claim, answer: ProtocolMessage) -> None:
+        """Its life is over, and so is its session."""
+        del self._claims[claim.key]
+        self._core.outbox.send(claim.key, answer)
+        if claim.key != claim.name:
+            self._core.peers.close(claim.key, "it was told why")

@@ -1,0 +1,269 @@
+"""How a broker comes into the tree, and how it goes: the side of the one that asks (`admission` is the other).
+
+A newcomer asks its parent, or any broker it knows, for a place, and takes what `Welcome` hands over in one step. One
+that is sent elsewhere chooses among the places that it is offered (`choosing`). Until its name is found to be its own
+it speaks in sessions that give it no right to that name (`claims`).
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+from resprout.core.contract import CancelTimer, SetTimer, Timer
+from resprout.core.states import transition
+from resprout.order.totals.newcomers import accept_welcome
+from resprout.overlay.messages import Probed
+from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.joining.choosing import ChosenParent, ParentSearch, locate
+from resprout.stacks.resprout.messages import (
+    JoinElsewhere,
+    JoinRequest,
+    JoinWithdrawn,
+    Leaving,
+    MoveAway,
+    NameTaken,
+    Welcome,
+)
+from resprout.stacks.resprout.outcomes import Settled
+from resprout.stacks.resprout.repair.parcels import Parcel, learn
+
+FIRST_PATIENCE_US = 20_000_000
+"""How long a broker that starts waits for the parent it was given, which may be waiting for its own."""
+PATIENCE_US = 5_000_000
+"""How long one broker is waited for that is there and has not answered: it may be looking for a place itself. Longer
+each time that one is not even reached, up to `FIRST_PATIENCE_US`: it may be far to everybody."""
+REFUSALS_MAX = 16
+"""Answers that name nobody new before a newcomer pauses: what is known about room has yet to come around."""
+TRIED_MAX = 4_096
+"""Places that one search remembers to have asked."""
+
+
+class JoinAgain(Timer, frozen=True):
+    """When to ask somebody else for a place, because the one asked has not answered."""
+
+
+class NewcomerState(Enum):
+    OUTSIDE = auto()
+    """It has not asked anybody yet."""
+    ASKING = auto()
+    """It has asked one broker, and waits for the answer."""
+    CHOOSING = auto()
+    """It was offered places, and measures which is best."""
+    PAUSING = auto()
+    """Nobody had room, and everybody named the same others: what is known about room has yet to come around."""
+    PLACED = auto()
+    MOVING = auto()
+    """It has a place, and looks for another, because its parent has too many neighbours."""
+
+
+NEWCOMER_STATES: Final[Mapping[NewcomerState, frozenset[NewcomerState]]] = {
+    NewcomerState.OUTSIDE: frozenset({NewcomerState.ASKING, NewcomerState.PLACED}),
+    NewcomerState.ASKING: frozenset(
+        {NewcomerState.ASKING, NewcomerState.CHOOSING, NewcomerState.PAUSING, NewcomerState.PLACED}
+    ),
+    NewcomerState.CHOOSING: frozenset({NewcomerState.ASKING, NewcomerState.PLACED}),
+    NewcomerState.PAUSING: frozenset({NewcomerState.ASKING}),
+    NewcomerState.PLACED: frozenset({NewcomerState.MOVING}),
+    NewcomerState.MOVING: frozenset({NewcomerState.PLACED}),
+}
+
+
+class Newcomer:
+    """This broker, as one that looks for a place: at first, and when it has to move."""
+
+    def __init__(
+        self,
+        core: Core,
+        book: ClientBook,
+    ) -> None:
+        self._core = core
+        self._book = book
+        self.state = NewcomerState.OUTSIDE
+        self._candidates: list[str] = []
+        self._asked: str | None = None
+        self._patience_us = PATIENCE_US
+        self._search: ParentSearch | None = None
+        """Among places that were offered."""
+        self._moving_from: str | None = None
+        """The parent that asked this broker to move: then the search is for another place than the one it has."""
+        self._refusals = 0
+        self._tried: set[str] = set()
+        """Who was asked since the last pause: whoever is sent to others than these comes nearer to a place."""
+
+    def _move_to(self, state: NewcomerState) -> None:
+        self.state = transition(NEWCOMER_STATES, self.state, state)
+
+    # -- asking for a place --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        core = self._core
+        seat = core.seat
+        if seat.parent is None and not seat.contacts:
+            core.view.found(core.rng.getrandbits(32))
+            core.attached = True
+            self._move_to(NewcomerState.PLACED)
+            core.outcomes.append(Settled())
+            return
+        core.peers.is_newcomer = True
+        self._candidates = [seat.parent] if seat.parent is not None else []
+        self._candidates += [name for name in seat.contacts if name not in self._candidates and name != seat.name]
+        self._ask_next()
+
+    def _ask_next(self) -> None:
+        core = self._core
+        if self._asked is not None:
+            if self._candidates[0] == self._asked:
+                self._candidates.append(self._candidates.pop(0))
+            if len(self._candidates) > 1:
+                core.peers.close(self._asked, f"{core.seat.name} asks somebody else for a place")
+        self._move_to(NewcomerState.ASKING)
+        self._asked = self._candidates[0]
+        self._tried.add(self._asked)
+        core.peers.post(self._asked, JoinRequest(core.seat.address))
+        is_first = core.seat.incarnation == 1 and self._asked == core.seat.parent
+        core.out.append(SetTimer(JoinAgain(), core.now_us + (FIRST_PATIENCE_US if is_first else self._patience_us)))
+
+    def again(self) -> None:
+        """The one asked is there and has not answered: withdraw, and ask another when it agrees."""
+        core = self._core
+        if self.state not in (NewcomerState.ASKING, NewcomerState.PAUSING):
+            return
+        if self._asked is not None and not core.peers.is_silent(self._asked) and len(self._candidates) > 1:
+            core.outbox.send(self._asked, JoinWithdrawn())
+            core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
+        else:
+            if self._asked is not None and not core.peers.incarnation(self._asked):
+                self._patience_us = min(2 * self._patience_us, FIRST_PATIENCE_US)
+            self._ask_next()
+
+    def silent(self, peer: str) -> None:
+        """The one asked is not there. A first parent that was never reached may be about to start."""
+        core = self._core
+        if self._search is not None:
+            self._look_at(self._search.lost(peer))
+        elif (
+            self.state is NewcomerState.ASKING
+            and peer == self._asked
+            and (core.seat.incarnation > 1 or core.peers.incarnation(peer))
+        ):
+            self._ask_next()
+
+    def lost(self, peer: str) -> None:
+        """The session with the one asked is over, and the request with it."""
+        if self._search is not None:
+            self._look_at(self._search.lost(peer))
+        elif self.state is NewcomerState.ASKING and peer == self._asked:
+            self._ask_next()
+
+    def sent_elsewhere(self, peer: str, message: JoinElsewhere) -> None:
+        core = self._core
+        if self.state is not NewcomerState.ASKING or peer != self._asked:
+            return
+        offers = locate(core, message.offers)
+        names = [offer.name for offer in offers]
+        if self._tried.issuperset(names) or len(self._tried) > TRIED_MAX:
+            self._refusals += 1
+        if self._refusals == REFUSALS_MAX:
+            self._refusals = 0
+            self._tried.clear()
+            self._asked = None
+            self._move_to(NewcomerState.PAUSING)
+            core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
+            return
+        self._candidates = [*names, *[name for name in self._candidates if name not in names]]
+        if not names:
+            self._ask_next()
+            return
+        core.out.append(CancelTimer(JoinAgain()))
+        self._move_to(NewcomerState.CHOOSING)
+        self._search = ParentSearch(core, offers)
+        self._look_at(self._search.begin())
+
+    def _look_at(self, chosen: ChosenParent | None) -> None:
+        """What has come of the search, if it is over."""
+        if chosen is None:
+            return
+        self._search = None
+        if self._moving_from is not None:
+            parent, self._moving_from = self._moving_from, None
+            self._move_to(NewcomerState.PLACED)
+            self._move(parent, chosen.name)
+            return
+        if chosen.name is not None:
+            self._candidates.remove(chosen.name)
+            self._candidates.insert(0, chosen.name)
+        self._ask_next()
+
+    def probed(self, peer: str, message: Probed) -> None:
+        if self._search is not None:
+            self._look_at(self._search.probed(peer, message.number))
+
+    def choose(self) -> None:
+        """Those that have not answered by now are too far away."""
+        if self._search is not None:
+            self._look_at(self._search.end())
+
+    def welcomed(self, parent: str, incarnation: int, parcel: Parcel) -> None:
+        core = self._core
+        head: Welcome = parcel.head
+        if self._core.attached or parent != self._asked:
+            core.peers.close(parent, f"{core.seat.name} has asked somebody else for a place")
+            return
+        core.attached = True
+        self._search = None
+        self._move_to(NewcomerState.PLACED)
+        core.peers.settle_name(parent)
+        core.out.append(CancelTimer(JoinAgain()))
+        view = core.view
+        view.parent = parent
+        view.epoch = head.epoch
+        view.configuration = head.configuration
+        view.network = parcel.network
+        link = core.neighbours.add(parent, incarnation)
+        self._book.meet(parent, parcel)
+        learn(core, parcel)
+        core.clock.raise_to(head.clock)
+        for origin, reached in parcel.seen.items():
+            core.seen.raise_to(origin, reached)
+        core.interest.add_neighbour(parent)
+        core.confirmed(core.interest.reconcile(parent, parcel.asks, core.outbound))
+        accept_welcome(core.totals, parcel.welcome_locks, parcel.last_totals, parent)
+        core.neighbours.open(link)
+        core.note("joined", parent)
+        core.waves.start(view.publish_place(), view.reach, lambda: None)
+        core.outcomes.append(Settled())
+
+    def refused(self, peer: str, message: NameTaken) -> None:
+        """Only before this broker has a place: nobody else can take its name afterwards."""
+        if not self._core.attached and peer == self._asked:
+            self._core.refuse(f"{peer} does not take {self._core.seat.name}: {message.reason}")
+
+    # -- going ---------------------------------------------------------------------------------------------------------
+
+    def move_away(self, parent: str, message: MoveAway) -> None:
+        """Asked by the parent, which has too many neighbours. Look for another place first: nobody goes in vain."""
+        core = self._core
+        if self._may_move(parent) and self.state is NewcomerState.PLACED:
+            offers = [offer for offer in locate(core, message.offers) if offer.name != parent]
+            self._move_to(NewcomerState.MOVING)
+            self._search = ParentSearch(core, offers)
+            self._moving_from = parent
+            self._look_at(self._search.begin())
+
+    def _move(self, parent: str, toward: str | None) -> None:
+        core = self._core
+        if toward is not None and self._may_move(parent):
+            core.outbox.send(parent, Leaving())
+            core.retire(f"{parent} asked {core.seat.name} to move to {toward}", kind="moved", toward=toward)
+
+    def _may_move(self, parent: str) -> bool:
+        return parent == self._core.view.parent and len(self._core.links) == 1 and self._core.is_calm
+
+    def leave(self) -> None:
+        """Tell the neighbours that nobody needs to wait for this broker, and end. Its parent repairs the tree, and the
+        clients find another broker, as if it had crashed."""
+        core = self._core
+        for name in core.links:
+            core.outbox.send(name, Leaving())
+        core.retire(f"{core.seat.name} leaves", again=False)

@@ -1,0 +1,77 @@
+"""Who looks after the clients of brokers that are lost: their successors, as far as this broker has heard."""
+
+from typing import Final
+
+from resprout.overlay.places import Life
+from resprout.stacks.resprout.core import Core
+
+SUCCEEDED_MAX: Final = 4_096
+"""Dead brokers whose successors are remembered; those heard of longest ago are forgotten first."""
+
+
+class LostBrokers:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._succeeded_by: dict[str, tuple[str, int]] = {}
+        """Dead broker -> who has its ghost, as far as it was heard, and since when."""
+        self.began_us = 0
+        """When this life of the broker did."""
+
+    def succeeded(self, dead: tuple[str, ...], successor: str) -> None:
+        """A repair is over: this one has their ghost."""
+        for name in dead:
+            self._succeeded_by.pop(name, None)
+            self._succeeded_by[name] = (successor, self._core.now_us)
+        while len(self._succeeded_by) > SUCCEEDED_MAX:
+            del self._succeeded_by[next(iter(self._succeeded_by))]
+
+    def of_life(self, home: Life, waited_us: int) -> str | None:
+        """Who looks after the clients of this life; as below. A later one of the name owes them nothing."""
+        core = self._core
+        keeper = self.keeper_of(home)
+        if keeper is not None:
+            return keeper
+        link = core.links.get(home.name)
+        now = link.incarnation if link is not None else core.view.incarnation_of(home.name)
+        return self.of(home.name, waited_us) if now <= home.incarnation or home.name == core.seat.name else None
+
+    def keeper_of(self, home: Life) -> str | None:
+        """Who says that it looks after the clients of this life."""
+        places = self._core.view.places.values()
+        mine = self._core.seat.name
+        keepers = [place.name for place in places if home in place.looks_after and place.name != mine]
+        return next((name for name in keepers if not self._core.view.is_dead(name)), None)
+
+    def of(self, lost: str, waited_us: int) -> str | None:
+        """Who looks after the clients of a broker that one of them has lost, and has waited here for so long since;
+        this broker itself while that is not decided yet, None when nobody does."""
+        core = self._core
+        view = core.view
+        successor = self.latest(lost)
+        if successor is not None and successor != core.seat.name:
+            return successor
+        link = core.links.get(lost)
+        if link is not None:
+            is_heard = not core.peers.is_silent(lost) and core.peers.incarnation(lost) == link.incarnation
+            return lost if is_heard and waited_us >= 2 * core.options.heartbeat_us else core.seat.name
+        if successor is not None:
+            return None
+        if lost == core.seat.name:  # with an earlier life of this broker, or it was away for too long
+            is_young = core.seat.incarnation > 1 and core.now_us - self.began_us < core.options.ghost_us
+            return view.parent if is_young else None
+        place = view.places.get(lost)
+        if place is None:
+            return None
+        above = place.parent if place.parent is not None else view.configuration.root
+        return above if above not in (core.seat.name, lost) else core.seat.name
+
+    def latest(self, name: str) -> str | None:
+        """Successors die, too, and then have successors. What they keep they do not keep for ever."""
+        successor: str | None = None
+        oldest_us = self._core.now_us - self._core.options.ghost_us
+        for _ in range(len(self._succeeded_by)):
+            following, since_us = self._succeeded_by.get(successor or name, ("", 0))
+            if not following or since_us < oldest_us or following == name:
+                break
+            successor = following
+        return successor

@@ -1,0 +1,1 @@
+"""A repair of the tree, from both ends: its coordinator, its members, and what they hand over."""

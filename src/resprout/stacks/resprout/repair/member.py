@@ -1,0 +1,170 @@
+"""A member's part in a repair: hand over what crossed the dead link, wait for the Grant, take it all at once.
+
+Between the two, the dead link is owed everything that this side logs. The Grant replaces it by a link to the
+coordinator that begins with the pool in one order for all; what was logged meanwhile follows.
+"""
+
+from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
+from resprout.order.link import Link
+from resprout.order.totals.messages import Closed, GrantedLock
+from resprout.overlay.messages import Fenced
+from resprout.overlay.places import Life
+from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ParcelEnd
+from resprout.stacks.resprout.outcomes import Repaired
+from resprout.stacks.resprout.repair.inventory import Inventory
+from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
+from resprout.stacks.resprout.repair.parcels import Parcel, learn
+from resprout.stacks.resprout.repair.pool import Taking, in_order
+from resprout.stacks.resprout.repair.states import AttachedRepair, RepairState
+
+
+class Member:
+    """All repairs in which this broker is a member."""
+
+    def __init__(
+        self,
+        core: Core,
+        book: ClientBook,
+    ) -> None:
+        self._core = core
+        self._book = book
+        self._repairs: dict[str, AttachedRepair] = {}
+        """By the dead neighbour."""
+
+    # -- attach --------------------------------------------------------------------------------------------------------
+
+    def requested(self, peer: str, message: AttachRequest) -> None:
+        core = self._core
+        view = core.view
+        if view.is_dead_speaker(peer):
+            core.peers.post(peer, Fenced(view.tombstones[peer]))
+            return
+        dead = {life.name: life for life in message.dead}
+        mine = dead.get(core.seat.name)
+        if mine is not None and mine.incarnation >= core.seat.incarnation:
+            core.retire(f"{peer} repairs the tree around this broker")
+            return
+        hit = [name for name, link in core.links.items() if self._is_among(link, dead)]
+        for name, repair in self._repairs.items():  # whoever led its repair is dead: it belongs to this star, too
+            if name not in hit and repair.coordinator in dead and name in core.links:
+                hit.append(name)
+                dead[name] = Life(name, core.links[name].incarnation)
+        if not hit:
+            core.peers.post(peer, NotMember(message.token))
+            return
+        for life in dead.values():
+            core.neighbours.bury(life)
+        for name in hit:
+            known = self._repairs.get(name)
+            if known is not None and (known.coordinator, known.token) == (peer, message.token):
+                continue  # once for each repair: a second time would undo its Grant
+            self._attach(core.links[name], peer, message.token, tuple(dead.values()))
+
+    @staticmethod
+    def _is_among(link: Link, dead: dict[str, Life]) -> bool:
+        return link.name in dead and dead[link.name].incarnation >= link.incarnation
+
+    def _attach(self, link: Link, coordinator: str, token: int, dead: tuple[Life, ...]) -> None:
+        core = self._core
+        core.speaking.say_all()
+        inventory = Inventory(core, link)
+        if link.name in self._repairs:
+            self._repairs[link.name].move_to(RepairState.TAKEN_OVER)
+        self._repairs[link.name] = AttachedRepair(coordinator, token, dead, inventory)
+        core.view.attached[link.name] = coordinator
+        core.speaking.unsaid[link.name] = []
+        asks, served = core.interest.standing(link.name)
+
+        def send(part: ProtocolMessage) -> None:
+            core.peers.post(coordinator, part)
+
+        send(Attach(token, link.name, dead, core.clock.now, core.view.epoch))
+        for part in (
+            *pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks), *pack_served(served),
+            *core.handover.report((link.name,)), *pack_last_totals(core.handover.last()),
+            *self._book.pack(link.name),
+        ):  # fmt: skip
+            send(part)
+        for item in inventory.items():
+            send(item)
+        send(ParcelEnd())
+
+    # -- grant ---------------------------------------------------------------------------------------------------------
+
+    def granted(self, peer: str, incarnation: int, parcel: Parcel) -> None:
+        core = self._core
+        head: Grant = parcel.head
+        dead = next((name for name, r in self._repairs.items() if (r.coordinator, r.token) == (peer, head.token)), None)
+        if dead is None or dead not in core.links:
+            return  # of a repair that another coordinator has taken over
+        if core.seat.name not in head.members:
+            raise PeerError("a Grant for others")
+        repair = self._repairs.pop(dead)
+        repair.move_to(RepairState.FINISHING)
+        core.view.attached.pop(dead, None)
+        self._replace(repair, core.links[dead], peer, incarnation, parcel)
+        names = tuple([life.name for life in head.dead])
+        core.note("repair_end", " ".join(names))
+        core.outcomes.append(Repaired(names, peer))
+        repair.move_to(RepairState.DONE)
+
+    def _replace(self, repair: AttachedRepair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
+        core = self._core
+        head: Grant = parcel.head
+        view = core.view
+        # The terms of the dead link, before it goes.
+        owed = core.interest.owing(old.name)
+        unsaid = core.speaking.unsaid.get(old.name, [])
+        for life in head.dead:
+            view.bury(life.name, life.incarnation)
+        view.mark_replaced([life.name for life in head.dead])
+        view.follow(head.configuration)
+        view.epoch = max(view.epoch, head.epoch)
+        core.clock.raise_to(head.clock)
+        if view.parent == old.name or view.parent in {life.name for life in head.dead}:
+            view.parent = coordinator
+        # The link to the coordinator takes its place. Its cursor stands where this side attached, so that what was
+        # logged since follows the pool.
+        core.interest.replace_neighbour(old.name, coordinator)
+        core.neighbours.remove(old)
+        self._book.listeners.lost(old.name)
+        link = core.neighbours.add(coordinator, incarnation)
+        self._book.meet(coordinator, parcel)
+        learn(core, parcel)
+        link.cursor = repair.inventory.snapshot
+        core.handover.take_locks(parcel.granted_locks, parcel.last_totals, (old.name,), (coordinator,))
+        core.book.replace((old.name,), (coordinator,))
+        # The pool, in the order that all take it in (I4): what came from here as sent, all else as arrived (I5).
+        taking = Taking(core, repair.inventory, owed, spread=head.spread)
+        me = head.members.index(core.seat.name) + 1
+        for thing in in_order(parcel.items, parcel.granted_locks):
+            if isinstance(thing, GrantedLock):
+                taking.deliver(thing, (coordinator,))
+                continue
+            is_mine = thing.side == me
+            entry, entered = taking.take(thing, link, 1, keeps_source=is_mine)
+            if not entered:
+                core.log.enter_link(link, entry, sent=is_mine)
+        assert link.crossed == len(parcel.items), "I5: both ends begin with the pool"
+        base = core.retained.marks()
+        core.confirmed(core.interest.reconcile(coordinator, parcel.asks, core.outbound))
+        core.interest.rebase(coordinator, base)
+        for origin, reached in parcel.seen.items():
+            core.seen.raise_to(origin, reached)
+        core.handover.follow(coordinator)
+        for entry in core.log.entries.values():
+            if entry.tseq >= 0 and entry.no >= repair.inventory.snapshot:
+                assert entry.bundle is not None
+                link.after.append((entry.no, Closed(entry.publisher, entry.incarnation, entry.first, entry.stamp - 1)))
+        # What had to wait for the Grant, then everything as on any link.
+        for message in unsaid:
+            core.outbox.send(coordinator, message)
+        core.peers.open(coordinator)
+        core.neighbours.open(link)
+        taking.settle()
+        core.waves.start(view.publish_place(), view.reach, lambda: None)
+        core.waves.exchange(coordinator)
+        core.handover.resume()

@@ -1,0 +1,121 @@
+"""Parcels on their way in: parts are collected until the end comes, so that what they bring is taken all at once."""
+
+from typing import Any
+
+from resprout.core.bundle import Origin
+from resprout.core.contract import Locate, ProtocolMessage
+from resprout.core.errors import PeerError, UsageError
+from resprout.core.marks import NOTHING, Mark, Reached
+from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock, check_locks
+from resprout.overlay.places import Life, Place
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.messages import (
+    Asks,
+    ClientLives,
+    Item,
+    Listeners,
+    NetworkName,
+    SeenMarks,
+    ServedAsks,
+    Stub,
+    Surroundings,
+)
+
+PARTS_MAX = 1_000_000
+"""In one parcel; a log that holds more cannot be handed over."""
+
+
+class Parcel:
+    """What one `Attach`, `Grant` or `Welcome` brought."""
+
+    def __init__(self, head: Any) -> None:
+        self.head = head
+        self.items: list[Item | Stub] = []
+        self.seen: dict[Origin, Reached] = {}
+        self.asks: list[tuple[int, Predicate, bool]] = []
+        self.served: list[Predicate] = []
+        self.network = ""
+        self.places: list[Place] = []
+        self.tombstones: list[Life] = []
+        self.lock_reports: list[LockReport] = []
+        self.granted_locks: list[GrantedLock] = []
+        self.welcome_locks: list[WelcomeLock] = []
+        self.last_totals: list[Mark] = []
+        self.listeners: dict[str, set[str]] = {}
+        """By broker."""
+        self.client_lives: list[Life] = []
+        self._parts = 0
+
+    def add(self, part: ProtocolMessage) -> None:
+        self._parts += 1
+        if self._parts > PARTS_MAX:
+            raise PeerError(f"a parcel of more than {PARTS_MAX} parts")
+        match part:
+            case Item() | Stub():
+                self.items.append(part)
+            case SeenMarks(marks):
+                for mark in marks:
+                    if mark.seq > self.seen.get(mark.origin, NOTHING):
+                        self.seen[mark.origin] = mark.seq
+            case Asks(asks):
+                self.asks += [(ask.id, _predicate(ask.filter, ask.where), ask.confirmed) for ask in asks]
+            case ServedAsks(served):
+                self.served += [_predicate(ask.filter, ask.where) for ask in served]
+            case Surroundings(places, tombstones):
+                self.places += places
+                self.tombstones += tombstones
+            case Listeners(broker, names):
+                self.listeners.setdefault(broker, set()).update(names)
+            case ClientLives(lives):
+                self.client_lives += lives
+            case NetworkName(network):
+                self.network = network
+            case LockReport():
+                check_locks((part,))
+                self.lock_reports.append(part)
+            case GrantedLock():
+                self.granted_locks.append(part)
+            case WelcomeLock():
+                self.welcome_locks.append(part)
+            case LastTotals(marks):
+                self.last_totals += marks
+
+
+class Parcels:
+    """Those that are on their way, one from each peer at most."""
+
+    def __init__(self) -> None:
+        self._coming: dict[str, Parcel] = {}
+
+    def begin(self, peer: str, head: Any) -> None:
+        self._coming[peer] = Parcel(head)
+
+    def add(self, peer: str, part: ProtocolMessage) -> None:
+        if peer not in self._coming:
+            raise PeerError(f"{type(part).__name__} outside of a parcel")
+        self._coming[peer].add(part)
+
+    def complete(self, peer: str) -> Parcel:
+        if peer not in self._coming:
+            raise PeerError("the end of a parcel that never began")
+        return self._coming.pop(peer)
+
+    def drop(self, peer: str) -> None:
+        """Its session is over, or another begins."""
+        self._coming.pop(peer, None)
+
+
+def _predicate(filter: str, where: str | None) -> Predicate:
+    try:
+        return parse_predicate(filter, where)
+    except UsageError as error:
+        raise PeerError(str(error)) from None
+
+
+def learn(core: Core, parcel: Parcel) -> None:
+    """What a parcel says of the tree."""
+    for tombstone in parcel.tombstones:
+        core.view.bury(tombstone.name, tombstone.incarnation)
+    core.view.learn(*parcel.places)
+    core.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])

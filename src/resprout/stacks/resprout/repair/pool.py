@@ -1,0 +1,168 @@
+"""The pool of a repair: everything that was on its way through the dead, in one order for all, and how it is taken.
+
+The order is that of stamps, which is one of causes before effects. Of every bundle it is known from which *side* of the
+star it came, so that both ends of each new link count it in the same direction.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from resprout.core.bundle import Bundle
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee
+from resprout.edge.broker.session import ClientSession
+from resprout.order.entry import Entry, Id
+from resprout.order.link import Link
+from resprout.order.totals.messages import GrantedLock, id_of
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.forwarding import nothing_more_to_do
+from resprout.stacks.resprout.messages import Item, Stub
+from resprout.stacks.resprout.repair.inventory import Inventory, item_of
+
+OWN_SIDE: Final = 0
+DEAD_SIDE: Final = -1
+"""Its publisher was a client of a dead broker: nobody among the living passed it on first."""
+
+
+def id_of_item(item: Item | Stub | Bundle) -> Id:
+    at = item.bundle if isinstance(item, Item) else item
+    return (at.stamp, at.publisher, at.stream, at.incarnation, at.first)
+
+
+class Pool:
+    """What the coordinator collects."""
+
+    def __init__(self) -> None:
+        self._items: dict[Id, Item | Stub] = {}
+        self._sides: dict[Id, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add_member(self, number: int, items: Iterable[Item | Stub]) -> None:
+        for item in items:
+            id = id_of_item(item)
+            self._put(id, item)
+            if item.side == 1:
+                self._sides[id] = number
+            else:
+                self._sides.setdefault(id, DEAD_SIDE)
+
+    def add_own(self, inventory: Inventory) -> None:
+        """After the members: what one of them sent, and what came from the dead, is not ours."""
+        for id, crossings in inventory.found.items():
+            entry = crossings[0].entry
+            self._put(id, item_of(entry, OWN_SIDE))
+            came = any(not crossed.sent for crossed in crossings if crossed.entry is entry)
+            if came:
+                self._sides.setdefault(id, DEAD_SIDE)
+            elif self._sides.get(id, DEAD_SIDE) == DEAD_SIDE:
+                self._sides[id] = OWN_SIDE
+
+    def _put(self, id: Id, item: Item | Stub) -> None:
+        if isinstance(item, Item) or id not in self._items:
+            self._items[id] = item
+
+    def ordered(self) -> list[Item | Stub]:
+        """Each with its side."""
+        return [with_side(self._items[id], self._sides[id]) for id in sorted(self._items)]
+
+
+def with_side(item: Item | Stub, side: int) -> Item | Stub:
+    if isinstance(item, Item):
+        return Item(item.bundle, side, item.hops, item.prompt)
+    return Stub(item.publisher, item.stream, item.incarnation, item.first, item.last, item.stamp, side)
+
+
+def in_order(items: Sequence[Item | Stub], locks: Iterable[GrantedLock]) -> list[Item | Stub | GrantedLock]:
+    """The pool with the totals that somebody has delivered, each at its stamp."""
+    keyed: list[tuple[Id, Item | Stub | GrantedLock]] = [(id_of_item(item), item) for item in items]
+    keyed += [(id_of_item(lock.bundle), lock) for lock in locks if lock.stamp >= 0]
+    return [thing for _, thing in sorted(keyed, key=lambda pair: pair[0])]
+
+
+class Taking:
+    """Takes a pool at one broker. `owed` says whether this side was owed a bundle on the dead link; `spread` whether so
+    many take the pool that it is safe."""
+
+    def __init__(self, core: Core, inventory: Inventory, owed: Callable[[Bundle], bool], *, spread: bool) -> None:
+        self._core = core
+        self._inventory = inventory
+        self._owed = owed
+        self._spread = spread
+        self._touched: dict[int, Entry] = {}
+        core.log.held_back.line_up()
+
+    def take(self, item: Item | Stub, source: Link | None, hops: int, *, keeps_source: bool) -> tuple[Entry, bool]:
+        """The entry of an item, off the dead links; True when it is new and stands on its source's link already.
+        `keeps_source`: it came from this side, and nothing changes about that. `hops` counts the copies that are
+        certain when the pool is not spread."""
+        core = self._core
+        entry = self._inventory.leave(id_of_item(item))
+        entered = False
+        hops = core.faults if self._spread else hops
+        if entry is None:
+            if keeps_source:
+                raise PeerError("a repair hands back what was never handed over")
+            entry, entered = self._take_new(item, source, hops)
+        else:
+            if not keeps_source:
+                core.log.change_source(entry, source)
+            if self._spread:
+                entry.hops = max(entry.hops, hops)
+            elif not entry.shown:
+                entry.hops = hops
+                entry.copies = 1 + hops
+        self._touched[id(entry)] = entry
+        return entry, entered
+
+    def _take_new(self, item: Item | Stub, source: Link | None, hops: int) -> tuple[Entry, bool]:
+        core = self._core
+        if isinstance(item, Stub):
+            core.seen.raise_to((item.publisher, item.stream, item.incarnation), item.last)
+            return nothing_more_to_do(_shadow(item), source, hops, core.faults), False
+        bundle = item.bundle
+        is_new = not core.seen.has(bundle)
+        core.seen.raise_to(bundle.origin, bundle.last)
+        core.clock.raise_to(bundle.stamp)
+        if is_new and self._owed(bundle):
+            return core.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
+        return core.forwarding.keep(bundle, source, hops), source is not None
+
+    def deliver(self, lock: GrantedLock, new: Sequence[str]) -> None:
+        """A total that somebody has delivered; those who are through with it still have to say so to the others."""
+        core = self._core
+        core.handover.deliver_at(lock.bundle)
+        if core.book.entry(id_of(lock.bundle)) is None:
+            entry = nothing_more_to_do(lock.bundle, None, core.faults, core.faults)
+            entry.tseq = 0
+            core.book.add_stub(lock.bundle, entry, new)
+
+    def unspread(self) -> list[Entry]:
+        """What was taken and has not been shown."""
+        return [entry for entry in self._touched.values() if not entry.shown or entry.is_backup]
+
+    def read_by(self, ghost: ClientSession) -> list[Entry]:
+        """What was shown before the ghost came, so that others may be through with it and have forgotten it."""
+        shown = [entry for entry in self._touched.values() if entry.shown and not entry.is_backup]
+        return [entry for entry in shown if ghost in entry.readers]
+
+    def settle(self) -> None:
+        """When all links are as they will be."""
+        core = self._core
+        for entry in (*self._touched.values(), *core.book.entries()):
+            core.log.settle(entry)
+            if entry.delivered:
+                core.finished(entry)
+        core.reports.all_soon()
+        core.log.held_back.put_wall()  # of what was handed over, nobody reports who had it when
+        core.show()
+
+
+def _shadow(stub: Stub) -> Bundle:
+    """A bundle of which only the name is left."""
+    guarantee = Guarantee.EVENTUAL if stub.stream == Guarantee.EVENTUAL.stream else Guarantee.FIFO
+    count = max(1, stub.last - stub.first + 1)
+    return Bundle(
+        stub.publisher, stub.incarnation, stub.first, count, stub.stamp, "", (), guarantee, b"", b""
+    )  # fmt: skip

@@ -1,0 +1,29 @@
+"""Tables of transitions: what they allow, and that each says something of every state."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from resprout.core.states import transition
+from resprout.order.link_state import LINK_STATES, LinkState
+from resprout.stacks.resprout.joining.newcomer import NEWCOMER_STATES, NewcomerState
+from resprout.stacks.resprout.repair.states import REPAIR_STATES, RepairState
+
+
+def test_a_transition_that_the_table_allows_gives_the_new_state() -> None:
+    assert transition(LINK_STATES, LinkState.ADDED, LinkState.OPEN) is LinkState.OPEN
+
+
+def test_a_transition_that_the_table_does_not_have_is_our_own_bug() -> None:
+    with pytest.raises(AssertionError, match="LinkState: OPEN after REMOVED"):
+        transition(LINK_STATES, LinkState.REMOVED, LinkState.OPEN)
+
+
+@pytest.mark.parametrize(
+    ("states", "table"),
+    [(LinkState, LINK_STATES), (NewcomerState, NEWCOMER_STATES), (RepairState, REPAIR_STATES)],
+)
+def test_a_table_has_a_row_for_every_state(states: type[Enum], table: Mapping[Any, frozenset[Any]]) -> None:
+    assert list(table) == list(states)

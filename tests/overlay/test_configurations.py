@@ -1,0 +1,149 @@
+"""Several candidates for the root at once: their messages in any order, some lost, some giving up halfway."""
+
+import random
+from collections import deque
+from typing import Any
+
+from resprout.core.contract import Outcome, ProtocolMessage
+from resprout.overlay.lease_detector import LeaseDetector
+from resprout.overlay.messages import Decided, Enrol, Enrolled
+from resprout.overlay.outcomes import Expelled
+from resprout.overlay.places import Configuration, Life, Place, Voter
+from resprout.overlay.registry import Registry
+from resprout.overlay.status import CouncilOptions
+from resprout.overlay.view import MembershipView
+from resprout.overlay.waves import Waves
+
+OPTIONS = CouncilOptions(heartbeat_us=1000, lease_us=5000)
+
+
+class Voters:
+    """All are children of a root that died; every candidate believes that some of the others died as well."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.names = [f"s{number}" for number in range(self.chance.choice((5, 8, 10)))]
+        self.queues: dict[tuple[str, str], list[ProtocolMessage]] = {}
+        self.standings = {name: self._standing(name) for name in self.names[1:]}
+        self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in self.names[1:]}
+        self.registries = {name: self._registry(name) for name in self.names[1:]}
+        self.decided: list[tuple[Configuration, frozenset[Life]]] = []
+        """With everybody who had agreed to it."""
+
+    def _standing(self, name: str) -> MembershipView:
+        root = self.names[0]
+        here = MembershipView(name, 1, "", 2)
+        here.parent = root
+        here.neighbours[root] = False
+        here.sessions.update(dict.fromkeys(self.names, 1))
+        here.publish_place()
+        here.learn(Place(root, 1, 1, None, tuple(self.names[1:]), ""))
+        here.learn(*[Place(other, 1, 1, root, (root,), "") for other in self.names[1:]])
+        here.follow_decided(Configuration(2, tuple([Voter(other, 1, "") for other in self.names[:5]])))
+        return here
+
+    @property
+    def fenced(self) -> set[str]:
+        return {name for name, outcomes in self.outcomes.items() if any(isinstance(x, Expelled) for x in outcomes)}
+
+    def _registry(self, name: str) -> Registry:
+        def post(peer: str, message: ProtocolMessage) -> None:
+            lost = isinstance(message, Decided) and self.chance.random() < 0.8
+            if peer in self.standings and not lost:
+                self.queues.setdefault((name, peer), []).append(message)
+
+        view, outcomes = self.standings[name], self.outcomes[name]
+        return Registry(view, LeaseDetector(view, OPTIONS), Waves(view, post, outcomes), post, outcomes)
+
+    def run(self, steps: int) -> None:
+        for step in range(steps):
+            name = self.chance.choice(self.names[1:])
+            waiting = [pair for pair, queue in self.queues.items() if queue]
+            if waiting and self.chance.random() < 0.85:
+                self._deliver(*self.chance.choice(waiting), now_us=step * 100)
+            elif name not in self.fenced:
+                self._stir(name, step * 100)
+            self._look()
+
+    def _deliver(self, sender: str, receiver: str, now_us: int) -> None:
+        message: Any = self.queues[sender, receiver].pop(0)
+        if receiver not in self.fenced and self.chance.random() < 0.95:
+            self.registries[receiver].handlers[type(message)](sender, message, now_us)
+
+    def _stir(self, name: str, now_us: int) -> None:
+        registry = self.registries[name]
+        if registry.wanted is None or self.chance.random() < 0.3:
+            others = [other for other in self.names[1:] if other != name]
+            dead = frozenset((self.names[0], *self.chance.sample(others, self.chance.choice((0, 1, 2, 3)))))
+            for other in dead:
+                self.standings[name].bury(other, 1)
+            registry.register(dead, now_us)
+        elif self.chance.random() < 0.1:
+            registry.drop()
+        else:
+            registry.tick(now_us)
+
+    def _look(self) -> None:
+        for registry in self.registries.values():
+            entry = registry._entry
+            if entry is not None and entry.done and entry.new is not None:
+                found = (entry.new, frozenset(entry.yes))
+                if found not in self.decided:
+                    self.decided.append(found)
+
+
+def test_decided_lists_form_one_line_in_which_each_had_the_consent_of_the_one_before() -> None:
+    lengths = []
+    for seed in range(300):
+        voters = Voters(seed)
+        voters.run(400)
+        first = next(iter(voters.standings.values()))
+        line = sorted({new.version: (new, yes) for new, yes in voters.decided}.items())
+        assert len(line) == len({new for new, _ in voters.decided}), "two configurations of one version"
+        before = Configuration(2, tuple([Voter(name, 1, "") for name in voters.names[:5]]))
+        for _, (new, yes) in line:
+            assert first.is_majority(before, yes) or first.is_half_with_root(before, yes)
+            assert first.is_majority(new, yes) or first.is_half_with_root(new, yes)
+            before = new
+        lengths.append(len(line))
+    assert sum(length > 1 for length in lengths) > 20, "too few runs in which anything could have gone wrong"
+
+
+def test_a_list_that_somebody_agreed_to_must_consent_even_if_the_candidate_never_heard_of_it() -> None:
+    voters = Voters(1)
+    name, registry, here = "s1", voters.registries["s1"], voters.standings["s1"]
+    here.bury("s0", 1)
+    here.follow(Configuration(3, (Voter("s2", 1, ""), Voter("s1", 1, ""))))
+    assert not registry.register(frozenset(("s0",)), 0)
+    rival = Configuration(3, (Voter("s3", 1, ""), Voter("s4", 1, ""), Voter("s0", 1, "")))
+    number = next(message.number for message in voters.queues[name, "s2"] if isinstance(message, Enrol))
+
+    def answer(peer: str, *undecided: Configuration) -> bool:
+        registry.handlers[Enrolled](peer, Enrolled(number, 1, True, (), here.decided, undecided), 0)
+        return registry.register(frozenset(("s0",)), 0)
+
+    assert not answer("s2", rival), "s1 and s2 are no majority of the configuration that was decided before"
+    assert not answer("s3"), "but one of the rival configuration is not enough"
+    assert answer("s4")
+
+
+def test_a_seat_agrees_to_a_list_that_it_had_heard_of_before_it_was_asked() -> None:
+    """A repair had brought it the configuration of a root that could not decide it without this voter."""
+    voters = Voters(1)
+    here, registry = voters.standings["s1"], voters.registries["s1"]
+    here.bury("s0", 1)
+    heard = Configuration(3, (Voter("s2", 1, ""), Voter("s1", 1, "")))
+    here.follow(heard)
+
+    def answer(new: Configuration, number: int) -> Enrolled:
+        candidate = new.voters[0].name
+        question = Enrol(number, 1, (Life("s0", 1),), new, heard, here.decided)
+        registry.handlers[Enrol](candidate, question, 0)
+        told = voters.queues["s1", candidate][-1]
+        assert isinstance(told, Enrolled)
+        return told
+
+    assert answer(heard, 1).yes
+    assert not answer(Configuration(3, (Voter("s3", 1, ""), Voter("s1", 1, ""))), 1).yes, (
+        "one configuration per version"
+    )
