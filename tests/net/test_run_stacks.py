@@ -57,3 +57,9 @@ def test_flood_reaches_everybody_in_a_chain() -> None:
     work = '{kind="random", topics=["line/up", "line/down"], operations=30, mix={eventual=1.0}, start="4s"}'
     _, verdict = run("chain", ['stack="flood"', "options={}", f"workload=[{work}]"])
     assert verdict.counts["publications"] == 90 and verdict.counts["deliveries"] > 180
+
+
+def test_cbcast_keeps_causal_order_in_a_chain() -> None:
+    work = '{kind="random", topics=["line/up", "line/down"], operations=30, mix={causal=0.8, fifo=0.2}, start="4s"}'
+    _, verdict = run("chain", ['stack="cbcast"', "options={}", f"workload=[{work}]"])
+    assert verdict.counts["publications"] == 90 and verdict.counts["deliveries"] > 180

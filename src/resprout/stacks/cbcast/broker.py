@@ -1,0 +1,138 @@
+"""One broker: its parts, what it does with a publication, and what it says over a new link."""
+
+import random
+from typing import Final
+
+import msgspec
+
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.edge.broker.item import KeptItem
+from resprout.edge.broker.retention import Retention
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.messages import Publish, Serving
+from resprout.order.seen import SeenRanges
+from resprout.order.vector_clock import Changes, check_changes
+from resprout.spread.recorded import RecordedSubscriptions
+from resprout.stacks.cbcast.causal import CausalOrder, Heard
+from resprout.stacks.cbcast.messages import Multicast, NotOwed, in_parts
+from resprout.stacks.cbcast.options import CbcastOptions
+from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.passing import Passing
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.sessions import SessionEvents
+from resprout.stacks.shell.shell import Shell
+from resprout.stacks.shell.step import Step
+from resprout.stacks.shell.tree import LinkBegan, LinkEnded, PlainTree
+from resprout.stacks.stack import BrokerSeat
+
+GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
+RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
+
+
+class CbcastBroker(Shell):
+    def __init__(self, seat: BrokerSeat, options: CbcastOptions, rng: random.Random) -> None:
+        step, self._wishes = Step(), RecordedSubscriptions()
+        self._outbox = outbox = Outbox(step)
+        self._tree = tree = PlainTree(seat, step, outbox)
+        self._member = f"{seat.name}/{seat.incarnation}"
+        self._order = CausalOrder(self._member, options.held_back)
+        self._seen = SeenRanges()
+        self._kept = Retention(options.buffer)
+        self._passing = Passing(outbox, self._kept)
+        self._sessions = ClientSessions(Serving("cbcast", GUARANTEES, 0, receipts=RECEIPTS), self._kept, self._wishes)
+        clients = ClientDesk(
+            step,
+            self._sessions,
+            publish=self._publish,
+            is_ready=lambda: tree.is_in,
+            successors=lambda: tree.successors,
+            left=self._kept.forget,
+        )
+        events = SessionEvents(step, clients, tree, self._passing.writable)
+        super().__init__(
+            step,
+            events=events.table,
+            desks=(clients.desk(), *tree.desks({Multicast: self._hear, NotOwed: self._pass_over})),
+            cut_off=events.cut_off,
+            timers={ReceiptsDue: clients.receipts_due},
+            outcomes={LinkBegan: self._began, LinkEnded: self._ended},
+            at_end=(clients.serve, clients.tell, lambda: self._kept.push_back(step.out)),
+        )
+
+    def begin(self) -> None:
+        self._tree.begin()
+
+    # -- publications --------------------------------------------------------------------------------------------------
+
+    def _publish(self, session: ClientSession, message: Publish) -> None:
+        """Of a client here: it has seen nothing that was not delivered here, so this may be delivered at once."""
+        bundle = message.bundle
+        self._order.check_room(bundle.topic)
+        if self._seen.is_new(bundle):
+            item = KeptItem(bundle, 0, session.name, message.prompt)
+            self._pass_on(item, Multicast(bundle, 1, self._member, self._order.stamp(bundle.topic)))
+            self._show(item)
+        else:  # it came by another way before, when its publisher was elsewhere
+            self._sessions.known(session, bundle, everywhere=False)
+
+    def _hear(self, peer: Peer, message: Multicast) -> None:
+        """Of a neighbour: on to the others at once, and to readers here in its turn."""
+        bundle, number = message.bundle, message.checked_number()
+        if self._order.is_known(bundle.topic, message.sender, number):
+            return
+        if message.sender == self._member:
+            raise PeerError(f"{self._member} has not multicast number {number} to {bundle.topic!r}")
+        item = KeptItem(bundle, message.hops, peer.name, False)
+        self._order.put(Heard(message, number, item, is_repeat=not self._seen.is_new(bundle)))
+        self._kept.keep(item)
+        self._pass_on(item, _one_hop_on(message))
+        self._deliver()
+
+    def _pass_on(self, item: KeptItem, message: Multicast) -> None:
+        for name in self._tree.links:
+            if name != item.source:
+                self._passing.pass_on(name, item, message)
+
+    def _deliver(self) -> None:
+        while (heard := self._order.take()) is not None:
+            if not heard.is_repeat:
+                self._show(heard.item)
+            self._kept.let_go(heard.item)
+
+    def _show(self, item: KeptItem) -> None:
+        """Its readers are those of this moment: while it was held back, some may have come and gone."""
+        self._kept.place(item)
+        self._sessions.address(item, item.bundle, self._wishes.table.matches(item.bundle))
+        self._sessions.show(item, self._step.out)
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def _began(self, outcome: LinkBegan) -> None:
+        """What was counted here before is not owed over this link; what is held back here may be."""
+        self._say_not_owed(outcome.name, self._order.passed)
+        for heard in self._order.held:
+            self._passing.pass_on(outcome.name, heard.item, _one_hop_on(heard.message))
+
+    def _ended(self, outcome: LinkEnded) -> None:
+        self._passing.end(outcome.name)
+
+    def _pass_over(self, peer: Peer, message: NotOwed) -> None:
+        check_changes(message.clocks)
+        if self._order.counts_more_of(self._member, message.clocks):
+            raise PeerError(f"{self._member} has not multicast all that")
+        news = self._order.pass_over(message.clocks)
+        for name in self._tree.links:
+            if name != peer.name:
+                self._say_not_owed(name, news)
+        self._deliver()
+
+    def _say_not_owed(self, name: str, clocks: Changes) -> None:
+        for part in in_parts(clocks):
+            self._outbox.send(name, NotOwed(part))
+
+
+def _one_hop_on(message: Multicast) -> Multicast:
+    return msgspec.structs.replace(message, hops=message.hops + 1)

@@ -1,0 +1,133 @@
+"""Brokers of CBCAST in hands that carry what they say: in order as links do, or in any order, as no link does."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Close, Effect, LinkUp, Received, Send
+from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
+from resprout.stacks.cbcast.broker import CbcastBroker
+from resprout.stacks.cbcast.messages import Multicast
+from resprout.stacks.cbcast.options import CbcastOptions
+from resprout.stacks.shell.tree import Join
+from resprout.stacks.stack import BrokerSeat
+from tests.edge.desk import Desk
+
+ROOM = 1 << 24
+
+
+class OneBroker:
+    """A root with two children, `b1` and `b2`, and two clients, `p` who publishes and `s` who reads `t` and `u`."""
+
+    def __init__(self, room: int = ROOM, **options: int) -> None:
+        self.machine = CbcastBroker(BrokerSeat("b0", 1, None), CbcastOptions(**options), random.Random(1))
+        self.effects: list[Effect] = []
+        self.bundles = Desk("cbcast")
+        self.effects.extend(self.machine.start(0))
+        for name in ("b1", "b2"):
+            self.join(name, room)
+        for name in ("p", "s"):
+            self.step(LinkUp(name, "client", 1, ROOM))
+            self.say(name, Attend(0))
+        self.say("s", Subscribe(1, "t", None), Subscribe(2, "u", None))
+
+    def join(self, name: str, room: int = ROOM) -> None:
+        self.step(LinkUp(name, "broker", 1, room))
+        self.say(name, Join())
+
+    def step(self, event: Any) -> None:
+        self.effects.extend(self.machine.step(event, 0))
+
+    def say(self, name: str, *messages: Any) -> None:
+        for message in messages:
+            self.step(Received(name, message))
+
+    def publish(self, topic: str = "t") -> None:
+        self.say("p", Publish(self.bundles.bundle("p", topic)))
+
+    def said(self, name: str, kind: type[Any]) -> list[Any]:
+        sent = [effect.message for effect in self.effects if isinstance(effect, Send) and effect.peer == name]
+        return [message for message in sent if isinstance(message, kind)]
+
+    def shown(self, name: str = "s") -> list[tuple[str, int]]:
+        return [(one.bundle.publisher, one.bundle.first) for one in self.said(name, Delivery)]
+
+    @property
+    def closed(self) -> dict[str, str]:
+        return {effect.peer: effect.reason for effect in self.effects if isinstance(effect, Close)}
+
+
+class Carried:
+    """Brokers in a random tree, with a client each that reads everything and publishes. Each publication is remembered
+    with what its publisher had read before it."""
+
+    def __init__(self, seed: int, brokers: int = 6) -> None:
+        self.rng = random.Random(seed)
+        self.names = [f"b{no}" for no in range(brokers)]
+        parents = {name: self.names[self.rng.randrange(no)] if no else None for no, name in enumerate(self.names)}
+        self.machines = {
+            name: CbcastBroker(BrokerSeat(name, 1, parents[name]), CbcastOptions(), random.Random(1))
+            for name in self.names
+        }
+        self.on_the_way: list[tuple[str, str, Any]] = []
+        self.read: dict[str, list[tuple[str, int]]] = {name: [] for name in self.names}
+        self.past: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
+        self._bundles = Desk("cbcast")
+        for name in self.names:
+            self.do(name, self.machines[name].start(0))
+        for name, parent in parents.items():
+            if parent is not None:
+                self.step(parent, LinkUp(name, "broker", 1, ROOM))
+                self.step(name, LinkUp(parent, "broker", 1, ROOM))
+            self.settle()
+            self.step(name, LinkUp(f"c{name}", "client", 1, ROOM))
+            for message in (Attend(0), Subscribe(1, "#", None)):
+                self.step(name, Received(f"c{name}", message))
+
+    def step(self, name: str, event: Any) -> None:
+        self.do(name, self.machines[name].step(event, 0))
+
+    def do(self, name: str, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send) and effect.peer in self.machines:
+                self.on_the_way.append((name, effect.peer, effect.message))
+            elif isinstance(effect, Send) and isinstance(effect.message, Delivery):
+                self.read[name].append(_key(effect.message.bundle))
+            assert not isinstance(effect, Close), effect
+
+    def publish(self, name: str, topic: str) -> None:
+        bundle = self._bundles.bundle(f"c{name}", topic)
+        self.past[_key(bundle)] = (*self.read[name], *[key for key in self.past if key[0] == f"c{name}"])
+        self.step(name, Received(f"c{name}", Publish(bundle)))
+
+    def carry_any(self) -> None:
+        sender, receiver, message = self.on_the_way.pop(self.rng.randrange(len(self.on_the_way)))
+        assert isinstance(message, Multicast), "whatever else is said comes in order"
+        self.step(receiver, Received(sender, message))
+
+    def settle(self) -> None:
+        while self.on_the_way:
+            sender, receiver, message = self.on_the_way.pop(0)
+            self.step(receiver, Received(sender, message))
+
+    def run_out_of_order(self, operations: int = 40) -> None:
+        for _ in range(operations):
+            self.publish(self.rng.choice(self.names), self.rng.choice(("t", "u", "v")))
+            while self.on_the_way and self.rng.random() < 0.8:
+                self.carry_any()
+        while self.on_the_way:
+            self.carry_any()
+
+    def too_early(self) -> list[tuple[tuple[str, int], tuple[str, int]]]:
+        """(what was read, what should have been read before it), at any reader."""
+        found = []
+        for order in self.read.values():
+            places = {key: place for place, key in enumerate(order)}
+            for key, place in places.items():
+                found += [(key, before) for before in self.past[key] if places.get(before, 1 << 60) > place]
+        return found
+
+
+def _key(bundle: Bundle) -> tuple[str, int]:
+    return bundle.publisher, bundle.first

@@ -1,0 +1,296 @@
+"""Causal broadcast: what comes too early waits; calm runs are clean, and crashes are beyond it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from resprout.audit.judge import judge
+from resprout.core.contract import Hold, LinkDown, Release
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.edge.messages import Publish, Unsubscribe, Unsubscribed
+from resprout.order.vector_clock import Changes, VectorClock
+from resprout.scenario.draw import draw_scenario
+from resprout.scenario.load import parse_scenario
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.sim.run import run_scenario
+from resprout.stacks.cbcast import CBCAST, causal
+from resprout.stacks.cbcast.causal import CausalOrder
+from resprout.stacks.cbcast.messages import HEADER_MAX, Multicast, NotOwed, in_parts, length_of
+from resprout.stacks.cbcast.options import CbcastOptions
+from tests.edge.desk import Desk
+from tests.stacks.cbcast_net import Carried, OneBroker
+
+
+def row(guarantee: str = "causal", operations: int = 30) -> Scenario:
+    """Four brokers in a row; clients at both ends publish and read."""
+    brokers = "".join(
+        f'[[broker]]\nname = "b{no}"\nlatency = "3ms"\n' + (f'parent = "b{no - 1}"\n' if no else "") for no in range(4)
+    )
+    return parse_scenario(f"""
+stack = "cbcast"
+seed = 5
+time_limit = "60s"
+{brokers}
+[[client]]
+name = "c0"
+broker = "b0"
+subscribe = ["t/#"]
+[[client]]
+name = "c3"
+broker = "b3"
+subscribe = ["t/#"]
+[[workload]]
+kind = "random"
+topics = ["t/1", "t/2"]
+operations = {operations}
+mix = {{ {guarantee} = 1.0 }}
+interval = "20ms"
+start = "1s"
+""")
+
+
+def strike(*faults: FaultSpec) -> Scenario:
+    return msgspec.structs.replace(row(operations=100), faults=faults)
+
+
+def message(publisher: str, sender: str, clocks: Changes, topic: str = "t", first: int = 1) -> Multicast:
+    return Multicast(Desk("cbcast").bundle(publisher, topic, first=first), 1, sender, clocks)
+
+
+FIRST = message("x", "b7/1", (("t", (("b7/1", 1),)),))
+SECOND = message("x", "b7/1", (("t", (("b7/1", 2),)),), first=2)
+ANSWER = message("y", "b8/1", (("t", (("b7/1", 1),)), ("u", (("b8/1", 1),))), topic="u")
+"""It was published where the first had been read."""
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+def test_whatever_order_links_bring_readers_see_causal_order_over_all_topics() -> None:
+    for seed in range(20):
+        net = Carried(seed)
+        net.run_out_of_order()
+        assert net.too_early() == [], f"seed {seed}"
+        assert all(sorted(read) == sorted(net.past) for read in net.read.values()), "everything, once"
+
+
+def test_without_the_hold_back_the_same_links_break_causal_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CausalOrder, "missing", lambda self, heard: None)
+    nets = [Carried(seed) for seed in range(20)]
+    for net in nets:
+        net.run_out_of_order()
+    assert all(net.too_early() for net in nets)
+
+
+def test_what_depends_on_another_topic_waits_for_it_and_is_passed_on_at_once() -> None:
+    net = OneBroker()
+    net.say("b1", ANSWER)
+    assert net.shown() == [] and len(net.said("b2", Multicast)) == 1
+    net.say("b1", FIRST)
+    assert net.shown() == [("x", 1), ("y", 1)]
+
+
+def test_messages_of_one_sender_to_one_group_come_in_order() -> None:
+    net = OneBroker()
+    net.say("b1", SECOND)
+    assert net.shown() == []
+    net.say("b2", FIRST)
+    assert net.shown() == [("x", 1), ("x", 2)]
+
+
+def test_a_publication_counts_what_was_shown_before_it_and_only_what_is_new_since_the_last_one() -> None:
+    net = OneBroker()
+    net.say("b1", SECOND, FIRST)
+    for topic in ("t", "t", "u"):
+        net.publish(topic)
+    mine = [one.clocks for one in net.said("b2", Multicast) if one.sender == "b0/1"]
+    assert mine == [
+        (("t", (("b0/1", 1), ("b7/1", 2))),),
+        (("t", (("b0/1", 2),)),),
+        (("t", (("b0/1", 2), ("b7/1", 2))), ("u", (("b0/1", 1),))),
+    ]
+
+
+def test_what_weaker_guarantees_ask_for_is_counted_alike() -> None:
+    net = OneBroker()
+    net.bundles.guarantee = Guarantee.EVENTUAL
+    net.publish()
+    assert net.said("b1", Multicast)[0].clocks == (("t", (("b0/1", 1),)),)
+
+
+def test_a_bundle_that_two_members_multicast_is_shown_once_and_counted_twice() -> None:
+    net = OneBroker()
+    again = message("x", "b8/1", (("t", (("b8/1", 1),)),))
+    after = message("z", "b8/1", (("t", (("b8/1", 2),)),))
+    net.say("b1", FIRST)
+    net.say("b2", again, again, after)
+    assert net.shown() == [("x", 1), ("z", 1)]
+    assert len(net.said("b1", Multicast)) == 2, "the other members wait for that number, too"
+
+
+def test_a_client_that_publishes_again_what_came_another_way_is_told_that_it_is_safe() -> None:
+    net = OneBroker()
+    bundle = net.bundles.bundle("p")
+    net.say("b1", Multicast(bundle, 1, "b7/1", (("t", (("b7/1", 1),)),)))
+    net.say("p", Publish(bundle))
+    assert net.shown() == [("p", 1)] and not net.said("b1", Multicast)
+    assert [one.sender for one in net.said("b2", Multicast)] == ["b7/1"]
+
+
+def test_who_unsubscribes_while_something_is_held_back_is_not_shown_it_after_that() -> None:
+    net = OneBroker()
+    net.say("b1", SECOND)
+    net.say("s", Unsubscribe(1))
+    net.say("b1", FIRST)
+    assert net.said("s", Unsubscribed) and net.shown() == []
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+def test_headers_are_as_large_as_in_the_thesis() -> None:
+    assert message("x", "1", (("t", (("1", 1),)),)).paper_bytes == 12, "G1[1:1]"
+    clock = VectorClock()
+    for member in range(1_024):
+        clock.tick("t", f"b{member}")
+    assert message("x", "b0", clock.since(0)).paper_bytes == 4 + 8 * 1_024
+
+
+def test_a_sender_that_nobody_answers_has_headers_of_twelve_bytes_for_ever() -> None:
+    net = OneBroker()
+    for _ in range(5):
+        net.publish()
+    assert [one.paper_bytes for one in net.said("b1", Multicast)] == [12] * 5
+
+
+def test_a_header_that_fits_into_no_message_costs_the_publisher_its_session_and_counts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(causal, "HEADER_MAX", 60)
+    net = OneBroker()
+    net.say("b1", NotOwed((("t", (("b7/1", 9), ("b8/1", 9))),)))
+    net.publish()
+    assert net.closed == {"p": "more has changed since the last message to 't' than a message can say"}
+    assert not net.said("b1", Multicast) and not net.shown()
+
+
+def test_clocks_in_parts_are_the_same_clocks_and_each_part_fits() -> None:
+    whole, parted = VectorClock(), VectorClock()
+    for number in range(30_000):
+        whole.raise_to(f"topic/{number % 50}", f"broker-{number}/1", number + 1)
+    parts = in_parts(whole.since(0))
+    assert len(parts) > 1 and all(length_of(part) <= HEADER_MAX for part in parts)
+    for part in parts:
+        parted.merge(part)
+    assert parted.since(0) == whole.since(0) and in_parts(()) == []
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_joins_is_told_what_it_is_not_owed_and_given_what_is_held_back() -> None:
+    net = OneBroker()
+    net.say("b1", FIRST, message("y", "b8/1", (("u", (("b8/1", 2),)),), topic="u"))
+    net.join("b3")
+    assert net.said("b3", NotOwed) == [NotOwed((("t", (("b7/1", 1),)),))]
+    (held,) = net.said("b3", Multicast)
+    assert (held.sender, held.hops) == ("b8/1", 2)
+
+
+def test_what_is_not_owed_is_not_waited_for_and_told_to_the_others_once() -> None:
+    net = OneBroker()
+    net.say("b1", ANSWER)
+    for _ in range(2):
+        net.say("b1", NotOwed((("t", (("b7/1", 1),)),)))
+    assert net.shown() == [("y", 1)]
+    assert len(net.said("b2", NotOwed)) == 1 and not net.said("b1", NotOwed)
+    net.say("b1", FIRST)
+    assert net.shown() == [("y", 1)], "nothing is shown behind what depends on it"
+
+
+# -- room --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_held_back_counts_against_the_neighbour_that_brought_it() -> None:
+    net = OneBroker(buffer=3)
+    late = [message("x", "b7/1", (("t", (("b7/1", no),)),), first=no) for no in range(2, 7)]
+    net.say("b1", *late)
+    assert [effect.peer for effect in net.effects if isinstance(effect, Hold)] == ["b1"]
+    net.step(LinkDown("s", "gone"))
+    net.say("b2", FIRST)
+    assert [effect.peer for effect in net.effects if isinstance(effect, Release)] == ["b1"]
+
+
+def test_a_neighbour_that_brings_more_than_can_be_held_back_is_cut_off() -> None:
+    net = OneBroker(held_back=1)
+    net.say("b1", SECOND, message("x", "b7/1", (("t", (("b7/1", 3),)),), first=3))
+    assert net.closed == {"b1": "too much that cannot be delivered waits here"}
+
+
+# -- a calm network, and what is beyond it -----------------------------------------------------------------------------
+
+
+def test_drawn_networks_without_faults_are_clean() -> None:
+    for seed in range(12):
+        result = run_scenario(draw_scenario(seed, stack="cbcast", guarantees=CBCAST.guarantees, options={}))
+        verdict = judge(result.rows, promise=CBCAST.promise())
+        assert result.ended == "quiescent" and not verdict.violated, f"seed {seed}: {verdict.anomalies[:3]}"
+
+
+def test_what_a_dead_broker_should_have_passed_on_is_lost_and_the_judge_says_so() -> None:
+    crash = FaultSpec(1_500_000, FaultKind.CRASH, nodes=("b2",))
+    verdict = judge(run_scenario(strike(crash)).rows, promise=CBCAST.promise())
+    assert {anomaly.rule for anomaly in verdict.anomalies} == {"lost"}
+    assert CBCAST.survives(CbcastOptions()).faults == 0, "it never said that it would survive this"
+
+
+@pytest.mark.parametrize("name", ["b0", "b1", "b2"])
+def test_when_a_broker_returns_nobody_waits_for_what_was_lost_and_all_goes_on(name: str) -> None:
+    crash = FaultSpec(1_500_000, FaultKind.CRASH, nodes=(name,))
+    result = run_scenario(strike(crash, FaultSpec(1_800_000, FaultKind.RECOVER, nodes=(name,), disk=False)))
+    got = {(one.node, one.publisher, one.seq) for one in result.rows if one.kind == "deliver"}
+    assert result.ended == "quiescent"
+    assert ("c0", "c3", 100) in got and ("c3", "c0", 100) in got
+
+
+# -- what it refuses ---------------------------------------------------------------------------------------------------
+
+
+def test_total_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError) as error:
+        row(guarantee="total")
+    assert str(error.value).endswith("does not offer 'total'; it offers eventual, fifo, causal")
+    assert "\n" not in str(error.value)
+    desk = Desk("cbcast")
+    desk.serve("c")
+    total = msgspec.structs.replace(desk.bundle("c"), guarantee=Guarantee.TOTAL)
+    desk.say("c", Publish(total))
+    assert desk.closed == {"c": "the stack 'cbcast' does not offer 'total'; it offers eventual, fifo, causal"}
+
+
+def test_options_that_cannot_be_are_refused() -> None:
+    for bad in ({"buffer": 0}, {"held_back": 0}, {"faults_tolerated": 1}):
+        with pytest.raises(UsageError):
+            CBCAST.parse_options(bad)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        message("x", "b7/1", ()),
+        message("x", "b7/1", (("u", (("b7/1", 1),)),)),
+        message("x", "b7/1", (("t", (("b7/1", 0),)),)),
+        message("x", "b7/1", (("t", (("b7/1", 1 << 60),)),)),
+        message("x", "b0/1", (("t", (("b0/1", 7),)),)),
+        NotOwed((("t", (("b0/1", 7),)),)),
+        NotOwed((("t", (("b7/1", 0),)),)),
+    ],
+)
+def test_a_neighbour_whose_clocks_cannot_be_is_cut_off(wrong: Any) -> None:
+    net = OneBroker()
+    net.say("b1", wrong)
+    net.publish()
+    assert list(net.closed) == ["b1"] and not net.said("b1", Multicast)
+    assert [one.clocks for one in net.said("b2", Multicast)] == [(("t", (("b0/1", 1),)),)]
