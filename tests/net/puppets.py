@@ -72,7 +72,9 @@ class Theatre:
         self.puppets: list[Puppet] = []
         self.notes: list[Note] = []
         self.at_start: Sequence[Effect] = ()
-        self.stack = Stack("puppet", (), PuppetOptions, CLIENT_MESSAGES, self._make)
+        self.stack = Stack(
+            "puppet", (), PuppetOptions, CLIENT_MESSAGES, self._make, keeps_records=lambda options: options.durable
+        )
 
     @property
     def puppet(self) -> Puppet:
