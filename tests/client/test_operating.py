@@ -20,7 +20,7 @@ from tests.net.stage import run, until
 WHY = "waits for b3, which is not heard"
 
 
-def standing_of(network: Local) -> MembershipView:
+def view_of(network: Local) -> MembershipView:
     """What the root knows of the tree."""
     links = network.brokers[0].host.machine
     assert isinstance(links, Links) and isinstance(links.machine, ResproutBroker)
@@ -42,7 +42,7 @@ def standing_of(network: Local) -> MembershipView:
 def test_a_refusal_is_an_error_with_its_reason(names: tuple[str, ...], reason: str) -> None:
     async def scene() -> None:
         async with resprout.local(brokers=3) as network, network.connect("c") as client:
-            view = standing_of(network)
+            view = view_of(network)
             await until(lambda: len(view.neighbours) == 2)
             with pytest.raises(resprout.ForgetError, match=reason):
                 await client.forget(*names)
@@ -64,7 +64,7 @@ def test_names_that_no_broker_has_are_refused_before_anybody_is_asked() -> None:
 def test_what_is_dead_already_may_be_forgotten() -> None:
     async def scene() -> None:
         async with resprout.local(brokers=2) as network, network.connect("c") as client:
-            view = standing_of(network)
+            view = view_of(network)
             await until(lambda: view.neighbours == {"b1": True})
             await network.brokers[1].close()
             await until(lambda: not view.neighbours)

@@ -16,8 +16,8 @@ class Pressing(Parcel, frozen=True, tag=251):
 
 
 LARGE = Parcel(1, 300_000)
-THIN_LINE_BYTES = 150_000
-"""What 1 Mbit carries in little more than half a lease."""
+THIN_LINE_BYTES = 225_000
+"""What 1 Mbit carries in 1.8 s: a lease is two."""
 
 
 def busy_desk(links: int) -> Desk:
@@ -34,10 +34,10 @@ def weight(shipped: Sequence[Any]) -> int:
 def test_what_is_pressing_begins_with_much_however_many_links_there_are() -> None:
     left = weight(frames(busy_desk(7).ask(Send("c11", Pressing(1, 300_000)))))
     assert START_BYTES <= left < START_BYTES + START_BYTES // 8
-    assert weight(frames(busy_desk(7).ask(Send("c11", LARGE)))) < START_BYTES // 4, "anything else with its share"
+    assert weight(frames(busy_desk(7).ask(Send("c11", LARGE)))) < START_BYTES // 3, "anything else with its share"
 
 
-def test_all_that_speak_at_once_begin_with_what_a_thin_line_carries_in_half_a_lease() -> None:
+def test_all_that_speak_at_once_begin_with_what_a_thin_line_carries_in_a_lease() -> None:
     desk = busy_desk(7)
     left = sum(weight(frames(desk.ask(Send(f"c{connection}", LARGE)))) for connection in range(5, 12))
     assert START_BYTES_SHARED // 2 < left < THIN_LINE_BYTES

@@ -13,7 +13,7 @@ from resprout.core.contract import Effect, ProtocolMessage, Transmit
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import MARK_BYTES, Mark
 from resprout.edge.messages import CLIENT_MESSAGES, Attend, HeldSubscription, Publish, Subscribed
-from resprout.links.flight import START_BYTES, START_BYTES_SHARED, Beginnings
+from resprout.links.flight import START_BYTES, Beginnings
 from resprout.links.frames import FRAMES, Data, Part
 from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
@@ -129,7 +129,7 @@ def test_frames_hold_everything_once_in_order_and_are_as_few_as_the_limits_allow
     bodies = SharedBodies()
     frames = framed(crates, bodies)
     assert unframed(frames, bodies) == crates
-    part_bytes = START_BYTES_SHARED // 4
+    part_bytes = START_BYTES // 4
     for frame in frames:
         if isinstance(frame, Part):
             assert len(frame.chunk) <= part_bytes < frame.size

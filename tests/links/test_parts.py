@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from resprout.core.contract import Close, LinkDown, Received, Send, Stirred, TimerFired, Transmit, Trickled
-from resprout.links.flight import LEAST_BYTES, PART_BYTES_MIN, START_BYTES, START_BYTES_SHARED
+from resprout.links.flight import LEAST_BYTES, PART_BYTES_MIN, START_BYTES
 from resprout.links.frames import Data, Express, Part, Parted, SessionWelcome
 from resprout.links.links import STIRRED_US
 from resprout.links.options import LinkOptions
@@ -39,7 +39,7 @@ def test_a_large_message_leaves_in_parts_as_far_as_it_may_be_on_its_way() -> Non
     shipped = frames(sender().ask(Send("c1", LARGE)))
     assert all(isinstance(frame, Part) for frame in shipped)
     assert sum(len(frame.chunk) for frame in shipped) == START_BYTES
-    assert [frame.at for frame in shipped] == list(range(0, START_BYTES, START_BYTES_SHARED // 4))
+    assert [frame.at for frame in shipped] == list(range(0, START_BYTES, START_BYTES // 4))
     assert shipped[-1].hurry, "the rest waits for the acknowledgement"
 
 

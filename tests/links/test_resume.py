@@ -18,7 +18,7 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.links.dialer import Dial, Dialer
-from resprout.links.flight import START_BYTES_SHARED
+from resprout.links.flight import START_BYTES
 from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.links.session import MESSAGES_PER_FRAME
@@ -259,7 +259,7 @@ def test_what_is_shipped_again_keeps_the_limits_of_a_frame() -> None:
     desk.accept(5, "c1", grant=1 << 40)
     desk.lose(5)
     many = [Parcel(number) for number in range(MESSAGES_PER_FRAME + 1)]
-    large = [Parcel(number, START_BYTES_SHARED // 8) for number in range(3)]
+    large = [Parcel(number, START_BYTES // 8) for number in range(3)]
     for parcel in many + large:
         desk.ask(Send("c1", parcel))
     _welcome, *shipped = frames(desk.accept(6, "c1", peer_incarnation=1))

@@ -15,7 +15,7 @@ from resprout.sim.trial import Trial
 from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
 
-SEEDS = 300
+SEEDS = 200
 BLOCK = 10
 
 

@@ -17,9 +17,9 @@ from resprout.core import limits
 START_BYTES: Final = 128 << 10
 """At most, on a connection of which nothing is known yet, or not any more. As much as a repair usually has to say,
 which must not take a second round trip."""
-START_BYTES_SHARED: Final = 128 << 10
+START_BYTES_SHARED: Final = 192 << 10
 """On all connections of a node together: it may begin on all of them at once, and they may share one thin line. Each
-has its share of this. At 1 Mbit it takes a second, half of a lease."""
+has its share of this. At 1 Mbit it takes a second and a half, which is less than a lease."""
 START_BYTES_FREE: Final = 128 << 10
 """Beyond its share a connection may take of this for what is pressing, as long as something is left."""
 START_BYTES_LEAST: Final = 8 << 10
@@ -68,7 +68,7 @@ class Flight:
         self._rates: deque[int] = deque(maxlen=RATES_KEPT)
         """Bytes per second."""
         self._trip_us = TRIP_US_MAX
-        self._start_bytes = START_BYTES_SHARED
+        self._start_bytes = START_BYTES
         self.marked = 0
         """The position of the latest mark."""
         self.bytes_max = 0
@@ -84,7 +84,7 @@ class Flight:
 
     def share(self, links: int, beginnings: Beginnings) -> None:
         """So many begin at a time, and have these in common."""
-        self._start_bytes = max(START_BYTES_LEAST, START_BYTES_SHARED // shares(links))
+        self._start_bytes = max(START_BYTES_LEAST, min(START_BYTES, START_BYTES_SHARED // shares(links)))
         if not self.marks and not self._rates:
             self.end()
             self._allow(self._start_bytes)

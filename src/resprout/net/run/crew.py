@@ -32,12 +32,13 @@ class Crew:
         self._go: Go | None = None
         self._gone: set[str] = set()
         """Clients that have left."""
-        self._fallen: asyncio.Future[WorkerProcess] = asyncio.get_running_loop().create_future()
+        self._fallen: asyncio.Future[WorkerProcess]
 
     # -- start and end -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Returns when every client is ready to go."""
+        self._fallen = asyncio.get_running_loop().create_future()  # a run may be made before there is a loop to run in
         async with asyncio.TaskGroup() as group:
             for names in share_out(self._scenario):
                 group.create_task(self._add(dict.fromkeys(names, 1)))

@@ -13,7 +13,7 @@ from tests.stacks.strange_package import SEATS, install
 
 
 def test_a_site_and_contacts_reach_a_broker_in_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(tmp_path, monkeypatch, "strange_seats", SEATS, voters="strange_seats:STACK")
+    install(tmp_path, monkeypatch, "strange_seats", SEATS, seats="strange_seats:STACK")
     brokers = (
         BrokerSpec("b0", site="s0"),
         BrokerSpec("b1", "b0", site="s1"),
@@ -26,7 +26,7 @@ def test_a_site_and_contacts_reach_a_broker_in_its_process(tmp_path: Path, monke
             told[process.name] = note.columns.get("detail")
 
     async def play() -> None:
-        async with LocalTree(Scenario("voters", brokers, stack="voters"), on_note=hear):
+        async with LocalTree(Scenario("seats", brokers, stack="seats"), on_note=hear):
             while len(told) < len(brokers):
                 await asyncio.sleep(0.02)
 
