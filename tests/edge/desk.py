@@ -37,7 +37,7 @@ class Desk:
         self.stack = find_stack(stack)
         made = self.stack.parse_options(options)
         self.machine = self.stack.make_broker(BrokerSeat("b0", 1, None), made, random.Random(1))
-        self.guarantee = max(g for g in self.stack.guarantees if g is not Guarantee.TOTAL)
+        self.guarantee: Guarantee = max(g for g in self.stack.guarantees if g is not Guarantee.TOTAL)
         """The strongest that needs nobody else."""
         self.now_us = 0
         self.held: list[str] = []

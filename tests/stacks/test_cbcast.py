@@ -77,7 +77,7 @@ def test_whatever_order_links_bring_readers_see_causal_order_over_all_topics() -
 
 
 def test_without_the_hold_back_the_same_links_break_causal_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CausalOrder, "missing", lambda self, heard: None)
+    monkeypatch.setattr(CausalOrder, "missing", lambda self, arrival: None)
     nets = [Carried(seed) for seed in range(20)]
     for net in nets:
         net.run_out_of_order()
@@ -265,8 +265,8 @@ def test_total_is_refused_in_one_line() -> None:
     assert "\n" not in str(error.value)
     desk = Desk("cbcast")
     desk.serve("c")
-    total = msgspec.structs.replace(desk.bundle("c"), guarantee=Guarantee.TOTAL)
-    desk.say("c", Publish(total))
+    desk.guarantee = Guarantee.TOTAL
+    desk.publish("c")
     assert desk.closed == {"c": "the stack 'cbcast' does not offer 'total'; it offers eventual, fifo, causal"}
 
 

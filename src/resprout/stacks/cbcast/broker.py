@@ -15,7 +15,7 @@ from resprout.edge.messages import Publish, Serving
 from resprout.order.seen import SeenRanges
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
-from resprout.stacks.cbcast.causal import CausalOrder, Heard
+from resprout.stacks.cbcast.causal import Arrival, CausalOrder
 from resprout.stacks.cbcast.messages import Multicast, NotOwed, in_parts
 from resprout.stacks.cbcast.options import CbcastOptions
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
@@ -86,7 +86,7 @@ class CbcastBroker(Shell):
         if message.sender == self._member:
             raise PeerError(f"{self._member} has not multicast number {number} to {bundle.topic!r}")
         item = KeptItem(bundle, message.hops, peer.name, False)
-        self._order.put(Heard(message, number, item, is_repeat=not self._seen.is_new(bundle)))
+        self._order.put(Arrival(message, number, item, is_repeat=not self._seen.is_new(bundle)))
         self._kept.keep(item)
         self._pass_on(item, _one_hop_on(message))
         self._deliver()
@@ -97,10 +97,10 @@ class CbcastBroker(Shell):
                 self._passing.pass_on(name, item, message)
 
     def _deliver(self) -> None:
-        while (heard := self._order.take()) is not None:
-            if not heard.is_repeat:
-                self._show(heard.item)
-            self._kept.let_go(heard.item)
+        while (arrival := self._order.take()) is not None:
+            if not arrival.is_repeat:
+                self._show(arrival.item)
+            self._kept.let_go(arrival.item)
 
     def _show(self, item: KeptItem) -> None:
         """Its readers are those of this moment: while it was held back, some may have come and gone."""
@@ -113,8 +113,8 @@ class CbcastBroker(Shell):
     def _began(self, outcome: LinkBegan) -> None:
         """What was counted here before is not owed over this link; what is held back here may be."""
         self._say_not_owed(outcome.name, self._order.passed)
-        for heard in self._order.held:
-            self._passing.pass_on(outcome.name, heard.item, _one_hop_on(heard.message))
+        for arrival in self._order.held:
+            self._passing.pass_on(outcome.name, arrival.item, _one_hop_on(arrival.message))
 
     def _ended(self, outcome: LinkEnded) -> None:
         self._passing.end(outcome.name)

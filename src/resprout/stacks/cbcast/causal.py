@@ -3,7 +3,7 @@
 *To multicast* m to a group g, the member counts it, in its own entry of the clock of g. With m go the entries of the
 clocks of all groups that have changed since the member's last message to g.
 
-*Heard*, m waits until, for every entry of its clocks, as many messages of that member to that group have been
+*Arrival*, m waits until, for every entry of its clocks, as many messages of that member to that group have been
 delivered; of its sender to g, all before m. What m does not carry was carried by the message of the same sender to g
 before it, for which m waits.
 
@@ -24,7 +24,7 @@ Entry = tuple[str, str]
 """(group, member)."""
 
 
-class Heard(NamedTuple):
+class Arrival(NamedTuple):
     message: Multicast
     number: int
     item: KeptItem
@@ -42,7 +42,7 @@ class CausalOrder:
         self._clock = VectorClock()
         self._sent: dict[str, int] = {}
         """By group: the version of the clock with the last message from here to it."""
-        self._held: HoldBack[Entry, Heard] = HoldBack(self.missing, held_max)
+        self._held: HoldBack[Entry, Arrival] = HoldBack(self.missing, held_max)
         self._waiting: dict[tuple[str, str, int], None] = {}
         """(group, member, number) of what is held back."""
 
@@ -75,24 +75,24 @@ class CausalOrder:
         """It was delivered here, waits here, or must not be waited for."""
         return number <= self._clock.at(group, member) or (group, member, number) in self._waiting
 
-    def put(self, heard: Heard) -> None:
-        if not self._held.put(heard):
+    def put(self, arrival: Arrival) -> None:
+        if not self._held.put(arrival):
             raise PeerError("too much that cannot be delivered waits here")
-        self._waiting[(*heard.entry, heard.number)] = None
+        self._waiting[(*arrival.entry, arrival.number)] = None
 
-    def take(self) -> Heard | None:
+    def take(self) -> Arrival | None:
         """The next that may be delivered, counted as such."""
-        heard = self._held.take()
-        if heard is not None:
-            group, member = heard.entry
-            del self._waiting[group, member, heard.number]
-            self._clock.raise_to(group, member, heard.number)
-            self._held.reached(heard.entry, heard.number)
-        return heard
+        arrival = self._held.take()
+        if arrival is not None:
+            group, member = arrival.entry
+            del self._waiting[group, member, arrival.number]
+            self._clock.raise_to(group, member, arrival.number)
+            self._held.reached(arrival.entry, arrival.number)
+        return arrival
 
-    def missing(self, heard: Heard) -> tuple[Entry, int] | None:
+    def missing(self, arrival: Arrival) -> tuple[Entry, int] | None:
         """Something that must be delivered before."""
-        return self._clock.missing(heard.message.clocks, own=heard.entry)
+        return self._clock.missing(arrival.message.clocks, own=arrival.entry)
 
     # -- what is not waited for ----------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class CausalOrder:
         return self._clock.since(0)
 
     @property
-    def held(self) -> list[Heard]:
+    def held(self) -> list[Arrival]:
         """Whoever joins is owed these: they have passed here already, and are not counted yet."""
         return list(self._held)
 
