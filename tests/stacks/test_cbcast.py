@@ -130,6 +130,16 @@ def test_a_bundle_that_two_members_multicast_is_shown_once_and_counted_twice() -
     assert len(net.said("b1", Multicast)) == 2, "the other members wait for that number, too"
 
 
+def test_of_a_bundle_that_two_members_multicast_the_one_that_may_be_delivered_first_is_shown() -> None:
+    net = OneBroker()
+    waits = message("x", "b8/1", (("t", (("b8/1", 1), ("b9/1", 1))),))
+    net.say("b1", waits)
+    net.say("b2", FIRST, SECOND)
+    assert net.shown() == [("x", 1), ("x", 2)], "the second must not come without the first"
+    net.say("b2", message("y", "b9/1", (("t", (("b9/1", 1),)),)))
+    assert net.shown() == [("x", 1), ("x", 2), ("y", 1)]
+
+
 def test_a_client_that_publishes_again_what_came_another_way_is_told_that_it_is_safe() -> None:
     net = OneBroker()
     bundle = net.bundles.bundle("p")

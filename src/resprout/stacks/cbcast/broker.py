@@ -40,6 +40,7 @@ class CbcastBroker(Shell):
         self._member = f"{seat.name}/{seat.incarnation}"
         self._order = CausalOrder(self._member, options.held_back)
         self._seen = SeenRanges()
+        """What was delivered here."""
         self._kept = Retention(options.buffer)
         self._passing = Passing(outbox, self._kept)
         self._sessions = ClientSessions(Serving("cbcast", GUARANTEES, 0, receipts=RECEIPTS), self._kept, self._wishes)
@@ -86,7 +87,7 @@ class CbcastBroker(Shell):
         if message.sender == self._member:
             raise PeerError(f"{self._member} has not multicast number {number} to {bundle.topic!r}")
         item = KeptItem(bundle, message.hops, peer.name, False)
-        self._order.put(Arrival(message, number, item, is_repeat=not self._seen.is_new(bundle)))
+        self._order.put(Arrival(message, number, item))
         self._kept.keep(item)
         self._pass_on(item, _one_hop_on(message))
         self._deliver()
@@ -97,8 +98,10 @@ class CbcastBroker(Shell):
                 self._passing.pass_on(name, item, message)
 
     def _deliver(self) -> None:
+        """A bundle that another member has multicast as well, because its publisher changed brokers, is shown once.
+        Which of them is the repeat is not known before: the other one may wait for longer."""
         while (arrival := self._order.take()) is not None:
-            if not arrival.is_repeat:
+            if self._seen.is_new(arrival.item.bundle):
                 self._show(arrival.item)
             self._kept.let_go(arrival.item)
 

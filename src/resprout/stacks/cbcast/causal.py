@@ -28,8 +28,6 @@ class Arrival(NamedTuple):
     message: Multicast
     number: int
     item: KeptItem
-    is_repeat: bool
-    """Its bundle came before as the message of another member. It counts, and nobody is shown it again."""
 
     @property
     def entry(self) -> Entry:
