@@ -40,13 +40,14 @@ brokers that have what those clients have seen.
 
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.cbcast.broker import GUARANTEES, RECEIPTS, CbcastBroker
-from resprout.stacks.cbcast.messages import CBCAST_MESSAGES, Multicast, NotOwed
+from resprout.stacks.cbcast.messages import CBCAST_MESSAGES, Around, Flushed, Got, Multicast, Neighbours, NotOwed
 from resprout.stacks.cbcast.options import CbcastOptions
 from resprout.stacks.families import Family
 from resprout.stacks.shell.tree import TREE_MESSAGES
 from resprout.stacks.stack import Stack
 from resprout.stacks.survival import Survival
 
+_CLIENTS = "clients of a dead broker go on at its neighbours, and are told that they may have missed something"
 _CRASH = "no broker may die: what only it had, or should have passed on, is lost, and what depends on that waits"
 
 CBCAST = Stack(
@@ -58,9 +59,12 @@ CBCAST = Stack(
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (Multicast,),
-        Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed),
+        Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed, Neighbours),
+        Family.REPORTS: (Got,),
+        Family.REPAIR: (Around, Flushed),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
-    survives=lambda options: Survival(joins=True),
+    survives=lambda options: Survival(faults=1),
+    known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},
 )

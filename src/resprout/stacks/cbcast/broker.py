@@ -1,6 +1,7 @@
 """One broker: its parts, what it does with a publication, and what it says over a new link."""
 
 import random
+from collections import deque
 from typing import Final
 
 import msgspec
@@ -11,12 +12,14 @@ from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Publish, Serving
+from resprout.edge.messages import Attend, Publish, Serving
 from resprout.order.seen import SeenRanges
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
+from resprout.stacks.cbcast.around import BypassTree, Met
 from resprout.stacks.cbcast.causal import Arrival, CausalOrder
-from resprout.stacks.cbcast.messages import Multicast, NotOwed, in_parts
+from resprout.stacks.cbcast.copies import Copies, Copy
+from resprout.stacks.cbcast.messages import Got, Multicast, NotOwed, in_parts
 from resprout.stacks.cbcast.options import CbcastOptions
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.outbox import Outbox
@@ -25,7 +28,7 @@ from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
-from resprout.stacks.shell.tree import LinkBegan, LinkEnded, PlainTree
+from resprout.stacks.shell.tree import LinkBegan, LinkEnded
 from resprout.stacks.stack import BrokerSeat
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
@@ -36,19 +39,28 @@ class CbcastBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: CbcastOptions, rng: random.Random) -> None:
         step, self._wishes = Step(), RecordedSubscriptions()
         self._outbox = outbox = Outbox(step)
-        self._tree = tree = PlainTree(seat, step, outbox)
+        self._tree = tree = BypassTree(seat, step, outbox)
         self._member = f"{seat.name}/{seat.incarnation}"
         self._order = CausalOrder(self._member, options.held_back)
         self._seen = SeenRanges()
         """What was delivered here."""
         self._kept = Retention(options.buffer)
         self._passing = Passing(outbox, self._kept)
+        self._copies = Copies(self._show_safe)
+        self._unsafe: deque[Copy] = deque()
+        """Publications of clients here that no other broker is known to have."""
+        self._waiting: dict[str, tuple[ClientSession, Attend]] = {}
+        """Clients of a neighbour that is gone, while not all has come that they may have seen."""
+        self._owed: dict[str, list[Copy]] = {}
+        """By dead neighbour: what it may have owed to its others, and all that has come since, until they are all links
+        of this broker."""
         self._sessions = ClientSessions(Serving("cbcast", GUARANTEES, 0, receipts=RECEIPTS), self._kept, self._wishes)
-        clients = ClientDesk(
+        self._clients = clients = ClientDesk(
             step,
             self._sessions,
             publish=self._publish,
             is_ready=lambda: tree.is_in,
+            attend=self._attend,
             successors=lambda: tree.successors,
             left=self._kept.forget,
         )
@@ -56,11 +68,17 @@ class CbcastBroker(Shell):
         super().__init__(
             step,
             events=events.table,
-            desks=(clients.desk(), *tree.desks({Multicast: self._hear, NotOwed: self._pass_over})),
+            desks=(clients.desk(), *tree.desks({Multicast: self._hear, NotOwed: self._pass_over, Got: self._got})),
             cut_off=events.cut_off,
             timers={ReceiptsDue: clients.receipts_due},
-            outcomes={LinkBegan: self._began, LinkEnded: self._ended},
-            at_end=(clients.serve, clients.tell, lambda: self._kept.push_back(step.out)),
+            outcomes={LinkBegan: self._began, LinkEnded: self._ended, Met: self._meet},
+            at_end=(
+                self._let_in,
+                clients.serve,
+                self._tell_copies,
+                clients.tell,
+                lambda: self._kept.push_back(step.out),
+            ),
         )
 
     def begin(self) -> None:
@@ -69,33 +87,52 @@ class CbcastBroker(Shell):
     # -- publications --------------------------------------------------------------------------------------------------
 
     def _publish(self, session: ClientSession, message: Publish) -> None:
-        """Of a client here: it has seen nothing that was not delivered here, so this may be delivered at once."""
+        """Of a client here: it has seen nothing that was not delivered here, so this is delivered with its number; it
+        is shown, and called safe, when another broker has it."""
         bundle = message.bundle
         self._order.check_room(bundle.topic)
         if self._seen.is_new(bundle):
             item = KeptItem(bundle, 0, session.name, message.prompt)
-            self._pass_on(item, Multicast(bundle, 1, self._member, self._order.stamp(bundle.topic)))
+            copy = self._copies.make(item, Multicast(bundle, 1, self._member, self._order.stamp(bundle.topic)))
+            self._kept.keep(item)
+            self._unsafe.append(copy)
+            self._pass_on(copy)
+            self._show_safe()
+        elif not any(bundle == copy.item.bundle for copy in self._unsafe):
+            self._sessions.known(session, bundle, everywhere=False)  # it came another way, or was here before
+
+    def _show_safe(self) -> None:
+        while self._unsafe and (self._unsafe[0].others or not self._tree.links):
+            item = self._unsafe.popleft().item
             self._show(item)
-        else:  # it came by another way before, when its publisher was elsewhere
-            self._sessions.known(session, bundle, everywhere=False)
+            self._kept.let_go(item)
 
     def _hear(self, peer: Peer, message: Multicast) -> None:
         """Of a neighbour: on to the others at once, and to readers here in its turn."""
         bundle, number = message.bundle, message.checked_number()
+        item = KeptItem(bundle, message.hops, peer.name, False)
+        copy = self._copies.make(item, _one_hop_on(message))
         if self._order.is_known(bundle.topic, message.sender, number):
+            self._copies.came(peer.name, copy)
             return
         if message.sender == self._member:
             raise PeerError(f"{self._member} has not multicast number {number} to {bundle.topic!r}")
-        item = KeptItem(bundle, message.hops, peer.name, False)
         self._order.put(Arrival(message, number, item))
+        self._copies.came(peer.name, copy)
         self._kept.keep(item)
-        self._pass_on(item, _one_hop_on(message))
+        self._pass_on(copy)
         self._deliver()
 
-    def _pass_on(self, item: KeptItem, message: Multicast) -> None:
+    def _pass_on(self, copy: Copy) -> None:
+        for owed in self._owed.values():
+            owed.append(copy)
         for name in self._tree.links:
-            if name != item.source:
-                self._passing.pass_on(name, item, message)
+            if name != copy.item.source:
+                self._send(name, copy)
+
+    def _send(self, name: str, copy: Copy) -> None:
+        self._copies.sent(name, copy)
+        self._passing.pass_on(name, copy.item, copy.message)
 
     def _deliver(self) -> None:
         """A bundle that another member has multicast as well, because its publisher changed brokers, is shown once.
@@ -115,12 +152,48 @@ class CbcastBroker(Shell):
 
     def _began(self, outcome: LinkBegan) -> None:
         """What was counted here before is not owed over this link; what is held back here may be."""
+        self._copies.begin(outcome.name)
         self._say_not_owed(outcome.name, self._order.passed)
         for arrival in self._order.held:
-            self._passing.pass_on(outcome.name, arrival.item, _one_hop_on(arrival.message))
+            self._send(outcome.name, self._copies.make(arrival.item, _one_hop_on(arrival.message)))
 
     def _ended(self, outcome: LinkEnded) -> None:
+        owed = self._copies.end(outcome.name)
+        if not self._tree.is_met(outcome.name):
+            self._owed[outcome.name] = owed
         self._passing.end(outcome.name)
+        self._show_safe()
+
+    def _meet(self, outcome: Met) -> None:
+        if not self._copies.has(outcome.name):
+            self._copies.begin(outcome.name)
+        for copy in self._owed.get(outcome.dead, ()):
+            self._send(outcome.name, copy)
+        self._tree.flushed(outcome)
+        if self._tree.is_met(outcome.dead):
+            self._owed.pop(outcome.dead, None)
+
+    def _got(self, peer: Peer, message: Got) -> None:
+        self._copies.hear(peer.name, message)
+
+    def _tell_copies(self) -> None:
+        for name, got in self._copies.news():
+            self._outbox.pass_by(name, got)
+
+    # -- clients of the dead -------------------------------------------------------------------------------------------
+
+    def _attend(self, session: ClientSession, message: Attend) -> None:
+        if message.tried and not message.anyhow and self._tree.is_near(message.tried[0]):
+            self._waiting[session.name] = (session, message)
+        else:
+            self._clients.wait(session, message)
+
+    def _let_in(self) -> None:
+        for name, (session, message) in list(self._waiting.items()):
+            if session.gone or self._tree.is_passed_over(message.tried[0]):
+                del self._waiting[name]
+                if not session.gone:
+                    self._clients.wait(session, message)
 
     def _pass_over(self, peer: Peer, message: NotOwed) -> None:
         check_changes(message.clocks)

@@ -7,6 +7,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order import vector_clock
 from resprout.order.vector_clock import Changes
+from resprout.overlay.places import Place
 
 HEADER_MAX: Final = 1 << 18
 """Characters of names and digits in the clocks of one message, so that it fits into a frame beside the largest bundle
@@ -56,7 +57,36 @@ class NotOwed(ProtocolMessage, frozen=True, tag=185):
         return length_of(self.clocks)
 
 
-CBCAST_MESSAGES: Final = (Multicast, NotOwed)
+class Got(ProtocolMessage, frozen=True, tag=186):
+    """How far publications have come over this link, counted from its beginning."""
+
+    received: int
+    """Of those to here: they are here."""
+    passed: int
+    """Of those to here: all other neighbours have them."""
+    settled: int
+    """Of those from here: all neighbours have them."""
+
+
+class Neighbours(ProtocolMessage, frozen=True, tag=187):
+    """Who stands next to whom, within two hops of the receiver."""
+
+    places: tuple[Place, ...]
+
+
+class Around(ProtocolMessage, frozen=True, tag=188):
+    """This broker, next to both of us, is dead: we are neighbours now. The first message of the link."""
+
+    dead: str
+
+
+class Flushed(ProtocolMessage, frozen=True, tag=189):
+    """All that the dead broker may have owed you and was here has been sent."""
+
+    dead: str
+
+
+CBCAST_MESSAGES: Final = (Multicast, NotOwed, Got, Neighbours, Around, Flushed)
 
 
 def length_of(clocks: Changes) -> int:

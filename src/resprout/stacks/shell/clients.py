@@ -46,7 +46,7 @@ class ClientDesk:
         self._publish = publish
         self._is_ready = is_ready
         self._successors = successors
-        self._attend = attend or self._wait
+        self._attend = attend or self.wait
         self._left = left
         self._receipts_us = receipts_us
         self._waiting: dict[str, Attend] = {}
@@ -93,7 +93,8 @@ class ClientDesk:
 
     # -- what they say -------------------------------------------------------------------------------------------------
 
-    def _wait(self, session: ClientSession, message: Attend) -> None:
+    def wait(self, session: ClientSession, message: Attend) -> None:
+        """It is served when the broker is ready."""
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
         self._waiting[session.name] = message
 

@@ -1,0 +1,149 @@
+"""The tree, with ways around the dead: the neighbours of a dead broker become neighbours of each other.
+
+Everybody knows the tree within two hops (`overlay.neighbourhood`): brokers tell their neighbours who their neighbours
+are, and where they listen. When the host of a neighbour says that its process is gone, or another neighbour of it says
+so (`Around`), it is passed over: its other neighbours are called, and are links from then on. What it may have owed
+them is theirs to send (`stacks.cbcast.copies`); who has sent all of that says so (`Flushed`).
+
+Circles do no harm: what comes a second time is dropped. Nobody takes the place of the dead, and a broker that returns
+joins like a newcomer, below the parent that it was given.
+"""
+
+from collections.abc import Mapping
+
+from resprout.core.contract import LinkDown, LinkUp, Locate, Outcome, Silent
+from resprout.core.errors import PeerError
+from resprout.edge.messages import Successor
+from resprout.overlay.neighbourhood import Neighbourhood
+from resprout.overlay.places import Place
+from resprout.stacks.cbcast.messages import Around, Flushed, Neighbours
+from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.step import Step
+from resprout.stacks.shell.tree import PlainTree
+from resprout.stacks.stack import BrokerSeat
+
+
+class Met(Outcome, frozen=True):
+    """A link around a dead broker: what that one may have owed goes over it now."""
+
+    name: str
+    dead: str
+
+
+class BypassTree(PlainTree):
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox) -> None:
+        super().__init__(seat, step, outbox)
+        self._place = Place(seat.name, seat.incarnation, 1, None, (), seat.address)
+        self._view = Neighbourhood(self._place, 2)
+        self._unflushed: dict[str, dict[str, None]] = {}
+        """By dead broker: its other neighbours that have not said all yet."""
+        self._met: dict[tuple[str, str], None] = {}
+        """(neighbour, dead broker): they know of each other."""
+
+    def is_met(self, dead: str) -> bool:
+        """All its other neighbours are links."""
+        place = self._view.place(dead)
+        others = () if place is None else place.neighbours
+        return all((name, dead) in self._met for name in others if name != self._place.name)
+
+    def is_passed_over(self, name: str) -> bool:
+        """It is dead, and all that it may have owed has come."""
+        return name in self._unflushed and not self._unflushed[name]
+
+    def is_near(self, name: str) -> bool:
+        return name in self.links or name in self._unflushed
+
+    def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
+        near: dict[type, Handler] = {Neighbours: self._told, Flushed: self._flushed, **handlers}
+        return Desk(self._peers.find, {Around: self._around}), *super().desks(near)
+
+    # -- who is where --------------------------------------------------------------------------------------------------
+
+    def _link(self, name: str, address: str) -> None:
+        super()._link(name, address)
+        self._move((*self._place.neighbours, name))
+        self._tell(name, self._view.everything_for(name))
+
+    def _move(self, neighbours: tuple[str, ...]) -> None:
+        place = self._place
+        self._place = Place(
+            place.name, place.incarnation, place.version + 1, None, tuple(dict.fromkeys(neighbours)), place.address
+        )
+        self._spread(self._view.move(self._place))
+
+    def _told(self, peer: Peer, message: Neighbours) -> None:
+        self._spread(self._view.learn(message.places))
+
+    def _spread(self, news: list[Place]) -> None:
+        for place in news:
+            if place.address and place.name != self._place.name:
+                self._step.out.append(Locate(place.name, place.address))
+        for name in self.links:
+            self._tell(name, self._view.concerning(name, news))
+
+    def _tell(self, name: str, places: tuple[Place, ...]) -> None:
+        if places:
+            self._outbox.send(name, Neighbours(places))
+
+    # -- the dead ------------------------------------------------------------------------------------------------------
+
+    def up(self, event: LinkUp) -> None:
+        super().up(event)
+        self._meet(event.peer)
+
+    def silent(self, event: Silent) -> None:
+        if event.refused and event.peer in self.links:
+            self._pass_over(event.peer)
+        elif event.peer in self.links:
+            self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
+        else:
+            super().silent(event)
+
+    def down(self, event: LinkDown) -> None:
+        if event.peer in self._place.neighbours and event.peer in self.links:
+            self._pass_over(event.peer)
+        super().down(event)
+
+    def _pass_over(self, dead: str) -> None:
+        place = self._view.place(dead)
+        others = [name for name in (place.neighbours if place is not None else ()) if name != self._place.name]
+        self._unflushed[dead] = dict.fromkeys(others)
+        self._peers.close(dead, "it is gone")
+        is_in = self.is_in
+        self._lose(dead)
+        if dead == self.parent:
+            self.parent, self.is_in = None, is_in
+        for name in others:
+            self._peers.open(name)
+            self._meet(name)
+
+    def _around(self, peer: Peer, message: Around) -> None:
+        if message.dead not in self._unflushed:
+            if message.dead not in self._place.neighbours:
+                raise PeerError(f"{message.dead} was no neighbour of this broker")
+            self._pass_over(message.dead)
+        if peer.name not in self.links:
+            raise PeerError(f"{peer.name} was no neighbour of {message.dead}")
+
+    def _meet(self, name: str) -> None:
+        """Both are next to a dead broker, and there is a session."""
+        if self._peers.find(name) is None:
+            return
+        for dead in self._unflushed:
+            place = self._view.place(dead)
+            if place is not None and name in place.neighbours and (name, dead) not in self._met:
+                self._met[name, dead] = None
+                self._outbox.send(name, Around(dead))
+                if name not in self.links:
+                    other = self._view.place(name)
+                    self.links[name] = Successor(name, other.address if other is not None else "")
+                self._step.outcomes.append(Met(name, dead))
+
+    def flushed(self, outcome: Met) -> None:
+        """All that the dead one may have owed was sent."""
+        self._outbox.send(outcome.name, Flushed(outcome.dead))
+
+    def _flushed(self, peer: Peer, message: Flushed) -> None:
+        self._unflushed.get(message.dead, {}).pop(peer.name, None)

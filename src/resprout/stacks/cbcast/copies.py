@@ -1,0 +1,131 @@
+"""Which brokers have a publication, as far as one has to know: to call it safe, and to give it to those a dead one owed.
+
+Over each link both ends count what came. A broker tells a neighbour (`Got`) how much of what that one sent is here, how
+much of it all others next to here have, and how much of what was sent to it all others have. So each knows what a
+neighbour may still owe to its other neighbours, whichever way it came: that is kept, and sent around it when it dies.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from resprout.core.errors import PeerError
+from resprout.edge.broker.item import KeptItem
+from resprout.stacks.cbcast.messages import Got, Multicast
+
+
+class Copy:
+    """A publication at this broker."""
+
+    __slots__ = ("item", "lacking", "message", "no", "others")
+
+    def __init__(self, no: int, item: KeptItem, message: Multicast) -> None:
+        self.no = no
+        self.item = item
+        self.message = message
+        """As it goes on."""
+        self.lacking = 0
+        """Neighbours that were sent it and have not said that they have it."""
+        self.others = 0
+        """Those that have."""
+
+
+class _Link:
+    __slots__ = ("came", "going", "got", "heard", "owed", "passing", "sent", "told")
+
+    def __init__(self) -> None:
+        self.sent: deque[Copy] = deque()
+        """Not known to have arrived."""
+        self.going: deque[Copy] = deque()
+        """Sent, and not known to be at all its other neighbours."""
+        self.came: deque[Copy] = deque()
+        """Received, and not known to be at all its other neighbours."""
+        self.passing: deque[Copy] = deque()
+        """Received; the first of them is not at all the others here."""
+        self.owed: deque[Copy] = deque()
+        """Sent; the first of them is not at all the others here."""
+        self.got = Got(0, 0, 0)
+        """As this side may say it now."""
+        self.told = Got(0, 0, 0)
+        self.heard = Got(0, 0, 0)
+
+
+class Copies:
+    def __init__(self, safe: Callable[[], None]) -> None:
+        """`safe`: another broker has something now that it had not."""
+        self._safe = safe
+        self._links: dict[str, _Link] = {}
+        self._numbers = 0
+
+    def begin(self, name: str) -> None:
+        self._links[name] = _Link()
+
+    def has(self, name: str) -> bool:
+        return name in self._links
+
+    def make(self, item: KeptItem, message: Multicast) -> Copy:
+        self._numbers += 1
+        return Copy(self._numbers, item, message)
+
+    def came(self, name: str, copy: Copy) -> None:
+        link = self._links[name]
+        link.got = Got(link.got.received + 1, link.got.passed, link.got.settled)
+        link.came.append(copy)
+        link.passing.append(copy)
+
+    def sent(self, name: str, copy: Copy) -> None:
+        link = self._links[name]
+        copy.lacking += 1
+        link.sent.append(copy)
+        link.going.append(copy)
+        link.owed.append(copy)
+
+    def hear(self, name: str, got: Got) -> None:
+        link = self._links[name]
+        before, link.heard = link.heard, got
+        if got.received < before.received or got.passed < before.passed or got.settled < before.settled:
+            raise PeerError(f"{name} had more before")
+        for _ in range(got.received - before.received):
+            copy = _first(link.sent)
+            copy.lacking -= 1
+            copy.others += 1
+        for _ in range(got.passed - before.passed):
+            _first(link.going)
+        for _ in range(got.settled - before.settled):
+            _first(link.came)
+        self._safe()
+
+    def end(self, name: str) -> list[Copy]:
+        """The neighbour is gone: what it may have owed to others."""
+        link = self._links.pop(name, None)
+        if link is None:
+            return []
+        for copy in link.sent:
+            copy.lacking -= 1
+        owed = {copy.no: copy for copy in (*link.going, *link.came)}
+        return [owed[no] for no in sorted(owed)]
+
+    def news(self) -> list[tuple[str, Got]]:
+        """At the end of a step: what neighbours are to be told."""
+        found = []
+        for name, link in self._links.items():
+            passed = link.got.passed + _settle(link.passing)
+            settled = link.got.settled + _settle(link.owed)
+            link.got = Got(link.got.received, passed, settled)
+            if link.got != link.told:
+                link.told = link.got
+                found.append((name, link.got))
+        return found
+
+
+def _settle(copies: deque[Copy]) -> int:
+    count = 0
+    while copies and not copies[0].lacking:
+        copies.popleft()
+        count += 1
+    return count
+
+
+def _first(copies: deque[Copy]) -> Copy:
+    if not copies:
+        raise PeerError("more than was sent")
+    return copies.popleft()
