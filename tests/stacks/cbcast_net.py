@@ -102,9 +102,14 @@ class Carried:
         self.step(name, Received(f"c{name}", Publish(bundle)))
 
     def carry_any(self) -> None:
-        sender, receiver, message = self.on_the_way.pop(self.rng.randrange(len(self.on_the_way)))
-        assert isinstance(message, Multicast), "whatever else is said comes in order"
-        self.step(receiver, Received(sender, message))
+        """Publications in any order, whatever else is said in the order of its link."""
+        sender, receiver, message = taken = self.rng.choice(self.on_the_way)
+        if not isinstance(message, Multicast):
+            taken = next(
+                one for one in self.on_the_way if one[:2] == (sender, receiver) and not isinstance(one[2], Multicast)
+            )
+        self.on_the_way.remove(taken)
+        self.step(receiver, Received(sender, taken[2]))
 
     def settle(self) -> None:
         while self.on_the_way:

@@ -42,11 +42,9 @@ class BypassTree(PlainTree):
         self._met: dict[tuple[str, str], None] = {}
         """(neighbour, dead broker): they know of each other."""
 
-    def is_met(self, dead: str) -> bool:
-        """All its other neighbours are links."""
-        place = self._view.place(dead)
-        others = () if place is None else place.neighbours
-        return all((name, dead) in self._met for name in others if name != self._place.name)
+    def is_unmet(self, name: str) -> bool:
+        """It is dead, and not all its other neighbours are links."""
+        return name in self._unflushed and any((other, name) not in self._met for other in self._others(name))
 
     def is_passed_over(self, name: str) -> bool:
         """It is dead, and all that it may have owed has come."""
@@ -63,6 +61,8 @@ class BypassTree(PlainTree):
 
     def _link(self, name: str, address: str) -> None:
         super()._link(name, address)
+        if self._unflushed.pop(name, None) is not None:  # it has returned
+            self._met = {pair: None for pair in self._met if pair[1] != name}
         self._move((*self._place.neighbours, name))
         self._tell(name, self._view.everything_for(name))
 
@@ -96,19 +96,39 @@ class BypassTree(PlainTree):
     def silent(self, event: Silent) -> None:
         if event.refused and event.peer in self.links:
             self._pass_over(event.peer)
+        elif event.refused and event.peer == self.parent and not self.is_in:
+            self._ask_another()
         elif event.peer in self.links:
             self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
         else:
             super().silent(event)
+
+    def _ask_another(self) -> None:
+        """The parent that was given died before this broker was in the tree: whoever else was named is as good."""
+        assert self.parent is not None, "there was one"
+        for name in self._seat.contacts:
+            if name not in self._candidates:
+                self._candidates.append(name)
+        self._peers.close(self.parent, "it is gone")
+        self._candidates.append(self._candidates.pop(0))
+        self.parent = self._candidates[0]
+        self._peers.open(self.parent)
 
     def down(self, event: LinkDown) -> None:
         if event.peer in self._place.neighbours and event.peer in self.links:
             self._pass_over(event.peer)
         super().down(event)
 
-    def _pass_over(self, dead: str) -> None:
+    def _lose(self, name: str) -> None:
+        super()._lose(name)
+        self._met = {pair: None for pair in self._met if pair[0] != name}
+
+    def _others(self, dead: str) -> list[str]:
         place = self._view.place(dead)
-        others = [name for name in (place.neighbours if place is not None else ()) if name != self._place.name]
+        return [] if place is None else [name for name in place.neighbours if name != self._place.name]
+
+    def _pass_over(self, dead: str) -> None:
+        others = self._others(dead)
         self._unflushed[dead] = dict.fromkeys(others)
         self._peers.close(dead, "it is gone")
         is_in = self.is_in
@@ -132,8 +152,7 @@ class BypassTree(PlainTree):
         if self._peers.find(name) is None:
             return
         for dead in self._unflushed:
-            place = self._view.place(dead)
-            if place is not None and name in place.neighbours and (name, dead) not in self._met:
+            if (name, dead) not in self._met and name in self._others(dead):
                 self._met[name, dead] = None
                 self._outbox.send(name, Around(dead))
                 if name not in self.links:

@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -54,7 +55,8 @@ class CbcastBroker(Shell):
         self._owed: dict[str, list[Copy]] = {}
         """By dead neighbour: what it may have owed to its others, and all that has come since, until they are all links
         of this broker."""
-        self._sessions = ClientSessions(Serving("cbcast", GUARANTEES, 0, receipts=RECEIPTS), self._kept, self._wishes)
+        self._sessions = ClientSessions(Serving("cbcast", GUARANTEES, 1, receipts=RECEIPTS), self._kept, self._wishes)
+        self._sessions.copies_of = lambda item: 2 if tree.links else 1
         self._clients = clients = ClientDesk(
             step,
             self._sessions,
@@ -107,6 +109,19 @@ class CbcastBroker(Shell):
             self._show(item)
             self._kept.let_go(item)
 
+    def _show_counted(self, clocks: Changes) -> None:
+        """What others count they have, even if their word for it takes a longer way: it must not be shown after what
+        counts it."""
+        counted = {group: number for group, entries in clocks for member, number in entries if member == self._member}
+        last = 0
+        if counted:
+            for place, copy in enumerate(self._unsafe, 1):
+                if copy.message.checked_number() <= counted.get(copy.item.bundle.topic, 0):
+                    last = place
+        for copy in islice(self._unsafe, last):
+            copy.others += 1
+        self._show_safe()
+
     def _hear(self, peer: Peer, message: Multicast) -> None:
         """Of a neighbour: on to the others at once, and to readers here in its turn."""
         bundle, number = message.bundle, message.checked_number()
@@ -138,6 +153,8 @@ class CbcastBroker(Shell):
         """A bundle that another member has multicast as well, because its publisher changed brokers, is shown once.
         Which of them is the repeat is not known before: the other one may wait for longer."""
         while (arrival := self._order.take()) is not None:
+            if self._unsafe:
+                self._show_counted(arrival.message.clocks)
             if self._seen.is_new(arrival.item.bundle):
                 self._show(arrival.item)
             self._kept.let_go(arrival.item)
@@ -159,7 +176,7 @@ class CbcastBroker(Shell):
 
     def _ended(self, outcome: LinkEnded) -> None:
         owed = self._copies.end(outcome.name)
-        if not self._tree.is_met(outcome.name):
+        if self._tree.is_unmet(outcome.name):
             self._owed[outcome.name] = owed
         self._passing.end(outcome.name)
         self._show_safe()
@@ -170,7 +187,7 @@ class CbcastBroker(Shell):
         for copy in self._owed.get(outcome.dead, ()):
             self._send(outcome.name, copy)
         self._tree.flushed(outcome)
-        if self._tree.is_met(outcome.dead):
+        if not self._tree.is_unmet(outcome.dead):
             self._owed.pop(outcome.dead, None)
 
     def _got(self, peer: Peer, message: Got) -> None:

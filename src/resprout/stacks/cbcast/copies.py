@@ -1,4 +1,4 @@
-"""Which brokers have a publication, as far as one has to know: to call it safe, and to give it to those a dead one owed.
+"""Which brokers have a publication, as far as one must know: to call it safe, and to make good what a dead one owed.
 
 Over each link both ends count what came. A broker tells a neighbour (`Got`) how much of what that one sent is here, how
 much of it all others next to here have, and how much of what was sent to it all others have. So each knows what a

@@ -69,7 +69,7 @@ class PlainTree:
         if self.parent is not None:
             self._peers.open(self.parent)
 
-    def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, Desk]:
+    def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
         """What brokers may say: any of them, and besides (`handlers`) neighbours."""
         joining: dict[type, Handler] = {Join: self._asked, Joined: self._accepted}
         return Desk(self._peers.find, joining), Desk(self._neighbour, handlers)
