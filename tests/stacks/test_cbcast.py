@@ -21,15 +21,15 @@ from resprout.sim.swarm import try_seed
 from resprout.stacks.cbcast import CBCAST, causal
 from resprout.stacks.cbcast.around import BypassTree
 from resprout.stacks.cbcast.causal import CausalOrder
-from resprout.stacks.cbcast.copies import Copies
+from resprout.stacks.cbcast.copies import LinkCopies
 from resprout.stacks.cbcast.messages import (
     HEADER_MAX,
     Around,
     Flushed,
-    Got,
+    LinkCounts,
     Multicast,
-    Neighbours,
     NotOwed,
+    PlacesNear,
     in_parts,
     length_of,
 )  # fmt: skip
@@ -270,15 +270,16 @@ def crash(*names: str) -> Scenario:
 
 
 def rules(scenario: Scenario) -> set[str]:
-    """What the judge complains of, but for what clients of the dead were told."""
+    """What the judge complains of."""
     result = run_scenario(scenario)
     found = {anomaly.rule for anomaly in judge(result.rows, promise=CBCAST.promise()).anomalies}
-    return (found | ({"stuck"} if result.ended != "quiescent" else set())) - {"lost_told"}
+    return found | ({"stuck"} if result.ended != "quiescent" else set())
 
 
 @pytest.mark.parametrize("name", ["b0", "b1", "b2", "b3"])
 def test_a_broker_that_dies_is_bypassed_and_nothing_is_lost(name: str) -> None:
-    assert rules(crash(name)) == set()
+    told = {"lost_told"} if name in ("b0", "b3") else set()
+    assert rules(crash(name)) <= told, "only clients of the dead may have missed something"
 
 
 @pytest.mark.parametrize("part", ["_pass_over", "_meet"])
@@ -288,7 +289,7 @@ def test_without_the_bypass_the_judge_complains(part: str, monkeypatch: pytest.M
 
 
 def test_without_what_a_dead_broker_owed_the_judge_complains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Copies, "end", lambda self, name: [])
+    monkeypatch.setattr(LinkCopies, "end", lambda self, name: [])
     assert rules(crash("b2"))
 
 
@@ -326,7 +327,7 @@ def at(client: ClientSpec, broker: str) -> ClientSpec:
 def beside() -> OneBroker:
     """Beyond `b1` there are `b5` and `b6`."""
     net = OneBroker()
-    net.say("b1", Neighbours((Place("b1", 1, 1, None, ("b0", "b5", "b6"), ""),)))
+    net.say("b1", PlacesNear((Place("b1", 1, 1, None, ("b0", "b5", "b6"), ""),)))
     return net
 
 
@@ -335,7 +336,7 @@ def test_a_publication_is_shown_and_safe_when_another_broker_has_it() -> None:
     net.say("p", Subscribe(1, "t", None))
     net.publish()
     assert net.shown("p") == [] and not is_safe(net)
-    net.say("b2", Got(1, 0, 0))
+    net.say("b2", LinkCounts(1, 0, 0))
     assert net.shown("p") == net.shown() == [("p", 1)] and is_safe(net)
 
 
@@ -344,7 +345,7 @@ def test_when_a_neighbour_dies_its_other_neighbours_are_called_and_given_what_it
     net.publish()
     net.say("b1", FIRST)
     net.publish()
-    net.say("b1", Got(1, 1, 0))  # the first publication is beyond it
+    net.say("b1", LinkCounts(1, 1, 0))  # the first publication is beyond it
     net.step(Silent("b1", refused=True))
     assert [effect.peer for effect in net.effects if isinstance(effect, Open)] == ["b5", "b6"]
     net.step(LinkUp("b5", "broker", 1, ROOM))
@@ -384,7 +385,7 @@ def test_a_client_of_the_dead_is_served_when_all_that_it_may_have_seen_has_come(
     assert net.said("r", Serving)
 
 
-@pytest.mark.parametrize("wrong", [Around("b9"), Got(1, 0, 0), Got(0, 1, 0), Got(0, 0, 1)])
+@pytest.mark.parametrize("wrong", [Around("b9"), LinkCounts(1, 0, 0), LinkCounts(0, 1, 0), LinkCounts(0, 0, 1)])
 def test_a_neighbour_that_says_what_cannot_be_of_links_is_cut_off(wrong: Any) -> None:
     net = OneBroker()
     net.say("b1", wrong)

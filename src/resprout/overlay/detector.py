@@ -13,7 +13,7 @@ is silent nothing piles up: after `UNHEARD_BEATS_MAX` heartbeats it gets no more
 Whoever slept, because its process was stopped or starved, has heard nobody meanwhile and blames nobody for it: a timer
 that fires late gives everybody as much more time.
 
-Tenants: CBCAST, `delta` and LoCaMu for their neighbourhoods (`overlay.neighbourhood`); gossip, Chord and Scribe.
+Tenants to be: `delta` and LoCaMu for their neighbourhoods (`overlay.neighbourhood`); gossip, Chord and Scribe.
 """
 
 from typing import ClassVar, Final

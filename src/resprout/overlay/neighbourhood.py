@@ -6,7 +6,7 @@ which nothing is known is believed to, and this broker's own word is enough for 
 order, so what is not connected to the rest yet is kept for a while.
 
 Who needs how much: `delta` k = delta + 1, to bypass delta brokers in a row; LoCaMu k = 2f + 1, of which it talks to
-those within f + 1; CBCAST k = f + 1. The default stack repairs its tree instead, and has `overlay.view`.
+those within f + 1; CBCAST k = f + 1 = 2. The default stack repairs its tree instead, and has `overlay.view`.
 
 News spreads along the links: what `learn` and `move` return is told to each neighbour as far as it concerns it
 (`concerning`); over a link that is new, both ends tell each other everything (`everything_for`). Who is dead is none of

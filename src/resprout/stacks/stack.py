@@ -76,7 +76,8 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     keeps_records: Callable[[O], bool] = _never
     """Whether its brokers persist anything with these options, and need a place for it."""
     known_anomalies: Mapping[str, str] = {}
-    """By rule of the judge that it breaks without any fault: why. A swarm passes over these, a report says so."""
+    """By rule of the judge that it breaks without any fault, or within what it survives: why. A swarm passes over
+    these, a report says so."""
     known_limits: Mapping[str, str] = {}
     """By rule, what may be the reason for a violation, depending on who died; one all the same."""
 

@@ -23,24 +23,33 @@ thesis.
 is told first what was counted before (`NotOwed`), and waits for nothing of that. Links are FIFO, so whatever its new
 neighbour has not counted comes behind.
 
-*Receipts.* `accepted`: its broker has it, and has handed it to its links. `safe` says no more than that here: it
-survives the crash of no broker (f = 0). `delivered` would need answers from everybody, and is never said.
+*Copies.* A publication is shown to clients, and `safe`, when a second broker has it (f = 1): otherwise a dead broker
+could take along what others already depend on, and they would wait for ever (L6 of the corrections to the thesis).
+Neighbours count for each other what has arrived (`LinkCounts`), and each keeps what a neighbour may still owe to its
+other neighbours.
 
-*Departures.* No views, no flush and no k-stability: the thesis left them out. Brokers that die are not bypassed, though
-the thesis' framework connects the neighbours of a dead node: see below. Names travel where the papers count numbers of
-4 bytes; what is really sent is in `bytes_sent`.
+*Around the dead.* Everybody knows the tree within two hops. When the host of a broker says that its process is gone,
+its neighbours become links of each other, a circle that does no harm because repeats are dropped, and give each other
+what the dead one may have owed (`Around`, `Flushed`). That is the thesis' framework: nobody repairs the tree. Clients
+of the dead go on at its neighbours, when all has come there that they may have seen. They are told that they may have
+missed something: what was on its way to them is not kept for them.
 
-*Faults.* None are survived. Connections that break and come back lose nothing. With a broker goes what only it had, and
-what is published meanwhile does not pass its place; messages that count what was lost wait, and are not shown, until
-the broker is back and `NotOwed` tells both sides what not to wait for. Its clients go on at a neighbour, and are told
-that they may have missed something. To connect its neighbours would not be enough: what it should have passed on has to
-be kept by others until it is stable (k-stability), shown to nobody before, and its clients may only be served by
-brokers that have what those clients have seen.
+*Faults.* One broker may die, if its host says so; its return is not needed. Connections that break and come back lose
+nothing. Not survived: two deaths before the first is bypassed, or at neighbours; hosts that fall silent, because then
+nobody is known to be dead, and all wait. A broker that returns joins like a newcomer.
+
+*Receipts.* `accepted`: its broker has it. `safe`: two brokers have it. `delivered` would need answers from everybody,
+and is never said.
+
+*Departures.* No views and no flush of a group when members change: the thesis left them out. Every broker is a member
+of every group. Deaths are told by hosts, not guessed from silence: a living broker that is passed over would have to be
+fenced. Names travel where the papers count numbers of 4 bytes, and acknowledgements, of which the thesis says nothing,
+are sent and charged: what is really sent is in `bytes_sent`.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.cbcast.broker import GUARANTEES, RECEIPTS, CbcastBroker
-from resprout.stacks.cbcast.messages import CBCAST_MESSAGES, Around, Flushed, Got, Multicast, Neighbours, NotOwed
+from resprout.stacks.cbcast.messages import CBCAST_MESSAGES, Around, Flushed, LinkCounts, Multicast, NotOwed, PlacesNear
 from resprout.stacks.cbcast.options import CbcastOptions
 from resprout.stacks.families import Family
 from resprout.stacks.shell.tree import TREE_MESSAGES
@@ -48,7 +57,7 @@ from resprout.stacks.stack import Stack
 from resprout.stacks.survival import Survival
 
 _CLIENTS = "clients of a dead broker go on at its neighbours, and are told that they may have missed something"
-_CRASH = "no broker may die: what only it had, or should have passed on, is lost, and what depends on that waits"
+_CRASH = "one broker may die: what two neighbours had that died together is lost, and what depends on that waits"
 
 CBCAST = Stack(
     name="cbcast",
@@ -59,8 +68,8 @@ CBCAST = Stack(
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (Multicast,),
-        Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed, Neighbours),
-        Family.REPORTS: (Got,),
+        Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed, PlacesNear),
+        Family.REPORTS: (LinkCounts,),
         Family.REPAIR: (Around, Flushed),
         Family.CLIENTS: CLIENT_MESSAGES,
     },

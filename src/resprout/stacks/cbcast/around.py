@@ -16,7 +16,7 @@ from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import Place
-from resprout.stacks.cbcast.messages import Around, Flushed, Neighbours
+from resprout.stacks.cbcast.messages import Around, Flushed, PlacesNear
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
@@ -54,7 +54,7 @@ class BypassTree(PlainTree):
         return name in self.links or name in self._unflushed
 
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
-        near: dict[type, Handler] = {Neighbours: self._told, Flushed: self._flushed, **handlers}
+        near: dict[type, Handler] = {PlacesNear: self._told, Flushed: self._flushed, **handlers}
         return Desk(self._peers.find, {Around: self._around}), *super().desks(near)
 
     # -- who is where --------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class BypassTree(PlainTree):
         )
         self._spread(self._view.move(self._place))
 
-    def _told(self, peer: Peer, message: Neighbours) -> None:
+    def _told(self, peer: Peer, message: PlacesNear) -> None:
         self._spread(self._view.learn(message.places))
 
     def _spread(self, news: list[Place]) -> None:
@@ -85,7 +85,7 @@ class BypassTree(PlainTree):
 
     def _tell(self, name: str, places: tuple[Place, ...]) -> None:
         if places:
-            self._outbox.send(name, Neighbours(places))
+            self._outbox.send(name, PlacesNear(places))
 
     # -- the dead ------------------------------------------------------------------------------------------------------
 

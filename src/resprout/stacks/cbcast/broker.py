@@ -19,8 +19,8 @@ from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.cbcast.around import BypassTree, Met
 from resprout.stacks.cbcast.causal import Arrival, CausalOrder
-from resprout.stacks.cbcast.copies import Copies, Copy
-from resprout.stacks.cbcast.messages import Got, Multicast, NotOwed, in_parts
+from resprout.stacks.cbcast.copies import Copy, LinkCopies
+from resprout.stacks.cbcast.messages import LinkCounts, Multicast, NotOwed, in_parts
 from resprout.stacks.cbcast.options import CbcastOptions
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.outbox import Outbox
@@ -47,7 +47,7 @@ class CbcastBroker(Shell):
         """What was delivered here."""
         self._kept = Retention(options.buffer)
         self._passing = Passing(outbox, self._kept)
-        self._copies = Copies(self._show_safe)
+        self._copies = LinkCopies(self._show_safe)
         self._unsafe: deque[Copy] = deque()
         """Publications of clients here that no other broker is known to have."""
         self._waiting: dict[str, tuple[ClientSession, Attend]] = {}
@@ -70,7 +70,10 @@ class CbcastBroker(Shell):
         super().__init__(
             step,
             events=events.table,
-            desks=(clients.desk(), *tree.desks({Multicast: self._hear, NotOwed: self._pass_over, Got: self._got})),
+            desks=(
+                clients.desk(),
+                *tree.desks({Multicast: self._hear, NotOwed: self._pass_over, LinkCounts: self._got}),
+            ),
             cut_off=events.cut_off,
             timers={ReceiptsDue: clients.receipts_due},
             outcomes={LinkBegan: self._began, LinkEnded: self._ended, Met: self._meet},
@@ -190,7 +193,7 @@ class CbcastBroker(Shell):
         if not self._tree.is_unmet(outcome.dead):
             self._owed.pop(outcome.dead, None)
 
-    def _got(self, peer: Peer, message: Got) -> None:
+    def _got(self, peer: Peer, message: LinkCounts) -> None:
         self._copies.hear(peer.name, message)
 
     def _tell_copies(self) -> None:

@@ -1,8 +1,9 @@
 """Which brokers have a publication, as far as one must know: to call it safe, and to make good what a dead one owed.
 
-Over each link both ends count what came. A broker tells a neighbour (`Got`) how much of what that one sent is here, how
-much of it all others next to here have, and how much of what was sent to it all others have. So each knows what a
-neighbour may still owe to its other neighbours, whichever way it came: that is kept, and sent around it when it dies.
+Over each link both ends count what came. A broker tells a neighbour (`LinkCounts`) how much of what that one sent is
+here, how much of it all others next to here have, and how much of what was sent to it all others have. So each knows
+what a neighbour may still owe to its other neighbours, whichever way it came: that is kept, and sent around it when it
+dies.
 """
 
 from collections import deque
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 from resprout.core.errors import PeerError
 from resprout.edge.broker.item import KeptItem
-from resprout.stacks.cbcast.messages import Got, Multicast
+from resprout.stacks.cbcast.messages import LinkCounts, Multicast
 
 
 class Copy:
@@ -24,13 +25,13 @@ class Copy:
         self.message = message
         """As it goes on."""
         self.lacking = 0
-        """Neighbours that were sent it and have not said that they have it."""
+        """PlacesNear that were sent it and have not said that they have it."""
         self.others = 0
         """Those that have."""
 
 
 class _Link:
-    __slots__ = ("came", "going", "got", "heard", "owed", "passing", "sent", "told")
+    __slots__ = ("came", "going", "heard", "owed", "passing", "received", "sent", "told")
 
     def __init__(self) -> None:
         self.sent: deque[Copy] = deque()
@@ -43,16 +44,16 @@ class _Link:
         """Received; the first of them is not at all the others here."""
         self.owed: deque[Copy] = deque()
         """Sent; the first of them is not at all the others here."""
-        self.got = Got(0, 0, 0)
-        """As this side may say it now."""
-        self.told = Got(0, 0, 0)
-        self.heard = Got(0, 0, 0)
+        self.received = 0
+        self.told = LinkCounts(0, 0, 0)
+        self.heard = LinkCounts(0, 0, 0)
 
 
-class Copies:
+class LinkCopies:
     def __init__(self, safe: Callable[[], None]) -> None:
         """`safe`: another broker has something now that it had not."""
         self._safe = safe
+        self._has_news = False
         self._links: dict[str, _Link] = {}
         self._numbers = 0
 
@@ -68,7 +69,8 @@ class Copies:
 
     def came(self, name: str, copy: Copy) -> None:
         link = self._links[name]
-        link.got = Got(link.got.received + 1, link.got.passed, link.got.settled)
+        self._has_news = True
+        link.received += 1
         link.came.append(copy)
         link.passing.append(copy)
 
@@ -79,7 +81,8 @@ class Copies:
         link.going.append(copy)
         link.owed.append(copy)
 
-    def hear(self, name: str, got: Got) -> None:
+    def hear(self, name: str, got: LinkCounts) -> None:
+        self._has_news = True
         link = self._links[name]
         before, link.heard = link.heard, got
         if got.received < before.received or got.passed < before.passed or got.settled < before.settled:
@@ -99,21 +102,24 @@ class Copies:
         link = self._links.pop(name, None)
         if link is None:
             return []
+        self._has_news = True
         for copy in link.sent:
             copy.lacking -= 1
         owed = {copy.no: copy for copy in (*link.going, *link.came)}
         return [owed[no] for no in sorted(owed)]
 
-    def news(self) -> list[tuple[str, Got]]:
+    def news(self) -> list[tuple[str, LinkCounts]]:
         """At the end of a step: what neighbours are to be told."""
+        if not self._has_news:
+            return []
+        self._has_news = False
         found = []
         for name, link in self._links.items():
-            passed = link.got.passed + _settle(link.passing)
-            settled = link.got.settled + _settle(link.owed)
-            link.got = Got(link.got.received, passed, settled)
-            if link.got != link.told:
-                link.told = link.got
-                found.append((name, link.got))
+            passed, settled = _settle(link.passing), _settle(link.owed)
+            if passed or settled or link.received > link.told.received:
+                told = link.told
+                link.told = LinkCounts(link.received, told.passed + passed, told.settled + settled)
+                found.append((name, link.told))
         return found
 
 

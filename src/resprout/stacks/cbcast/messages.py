@@ -57,7 +57,7 @@ class NotOwed(ProtocolMessage, frozen=True, tag=185):
         return length_of(self.clocks)
 
 
-class Got(ProtocolMessage, frozen=True, tag=186):
+class LinkCounts(ProtocolMessage, frozen=True, tag=186):
     """How far publications have come over this link, counted from its beginning."""
 
     received: int
@@ -68,7 +68,7 @@ class Got(ProtocolMessage, frozen=True, tag=186):
     """Of those from here: all neighbours have them."""
 
 
-class Neighbours(ProtocolMessage, frozen=True, tag=187):
+class PlacesNear(ProtocolMessage, frozen=True, tag=187):
     """Who stands next to whom, within two hops of the receiver."""
 
     places: tuple[Place, ...]
@@ -86,7 +86,7 @@ class Flushed(ProtocolMessage, frozen=True, tag=189):
     dead: str
 
 
-CBCAST_MESSAGES: Final = (Multicast, NotOwed, Got, Neighbours, Around, Flushed)
+CBCAST_MESSAGES: Final = (Multicast, NotOwed, LinkCounts, PlacesNear, Around, Flushed)
 
 
 def length_of(clocks: Changes) -> int:
