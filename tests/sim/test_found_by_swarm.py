@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Mix, Scenario, SubscriptionSpec
 from resprout.scenario.model import WorkloadSpec as Work
 from resprout.scenario.workload_options import RandomOptions
@@ -141,3 +142,40 @@ def test_a_client_whose_broker_and_its_successor_died_while_it_was_cut_off_misse
         FaultSpec(heal_us, HEAL),
     ]
     assert complaint_of_one_cut_off("b2", "b3", [None, "b0", "b1", "b0"], *faults) == ""
+
+
+FAR_AWAY = """
+name = "a census that takes longer than a newcomer waits"
+seed = 3020054
+time_limit = "300s"
+[options]
+lease_us = 20_000_000
+[[broker]]
+name = "b0"
+[[broker]]
+name = "b1"
+parent = "b0"
+latency = "3s"
+[[broker]]
+name = "b2"
+parent = "b0"
+latency = "10ms"
+[[fault]]
+at = "40s"
+kind = "crash"
+nodes = ["b2"]
+[[fault]]
+at = "60s"
+kind = "recover"
+nodes = ["b2"]
+disk = false
+first = true
+"""
+
+
+def test_a_newcomer_that_asks_again_while_it_is_looked_for_is_taken_in_all_the_same() -> None:
+    """It knows nobody else, and each time that it asked the search began anew (seed 3020054 of `restarts`)."""
+    scenario = parse_scenario(FAR_AWAY)
+    result = run_scenario(scenario)
+    assert complaint_about(scenario, result) == ""
+    assert [row.node for row in result.rows if row.kind == "joined"] == ["b2", "b1", "b2"]

@@ -59,7 +59,10 @@ class Claims:
         return len(self._claims)
 
     def put(self, claim: Claim) -> None:
-        self._claims[claim.key] = claim
+        """Whoever asks again, because a census takes longer than it waits, is looked for already: it goes on."""
+        known = self._claims.get(claim.key)
+        if known is None or known.life != claim.life:
+            self._claims[claim.key] = claim
 
     def all(self) -> list[Claim]:
         return list(self._claims.values())
