@@ -366,9 +366,13 @@ def test_what_is_published_before_the_others_are_links_reaches_them_as_well() ->
 
 def test_a_broker_is_told_of_a_death_by_another_neighbour_of_the_dead() -> None:
     net = beside()
-    net.step(LinkUp("b5", "broker", 1, ROOM))
+    net.publish()
+    for name in ("b5", "b6"):
+        net.step(LinkUp(name, "broker", 1, ROOM))
     net.say("b5", Around("b1"))
-    assert net.said("b5", Around) == [Around("b1")] and "b1" in net.closed
+    assert "b1" in net.closed
+    for name in ("b5", "b6"):
+        assert net.said(name, Around) == [Around("b1")] and len(net.said(name, Multicast)) == 1, "what b1 may owe"
     net.say("b5", FIRST)
     assert net.shown() == [("x", 1)]
 

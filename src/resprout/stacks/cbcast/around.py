@@ -42,9 +42,9 @@ class BypassTree(PlainTree):
         self._met: dict[tuple[str, str], None] = {}
         """(neighbour, dead broker): they know of each other."""
 
-    def is_unmet(self, name: str) -> bool:
-        """It is dead, and not all its other neighbours are links."""
-        return name in self._unflushed and any((other, name) not in self._met for other in self._others(name))
+    def others(self, dead: str) -> list[str]:
+        """Its neighbours besides this broker, if it is passed over."""
+        return self._others(dead) if dead in self._unflushed else []
 
     def is_passed_over(self, name: str) -> bool:
         """It is dead, and all that it may have owed has come."""

@@ -3,7 +3,7 @@
 import random
 from collections import deque
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,12 @@ GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 
+class _Owed(NamedTuple):
+    copies: list[Copy]
+    unpaid: dict[str, None]
+    """Those that are no links of this broker yet."""
+
+
 class CbcastBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: CbcastOptions, rng: random.Random) -> None:
         step, self._wishes = Step(), RecordedSubscriptions()
@@ -52,9 +58,8 @@ class CbcastBroker(Shell):
         """Publications of clients here that no other broker is known to have."""
         self._waiting: dict[str, tuple[ClientSession, Attend]] = {}
         """Clients of a neighbour that is gone, while not all has come that they may have seen."""
-        self._owed: dict[str, list[Copy]] = {}
-        """By dead neighbour: what it may have owed to its others, and all that has come since, until they are all links
-        of this broker."""
+        self._owed: dict[str, _Owed] = {}
+        """By dead neighbour: what it may have owed to its others, and all that has come since."""
         self._sessions = ClientSessions(Serving("cbcast", GUARANTEES, 1, receipts=RECEIPTS), self._kept, self._wishes)
         self._sessions.copies_of = lambda item: 2 if tree.links else 1
         self._clients = clients = ClientDesk(
@@ -143,7 +148,7 @@ class CbcastBroker(Shell):
 
     def _pass_on(self, copy: Copy) -> None:
         for owed in self._owed.values():
-            owed.append(copy)
+            owed.copies.append(copy)
         for name in self._tree.links:
             if name != copy.item.source:
                 self._send(name, copy)
@@ -178,20 +183,22 @@ class CbcastBroker(Shell):
             self._send(outcome.name, self._copies.make(arrival.item, _one_hop_on(arrival.message)))
 
     def _ended(self, outcome: LinkEnded) -> None:
-        owed = self._copies.end(outcome.name)
-        if self._tree.is_unmet(outcome.name):
-            self._owed[outcome.name] = owed
+        copies = self._copies.end(outcome.name)
+        if others := self._tree.others(outcome.name):
+            self._owed[outcome.name] = _Owed(copies, dict.fromkeys(others))
         self._passing.end(outcome.name)
         self._show_safe()
 
     def _meet(self, outcome: Met) -> None:
         if not self._copies.has(outcome.name):
             self._copies.begin(outcome.name)
-        for copy in self._owed.get(outcome.dead, ()):
-            self._send(outcome.name, copy)
+        if (owed := self._owed.get(outcome.dead)) is not None and outcome.name in owed.unpaid:
+            for copy in owed.copies:
+                self._send(outcome.name, copy)
+            del owed.unpaid[outcome.name]
+            if not owed.unpaid:
+                del self._owed[outcome.dead]
         self._tree.flushed(outcome)
-        if not self._tree.is_unmet(outcome.dead):
-            self._owed.pop(outcome.dead, None)
 
     def _got(self, peer: Peer, message: LinkCounts) -> None:
         self._copies.hear(peer.name, message)

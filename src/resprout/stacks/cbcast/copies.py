@@ -25,7 +25,7 @@ class Copy:
         self.message = message
         """As it goes on."""
         self.lacking = 0
-        """PlacesNear that were sent it and have not said that they have it."""
+        """Neighbours that were sent it and have not said that they have it."""
         self.others = 0
         """Those that have."""
 
