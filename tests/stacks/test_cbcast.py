@@ -389,6 +389,25 @@ def test_a_client_of_the_dead_is_served_when_all_that_it_may_have_seen_has_come(
     assert net.said("r", Serving)
 
 
+def test_nobody_is_told_of_a_child_that_may_not_know_yet_that_it_is_one() -> None:
+    net = OneBroker()
+    net.join("b3")
+    before = len(net.said("b2", PlacesNear))
+    net.say("b3", PlacesNear((Place("b3", 1, 2, None, ("b0",), ""),)))
+    told = net.said("b2", PlacesNear)
+    assert len(told) > before and not any("b3" in place.neighbours for one in told[:before] for place in one.places)
+
+
+def test_a_child_of_the_dead_that_is_new_here_becomes_a_link_like_a_newcomer() -> None:
+    net = beside()
+    net.say("b1", FIRST)
+    net.step(LinkUp("b7", "broker", 1, ROOM))
+    net.say("b7", Around("b1"))
+    assert net.said("b7", NotOwed) == [NotOwed((("t", (("b7/1", 1),)),))] and net.said("b7", Flushed)
+    net.publish()
+    assert len(net.said("b7", Multicast)) == 1
+
+
 @pytest.mark.parametrize("wrong", [Around("b9"), LinkCounts(1, 0, 0), LinkCounts(0, 1, 0), LinkCounts(0, 0, 1)])
 def test_a_neighbour_that_says_what_cannot_be_of_links_is_cut_off(wrong: Any) -> None:
     net = OneBroker()

@@ -21,7 +21,7 @@ from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
-from resprout.stacks.shell.tree import PlainTree
+from resprout.stacks.shell.tree import LinkBegan, PlainTree
 from resprout.stacks.stack import BrokerSeat
 
 
@@ -37,6 +37,8 @@ class BypassTree(PlainTree):
         super().__init__(seat, step, outbox)
         self._place = Place(seat.name, seat.incarnation, 1, None, (), seat.address)
         self._view = Neighbourhood(self._place, 2)
+        self._unheard: dict[str, None] = {}
+        """Children that may not know yet that they are in the tree: nobody is told of them."""
         self._unflushed: dict[str, dict[str, None]] = {}
         """By dead broker: its other neighbours that have not said all yet."""
         self._met: dict[tuple[str, str], None] = {}
@@ -63,7 +65,10 @@ class BypassTree(PlainTree):
         super()._link(name, address)
         if self._unflushed.pop(name, None) is not None:  # it has returned
             self._met = {pair: None for pair in self._met if pair[1] != name}
-        self._move((*self._place.neighbours, name))
+        if name == self.parent:
+            self._move((*self._place.neighbours, name))
+        else:
+            self._unheard[name] = None
         self._tell(name, self._view.everything_for(name))
 
     def _move(self, neighbours: tuple[str, ...]) -> None:
@@ -75,6 +80,9 @@ class BypassTree(PlainTree):
 
     def _told(self, peer: Peer, message: PlacesNear) -> None:
         self._spread(self._view.learn(message.places))
+        if peer.name in self._unheard:
+            del self._unheard[peer.name]
+            self._move((*self._place.neighbours, peer.name))
 
     def _spread(self, news: list[Place]) -> None:
         for place in news:
@@ -121,6 +129,7 @@ class BypassTree(PlainTree):
 
     def _lose(self, name: str) -> None:
         super()._lose(name)
+        self._unheard.pop(name, None)
         self._met = {pair: None for pair in self._met if pair[0] != name}
 
     def _others(self, dead: str) -> list[str]:
@@ -144,8 +153,10 @@ class BypassTree(PlainTree):
             if message.dead not in self._place.neighbours:
                 raise PeerError(f"{message.dead} was no neighbour of this broker")
             self._pass_over(message.dead)
-        if peer.name not in self.links:
-            raise PeerError(f"{peer.name} was no neighbour of {message.dead}")
+        if peer.name not in self.links:  # it had just joined, and is new to this broker
+            self.links[peer.name] = Successor(peer.name, "")
+            self._step.outcomes.append(LinkBegan(peer.name))
+            self._outbox.send(peer.name, Flushed(message.dead))
 
     def _meet(self, name: str) -> None:
         """Both are next to a dead broker, and there is a session."""
