@@ -398,14 +398,16 @@ def test_nobody_is_told_of_a_child_that_may_not_know_yet_that_it_is_one() -> Non
     assert len(told) > before and not any("b3" in place.neighbours for one in told[:before] for place in one.places)
 
 
-def test_a_child_of_the_dead_that_is_new_here_becomes_a_link_like_a_newcomer() -> None:
+def test_a_child_of_the_dead_that_is_new_here_is_given_what_it_may_be_owed() -> None:
     net = beside()
-    net.say("b1", FIRST)
-    net.step(LinkUp("b7", "broker", 1, ROOM))
-    net.say("b7", Around("b1"))
-    assert net.said("b7", NotOwed) == [NotOwed((("t", (("b7/1", 1),)),))] and net.said("b7", Flushed)
     net.publish()
-    assert len(net.said("b7", Multicast)) == 1
+    net.step(Silent("b1", refused=True))
+    for name in ("b5", "b6", "b7"):
+        net.step(LinkUp(name, "broker", 1, ROOM))
+    net.publish()
+    net.say("b7", Around("b1"))
+    net.publish()
+    assert [one.bundle.first for one in net.said("b7", Multicast)] == [1, 2, 3] and net.said("b7", Flushed)
 
 
 @pytest.mark.parametrize("wrong", [Around("b9"), LinkCounts(1, 0, 0), LinkCounts(0, 1, 0), LinkCounts(0, 0, 1)])

@@ -21,7 +21,7 @@ from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
-from resprout.stacks.shell.tree import LinkBegan, PlainTree
+from resprout.stacks.shell.tree import PlainTree
 from resprout.stacks.stack import BrokerSeat
 
 
@@ -44,9 +44,9 @@ class BypassTree(PlainTree):
         self._met: dict[tuple[str, str], None] = {}
         """(neighbour, dead broker): they know of each other."""
 
-    def others(self, dead: str) -> list[str]:
-        """Its neighbours besides this broker, if it is passed over."""
-        return self._others(dead) if dead in self._unflushed else []
+    def others(self, dead: str) -> list[str] | None:
+        """Its neighbours besides this broker, as far as they are known here; None unless it is passed over."""
+        return self._others(dead) if dead in self._unflushed else None
 
     def is_passed_over(self, name: str) -> bool:
         """It is dead, and all that it may have owed has come."""
@@ -153,10 +153,10 @@ class BypassTree(PlainTree):
             if message.dead not in self._place.neighbours:
                 raise PeerError(f"{message.dead} was no neighbour of this broker")
             self._pass_over(message.dead)
-        if peer.name not in self.links:  # it had just joined, and is new to this broker
-            self.links[peer.name] = Successor(peer.name, "")
-            self._step.outcomes.append(LinkBegan(peer.name))
-            self._outbox.send(peer.name, Flushed(message.dead))
+        if (peer.name, message.dead) not in self._met:  # it had just joined, and is new to this broker
+            self._met[peer.name, message.dead] = None
+            self.links.setdefault(peer.name, Successor(peer.name, ""))
+            self._step.outcomes.append(Met(peer.name, message.dead))
 
     def _meet(self, name: str) -> None:
         """Both are next to a dead broker, and there is a session."""

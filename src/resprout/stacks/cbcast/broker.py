@@ -33,13 +33,15 @@ from resprout.stacks.shell.tree import LinkBegan, LinkEnded
 from resprout.stacks.stack import BrokerSeat
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
+OWED_KEPT: Final = 10_000
+"""Bundles that are kept for a neighbour of a dead broker of which nobody has heard, after all others have them."""
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 
 class _Owed(NamedTuple):
     copies: list[Copy]
     unpaid: dict[str, None]
-    """Those that are no links of this broker yet."""
+    """Those that are no links of this broker yet. There may be more: who joined the dead one just before it died."""
 
 
 class CbcastBroker(Shell):
@@ -147,8 +149,10 @@ class CbcastBroker(Shell):
         self._deliver()
 
     def _pass_on(self, copy: Copy) -> None:
-        for owed in self._owed.values():
+        for dead, owed in list(self._owed.items()):
             owed.copies.append(copy)
+            if not owed.unpaid and len(owed.copies) > OWED_KEPT:
+                del self._owed[dead]
         for name in self._tree.links:
             if name != copy.item.source:
                 self._send(name, copy)
@@ -184,7 +188,7 @@ class CbcastBroker(Shell):
 
     def _ended(self, outcome: LinkEnded) -> None:
         copies = self._copies.end(outcome.name)
-        if others := self._tree.others(outcome.name):
+        if (others := self._tree.others(outcome.name)) is not None:
             self._owed[outcome.name] = _Owed(copies, dict.fromkeys(others))
         self._passing.end(outcome.name)
         self._show_safe()
@@ -192,12 +196,12 @@ class CbcastBroker(Shell):
     def _meet(self, outcome: Met) -> None:
         if not self._copies.has(outcome.name):
             self._copies.begin(outcome.name)
-        if (owed := self._owed.get(outcome.dead)) is not None and outcome.name in owed.unpaid:
+        if (owed := self._owed.get(outcome.dead)) is not None:
             for copy in owed.copies:
                 self._send(outcome.name, copy)
-            del owed.unpaid[outcome.name]
-            if not owed.unpaid:
-                del self._owed[outcome.dead]
+            owed.unpaid.pop(outcome.name, None)
+        else:
+            self._say_not_owed(outcome.name, self._order.passed)
         self._tree.flushed(outcome)
 
     def _got(self, peer: Peer, message: LinkCounts) -> None:
