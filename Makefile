@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
-WORKERS ?= 2
+# Tests with processes mostly wait: on two cores a third worker has something to do meanwhile.
+WORKERS ?= 3
 
 .PHONY: demo test check bench soak soak-replicas format lock clean
 

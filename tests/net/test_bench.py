@@ -194,8 +194,8 @@ async def _lead(program: str) -> None:
         ("", "the worker ended before it had answered"),
         ("print('hello')", "which is no answer"),
         ('print(\'{"type": "Failed", "reason": "no broker"}\')', "the worker: no broker"),
-        ('print(\'{"type": "Sent", "count": 1, "begin_ns": 1, "end_ns": 1, "cpu_s": 1}\')', "where Ready was due"),
-        ('print(\'{"type": "Ready"}\', flush=True)', "the worker ended before it had answered"),
+        ('print(\'{"type": "Sent", "count": 1, "begin_ns": 1, "end_ns": 1, "cpu_s": 1}\')', "where LoadReady was due"),
+        ('print(\'{"type": "LoadReady"}\', flush=True)', "the worker ended before it had answered"),
     ],
 )
 def test_a_worker_that_fails_is_reported(program: str, reason: str) -> None:
@@ -210,7 +210,7 @@ def test_a_worker_that_cannot_be_started_is_reported() -> None:
 
 def test_a_worker_that_does_not_answer_is_not_waited_for_for_ever() -> None:
     async def impatient() -> None:
-        program = 'print(\'{"type": "Ready"}\', flush=True); input()'
+        program = 'print(\'{"type": "LoadReady"}\', flush=True); input()'
         worker = LoadProcess("the worker", [sys.executable, "-c", program])
         try:
             await worker.start()
