@@ -4,9 +4,14 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Close, Effect, LinkUp, Received, Send
 from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
+from resprout.order.vector_clock import Changes
+from resprout.scenario.load import parse_scenario
+from resprout.scenario.model import FaultSpec, Scenario
 from resprout.stacks.cbcast.broker import CbcastBroker
 from resprout.stacks.cbcast.messages import Multicast
 from resprout.stacks.cbcast.options import CbcastOptions
@@ -15,6 +20,48 @@ from resprout.stacks.stack import BrokerSeat
 from tests.edge.desk import Desk
 
 ROOM = 1 << 24
+
+
+def row(guarantee: str = "causal", operations: int = 30) -> Scenario:
+    """Four brokers in a row; clients at both ends publish and read."""
+    brokers = "".join(
+        f'[[broker]]\nname = "b{no}"\nlatency = "3ms"\n' + (f'parent = "b{no - 1}"\n' if no else "") for no in range(4)
+    )
+    return parse_scenario(f"""
+stack = "cbcast"
+seed = 5
+time_limit = "60s"
+{brokers}
+[[client]]
+name = "c0"
+broker = "b0"
+subscribe = ["t/#"]
+[[client]]
+name = "c3"
+broker = "b3"
+subscribe = ["t/#"]
+[[workload]]
+kind = "random"
+topics = ["t/1", "t/2"]
+operations = {operations}
+mix = {{ {guarantee} = 1.0 }}
+interval = "20ms"
+start = "1s"
+""")
+
+
+def strike(*faults: FaultSpec) -> Scenario:
+    return msgspec.structs.replace(row(operations=100), faults=faults)
+
+
+def message(publisher: str, sender: str, clocks: Changes, topic: str = "t", first: int = 1) -> Multicast:
+    return Multicast(Desk("cbcast").bundle(publisher, topic, first=first), 1, sender, clocks)
+
+
+FIRST = message("x", "b7/1", (("t", (("b7/1", 1),)),))
+SECOND = message("x", "b7/1", (("t", (("b7/1", 2),)),), first=2)
+ANSWER = message("y", "b8/1", (("t", (("b7/1", 1),)), ("u", (("b8/1", 1),))), topic="u")
+"""It was published where the first had been read."""
 
 
 class OneBroker:

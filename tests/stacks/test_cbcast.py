@@ -1,85 +1,28 @@
-"""Causal broadcast: what comes too early waits; calm runs are clean, and crashes are beyond it."""
+"""Causal broadcast: what comes too early waits, headers are those of the thesis, calm runs are clean."""
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.core.contract import Hold, LinkDown, LinkUp, Open, Release, Silent
+from resprout.core.contract import Hold, LinkDown, Release
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Turned, Unsubscribe, Unsubscribed
-from resprout.edge.requests import SessionLost
-from resprout.order.vector_clock import Changes, VectorClock
-from resprout.overlay.places import Place
+from resprout.core.guarantee import Guarantee
+from resprout.edge.messages import Publish, Unsubscribe, Unsubscribed
+from resprout.order.vector_clock import VectorClock
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
-from resprout.sim.swarm import try_seed
 from resprout.stacks.cbcast import CBCAST, causal
-from resprout.stacks.cbcast.around import BypassTree
 from resprout.stacks.cbcast.causal import CausalOrder
-from resprout.stacks.cbcast.copies import LinkCopies
 from resprout.stacks.cbcast.messages import (
     HEADER_MAX,
-    Around,
-    Flushed,
-    LinkCounts,
     Multicast,
     NotOwed,
-    PlacesNear,
     in_parts,
     length_of,
 )  # fmt: skip
-from resprout.stacks.cbcast.options import CbcastOptions
 from tests.edge.desk import Desk
-from tests.stacks.asking import ask
-from tests.stacks.cbcast_net import ROOM, Carried, OneBroker
-
-
-def row(guarantee: str = "causal", operations: int = 30) -> Scenario:
-    """Four brokers in a row; clients at both ends publish and read."""
-    brokers = "".join(
-        f'[[broker]]\nname = "b{no}"\nlatency = "3ms"\n' + (f'parent = "b{no - 1}"\n' if no else "") for no in range(4)
-    )
-    return parse_scenario(f"""
-stack = "cbcast"
-seed = 5
-time_limit = "60s"
-{brokers}
-[[client]]
-name = "c0"
-broker = "b0"
-subscribe = ["t/#"]
-[[client]]
-name = "c3"
-broker = "b3"
-subscribe = ["t/#"]
-[[workload]]
-kind = "random"
-topics = ["t/1", "t/2"]
-operations = {operations}
-mix = {{ {guarantee} = 1.0 }}
-interval = "20ms"
-start = "1s"
-""")
-
-
-def strike(*faults: FaultSpec) -> Scenario:
-    return msgspec.structs.replace(row(operations=100), faults=faults)
-
-
-def message(publisher: str, sender: str, clocks: Changes, topic: str = "t", first: int = 1) -> Multicast:
-    return Multicast(Desk("cbcast").bundle(publisher, topic, first=first), 1, sender, clocks)
-
-
-FIRST = message("x", "b7/1", (("t", (("b7/1", 1),)),))
-SECOND = message("x", "b7/1", (("t", (("b7/1", 2),)),), first=2)
-ANSWER = message("y", "b8/1", (("t", (("b7/1", 1),)), ("u", (("b8/1", 1),))), topic="u")
-"""It was published where the first had been read."""
-
+from tests.stacks.cbcast_net import ANSWER, FIRST, SECOND, Carried, OneBroker, message, row
 
 # -- order -------------------------------------------------------------------------------------------------------------
 
@@ -255,7 +198,7 @@ def test_a_neighbour_that_brings_more_than_can_be_held_back_is_cut_off() -> None
     assert net.closed == {"b1": "too much that cannot be delivered waits here"}
 
 
-# -- a calm network, and what is beyond it -----------------------------------------------------------------------------
+# -- a calm network ----------------------------------------------------------------------------------------------------
 
 
 def test_drawn_networks_without_faults_are_clean() -> None:
@@ -263,162 +206,6 @@ def test_drawn_networks_without_faults_are_clean() -> None:
         result = run_scenario(draw_scenario(seed, stack="cbcast", guarantees=CBCAST.guarantees, options={}))
         verdict = judge(result.rows, promise=CBCAST.promise())
         assert result.ended == "quiescent" and not verdict.violated, f"seed {seed}: {verdict.anomalies[:3]}"
-
-
-def crash(*names: str) -> Scenario:
-    return strike(FaultSpec(1_500_000, FaultKind.CRASH, nodes=names))
-
-
-def rules(scenario: Scenario) -> set[str]:
-    """What the judge complains of."""
-    result = run_scenario(scenario)
-    found = {anomaly.rule for anomaly in judge(result.rows, promise=CBCAST.promise()).anomalies}
-    return found | ({"stuck"} if result.ended != "quiescent" else set())
-
-
-@pytest.mark.parametrize("name", ["b0", "b1", "b2", "b3"])
-def test_a_broker_that_dies_is_bypassed_and_nothing_is_lost(name: str) -> None:
-    told = {"lost_told"} if name in ("b0", "b3") else set()
-    assert rules(crash(name)) <= told, "only clients of the dead may have missed something"
-
-
-@pytest.mark.parametrize("part", ["_pass_over", "_meet"])
-def test_without_the_bypass_the_judge_complains(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BypassTree, part, lambda self, name: None)
-    assert rules(crash("b2"))
-
-
-def test_without_what_a_dead_broker_owed_the_judge_complains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinkCopies, "end", lambda self, name: [])
-    assert rules(crash("b2"))
-
-
-def test_two_dead_in_a_row_are_beyond_it_and_the_judge_says_so() -> None:
-    assert rules(crash("b1", "b2")) & {"lost", "stuck"}
-    assert CBCAST.survives(CbcastOptions()).faults == 1, "it never said that it would survive this"
-
-
-def test_drawn_networks_in_which_a_broker_dies_are_clean() -> None:
-    for seed in range(1, 16):
-        outcome = try_seed(seed, stack="cbcast")
-        assert not outcome.failed, outcome.report
-
-
-def test_clients_of_a_dead_broker_go_on_at_a_neighbour_and_are_told() -> None:
-    told = ask(crash("b3"), (), ())
-    assert told.news(SessionLost, "c3")
-    last = [one.seq for one in told.rows if one.kind == "deliver" and one.node == "c0" and one.publisher == "c3"]
-    assert last[-1] == 100 and len(last) == len(set(last)), "what it publishes comes, once"
-
-
-def test_a_newcomer_waits_for_nothing_that_was_before_it() -> None:
-    join = FaultSpec(1_500_000, FaultKind.JOIN, ("j0",), parent="b2", latency_us=1_000)
-    scenario = msgspec.structs.replace(strike(join), clients=(row().clients[0], at(row().clients[1], "j0")))
-    assert rules(scenario) == set()
-
-
-def at(client: ClientSpec, broker: str) -> ClientSpec:
-    return msgspec.structs.replace(client, broker=broker)
-
-
-# -- one broker next to a dead one -------------------------------------------------------------------------------------
-
-
-def beside() -> OneBroker:
-    """Beyond `b1` there are `b5` and `b6`."""
-    net = OneBroker()
-    net.say("b1", PlacesNear((Place("b1", 1, 1, None, ("b0", "b5", "b6"), ""),)))
-    return net
-
-
-def test_a_publication_is_shown_and_safe_when_another_broker_has_it() -> None:
-    net = OneBroker()
-    net.say("p", Subscribe(1, "t", None))
-    net.publish()
-    assert net.shown("p") == [] and not is_safe(net)
-    net.say("b2", LinkCounts(1, 0, 0))
-    assert net.shown("p") == net.shown() == [("p", 1)] and is_safe(net)
-
-
-def test_when_a_neighbour_dies_its_other_neighbours_are_called_and_given_what_it_may_owe() -> None:
-    net = beside()
-    net.publish()
-    net.say("b1", FIRST)
-    net.publish()
-    net.say("b1", LinkCounts(1, 1, 0))  # the first publication is beyond it
-    net.step(Silent("b1", refused=True))
-    assert [effect.peer for effect in net.effects if isinstance(effect, Open)] == ["b5", "b6"]
-    net.step(LinkUp("b5", "broker", 1, ROOM))
-    assert net.said("b5", Around) == [Around("b1")] and net.said("b5", Flushed) == [Flushed("b1")]
-    assert [(one.bundle.publisher, one.bundle.first) for one in net.said("b5", Multicast)] == [("x", 1), ("p", 2)]
-
-
-def test_what_is_published_before_the_others_are_links_reaches_them_as_well() -> None:
-    net = beside()
-    net.step(Silent("b1", refused=True))
-    net.step(LinkUp("b5", "broker", 1, ROOM))
-    net.publish()
-    net.step(LinkUp("b6", "broker", 1, ROOM))
-    net.publish()
-    for name in ("b5", "b6"):
-        assert [one.bundle.first for one in net.said(name, Multicast)] == [1, 2]
-
-
-def test_a_broker_is_told_of_a_death_by_another_neighbour_of_the_dead() -> None:
-    net = beside()
-    net.publish()
-    for name in ("b5", "b6"):
-        net.step(LinkUp(name, "broker", 1, ROOM))
-    net.say("b5", Around("b1"))
-    assert "b1" in net.closed
-    for name in ("b5", "b6"):
-        assert net.said(name, Around) == [Around("b1")] and len(net.said(name, Multicast)) == 1, "what b1 may owe"
-    net.say("b5", FIRST)
-    assert net.shown() == [("x", 1)]
-
-
-def test_a_client_of_the_dead_is_served_when_all_that_it_may_have_seen_has_come() -> None:
-    net = beside()
-    net.step(LinkUp("r", "client", 1, ROOM))
-    net.say("r", Attend(0, tried=("b1",)))
-    net.step(Silent("b1", refused=True))
-    for name in ("b5", "b6"):
-        net.step(LinkUp(name, "broker", 1, ROOM))
-        assert not net.said("r", Serving)
-        net.say(name, Around("b1"), Flushed("b1"))
-    assert net.said("r", Serving)
-
-
-def test_nobody_is_told_of_a_child_that_may_not_know_yet_that_it_is_one() -> None:
-    net = OneBroker()
-    net.join("b3")
-    before = len(net.said("b2", PlacesNear))
-    net.say("b3", PlacesNear((Place("b3", 1, 2, None, ("b0",), ""),)))
-    told = net.said("b2", PlacesNear)
-    assert len(told) > before and not any("b3" in place.neighbours for one in told[:before] for place in one.places)
-
-
-def test_a_child_of_the_dead_that_is_new_here_is_given_what_it_may_be_owed() -> None:
-    net = beside()
-    net.publish()
-    net.step(Silent("b1", refused=True))
-    for name in ("b5", "b6", "b7"):
-        net.step(LinkUp(name, "broker", 1, ROOM))
-    net.publish()
-    net.say("b7", Around("b1"))
-    net.publish()
-    assert [one.bundle.first for one in net.said("b7", Multicast)] == [1, 2, 3] and net.said("b7", Flushed)
-
-
-@pytest.mark.parametrize("wrong", [Around("b9"), LinkCounts(1, 0, 0), LinkCounts(0, 1, 0), LinkCounts(0, 0, 1)])
-def test_a_neighbour_that_says_what_cannot_be_of_links_is_cut_off(wrong: Any) -> None:
-    net = OneBroker()
-    net.say("b1", wrong)
-    assert list(net.closed) == ["b1"]
-
-
-def is_safe(net: OneBroker) -> bool:
-    return any(told.receipt is ReceiptLevel.SAFE for told in net.said("p", Turned))
 
 
 # -- what it refuses ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,185 @@
+"""A dead broker of CBCAST is bypassed, nothing is shown that only one broker has, and two deaths are beyond it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from resprout.audit.judge import judge
+from resprout.core.contract import LinkUp, Open, Silent
+from resprout.core.guarantee import ReceiptLevel
+from resprout.edge.messages import Attend, Serving, Subscribe, Turned
+from resprout.edge.requests import SessionLost
+from resprout.overlay.places import Place
+from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, Scenario
+from resprout.sim.run import run_scenario
+from resprout.sim.swarm import try_seed
+from resprout.stacks.cbcast import CBCAST
+from resprout.stacks.cbcast.around import BypassTree
+from resprout.stacks.cbcast.copies import LinkCopies
+from resprout.stacks.cbcast.messages import (
+    Around,
+    Flushed,
+    LinkCounts,
+    Multicast,
+    PlacesNear,
+)  # fmt: skip
+from resprout.stacks.cbcast.options import CbcastOptions
+from tests.stacks.asking import ask
+from tests.stacks.cbcast_net import FIRST, ROOM, OneBroker, row, strike
+
+
+def crash(*names: str) -> Scenario:
+    return strike(FaultSpec(1_500_000, FaultKind.CRASH, nodes=names))
+
+
+def rules(scenario: Scenario) -> set[str]:
+    """What the judge complains of."""
+    result = run_scenario(scenario)
+    found = {anomaly.rule for anomaly in judge(result.rows, promise=CBCAST.promise()).anomalies}
+    return found | ({"stuck"} if result.ended != "quiescent" else set())
+
+
+@pytest.mark.parametrize("name", ["b0", "b1", "b2", "b3"])
+def test_a_broker_that_dies_is_bypassed_and_nothing_is_lost(name: str) -> None:
+    told = {"lost_told"} if name in ("b0", "b3") else set()
+    assert rules(crash(name)) <= told, "only clients of the dead may have missed something"
+
+
+@pytest.mark.parametrize("part", ["_pass_over", "_meet"])
+def test_without_the_bypass_the_judge_complains(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BypassTree, part, lambda self, name: None)
+    assert rules(crash("b2"))
+
+
+def test_without_what_a_dead_broker_owed_the_judge_complains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LinkCopies, "end", lambda self, name: [])
+    assert rules(crash("b2"))
+
+
+def test_two_dead_in_a_row_are_beyond_it_and_the_judge_says_so() -> None:
+    assert rules(crash("b1", "b2")) & {"lost", "stuck"}
+    assert CBCAST.survives(CbcastOptions()).faults == 1, "it never said that it would survive this"
+
+
+def test_drawn_networks_in_which_a_broker_dies_are_clean() -> None:
+    for seed in range(1, 16):
+        outcome = try_seed(seed, stack="cbcast")
+        assert not outcome.failed, outcome.report
+
+
+def test_clients_of_a_dead_broker_go_on_at_a_neighbour_and_are_told() -> None:
+    told = ask(crash("b3"), (), ())
+    assert told.news(SessionLost, "c3")
+    last = [one.seq for one in told.rows if one.kind == "deliver" and one.node == "c0" and one.publisher == "c3"]
+    assert last[-1] == 100 and len(last) == len(set(last)), "what it publishes comes, once"
+
+
+def test_a_newcomer_waits_for_nothing_that_was_before_it() -> None:
+    join = FaultSpec(1_500_000, FaultKind.JOIN, ("j0",), parent="b2", latency_us=1_000)
+    scenario = msgspec.structs.replace(strike(join), clients=(row().clients[0], at(row().clients[1], "j0")))
+    assert rules(scenario) == set()
+
+
+def at(client: ClientSpec, broker: str) -> ClientSpec:
+    return msgspec.structs.replace(client, broker=broker)
+
+
+# -- one broker next to a dead one -------------------------------------------------------------------------------------
+
+
+def beside() -> OneBroker:
+    """Beyond `b1` there are `b5` and `b6`."""
+    net = OneBroker()
+    net.say("b1", PlacesNear((Place("b1", 1, 1, None, ("b0", "b5", "b6"), ""),)))
+    return net
+
+
+def test_a_publication_is_shown_and_safe_when_another_broker_has_it() -> None:
+    net = OneBroker()
+    net.say("p", Subscribe(1, "t", None))
+    net.publish()
+    assert net.shown("p") == [] and not is_safe(net)
+    net.say("b2", LinkCounts(1, 0, 0))
+    assert net.shown("p") == net.shown() == [("p", 1)] and is_safe(net)
+
+
+def test_when_a_neighbour_dies_its_other_neighbours_are_called_and_given_what_it_may_owe() -> None:
+    net = beside()
+    net.publish()
+    net.say("b1", FIRST)
+    net.publish()
+    net.say("b1", LinkCounts(1, 1, 0))  # the first publication is beyond it
+    net.step(Silent("b1", refused=True))
+    assert [effect.peer for effect in net.effects if isinstance(effect, Open)] == ["b5", "b6"]
+    net.step(LinkUp("b5", "broker", 1, ROOM))
+    assert net.said("b5", Around) == [Around("b1")] and net.said("b5", Flushed) == [Flushed("b1")]
+    assert [(one.bundle.publisher, one.bundle.first) for one in net.said("b5", Multicast)] == [("x", 1), ("p", 2)]
+
+
+def test_what_is_published_before_the_others_are_links_reaches_them_as_well() -> None:
+    net = beside()
+    net.step(Silent("b1", refused=True))
+    net.step(LinkUp("b5", "broker", 1, ROOM))
+    net.publish()
+    net.step(LinkUp("b6", "broker", 1, ROOM))
+    net.publish()
+    for name in ("b5", "b6"):
+        assert [one.bundle.first for one in net.said(name, Multicast)] == [1, 2]
+
+
+def test_a_broker_is_told_of_a_death_by_another_neighbour_of_the_dead() -> None:
+    net = beside()
+    net.publish()
+    for name in ("b5", "b6"):
+        net.step(LinkUp(name, "broker", 1, ROOM))
+    net.say("b5", Around("b1"))
+    assert "b1" in net.closed
+    for name in ("b5", "b6"):
+        assert net.said(name, Around) == [Around("b1")] and len(net.said(name, Multicast)) == 1, "what b1 may owe"
+    net.say("b5", FIRST)
+    assert net.shown() == [("x", 1)]
+
+
+def test_a_client_of_the_dead_is_served_when_all_that_it_may_have_seen_has_come() -> None:
+    net = beside()
+    net.step(LinkUp("r", "client", 1, ROOM))
+    net.say("r", Attend(0, tried=("b1",)))
+    net.step(Silent("b1", refused=True))
+    for name in ("b5", "b6"):
+        net.step(LinkUp(name, "broker", 1, ROOM))
+        assert not net.said("r", Serving)
+        net.say(name, Around("b1"), Flushed("b1"))
+    assert net.said("r", Serving)
+
+
+def test_nobody_is_told_of_a_child_that_may_not_know_yet_that_it_is_one() -> None:
+    net = OneBroker()
+    net.join("b3")
+    before = len(net.said("b2", PlacesNear))
+    net.say("b3", PlacesNear((Place("b3", 1, 2, None, ("b0",), ""),)))
+    told = net.said("b2", PlacesNear)
+    assert len(told) > before and not any("b3" in place.neighbours for one in told[:before] for place in one.places)
+
+
+def test_a_child_of_the_dead_that_is_new_here_is_given_what_it_may_be_owed() -> None:
+    net = beside()
+    net.publish()
+    net.step(Silent("b1", refused=True))
+    for name in ("b5", "b6", "b7"):
+        net.step(LinkUp(name, "broker", 1, ROOM))
+    net.publish()
+    net.say("b7", Around("b1"))
+    net.publish()
+    assert [one.bundle.first for one in net.said("b7", Multicast)] == [1, 2, 3] and net.said("b7", Flushed)
+
+
+@pytest.mark.parametrize("wrong", [Around("b9"), LinkCounts(1, 0, 0), LinkCounts(0, 1, 0), LinkCounts(0, 0, 1)])
+def test_a_neighbour_that_says_what_cannot_be_of_links_is_cut_off(wrong: Any) -> None:
+    net = OneBroker()
+    net.say("b1", wrong)
+    assert list(net.closed) == ["b1"]
+
+
+def is_safe(net: OneBroker) -> bool:
+    return any(told.receipt is ReceiptLevel.SAFE for told in net.said("p", Turned))
