@@ -179,3 +179,10 @@ def test_a_newcomer_that_asks_again_while_it_is_looked_for_is_taken_in_all_the_s
     result = run_scenario(scenario)
     assert complaint_about(scenario, result) == ""
     assert [row.node for row in result.rows if row.kind == "joined"] == ["b2", "b1", "b2"]
+
+
+@pytest.mark.parametrize("seed", [7001863, 7001959])
+def test_a_run_is_not_over_while_dead_authorities_are_passed_over(seed: int) -> None:
+    """The root and whoever would have declared it dead fell silent together: the others wait two leases for that one
+    before they go on, and nothing else is pending meanwhile."""
+    assert not try_seed(seed, "totals").complaint

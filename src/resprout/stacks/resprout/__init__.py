@@ -60,6 +60,13 @@ from resprout.stacks.survival import everything
 
 __all__ = ["RESPROUT", "ResproutBroker", "ResproutOptions"]
 
+
+def _waits(options: ResproutOptions) -> WaitTimes:
+    """An authority that is silent itself is passed over after two leases, and up to f - 1 of them may be dead, too."""
+    passed_over = max(0, options.faults_tolerated - 1)
+    return WaitTimes(death_us=(1 + 2 * passed_over) * options.lease_us, return_us=options.ghost_us)
+
+
 RESPROUT = Stack(
     name=NAME,
     guarantees=GUARANTEES,
@@ -83,7 +90,7 @@ RESPROUT = Stack(
         ),
         Family.CLIENTS: (*CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan),
     },
-    waits=lambda options: WaitTimes(death_us=options.lease_us, return_us=options.ghost_us),
+    waits=_waits,
     survives=lambda options: everything(options.faults_tolerated),
     keeps_records=lambda options: options.durable,
 )  # fmt: skip
