@@ -7,10 +7,11 @@ from resprout.stacks.cbcast import CBCAST
 from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
 from resprout.stacks.installed import installed_stack, installed_stacks
+from resprout.stacks.locamu import LOCAMU
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.stack import Stack
 
-STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER, FLOOD, CBCAST)}
+STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER, FLOOD, CBCAST, LOCAMU)}
 """The built-in ones; no other package can take their names."""
 
 
