@@ -33,7 +33,9 @@ LOCAMU = Stack(
         Family.REPAIR: (MissingRequest,),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
-    survives=lambda options: Survival(faults=options.f, span=2 * options.f + 1, recovers_with_disk=True, returns_early=True),
+    survives=lambda options: Survival(
+        options.f, 2 * options.f + 1, recovers_with_disk=True, returns_early=True, all_return=True, again=True
+    ),
     keeps_records=lambda options: True,
     known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},
