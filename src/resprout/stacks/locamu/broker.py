@@ -141,7 +141,7 @@ class LocamuBroker(Shell):
             if target == near.name and sender in near
         ]
         item = KeptItem(message.bundle, message.hops, name, False)
-        return Arrival(item, near.branch(name), path, message.dependencies, tuple([*before, *depends]))
+        return Arrival(item, next(reversed(path)), path, message.dependencies, tuple([*before, *depends]))
 
     def _missing(self, arrival: Arrival) -> tuple[str, int] | None:
         """Something that must be processed before (L3: the numbers to this broker, and all of every sender's)."""
@@ -164,16 +164,12 @@ class LocamuBroker(Shell):
         copy, is_new, news, numbers = self._state.process(item, branch, path, dependencies)
         self._journal.write_processed(item, branch, path, numbers, dependencies)
         if is_new:
-            assert copy is not None
-            self._streams.for_the_dead(copy)
+            self._streams.owe(copy)
             self._streams.flow_all()
             self._unsafe.append(copy)
             self._show_safe()
-        elif copy is not None:
-            self._streams.for_the_dead(copy)
-            self._streams.send_again(copy, news)
         else:
-            self._streams.relay(Copy(0, item, branch, path, {}, {}, {}))
+            self._streams.add(copy, news)
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 

@@ -64,8 +64,9 @@ class Reports:
 
     def missing(self, name: str, message: MissingRequest) -> None:
         self.heard(name, tuple([(sender, ((name, number),)) for sender, number in message.received]))
-        about = [one for one in self._state.copies.counts if self._is_for(name, one[1])]
-        self._tell(name, {pair: self._state.copies.counts[pair] for pair in about})
+        own = {(one, self._near.name): upto for one in self._near.reach if (upto := self._state.past.upto(one))}
+        counts = self._state.copies.counts
+        self._tell(name, own | {pair: counts[pair] for pair in counts if self._is_for(name, pair[1])})
 
     def heard(self, name: str, counts: Changes) -> None:
         """From a neighbour: passed on as far as somebody else must know it."""

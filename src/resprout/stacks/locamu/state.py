@@ -16,8 +16,7 @@ from resprout.stacks.locamu.past import Past
 
 
 class Processed(NamedTuple):
-    copy: Copy | None
-    """None for a repeat that nobody lacks any more."""
+    copy: Copy
     is_new: bool
     news: Path
     """Of a repeat: entries of the path that other copies had empty."""
@@ -43,8 +42,9 @@ class BrokerState:
         if past.knows_any(path):
             past.add(each(path))
             copy = self.copies.find(path)
-            news = self.copies.merge(copy, path, near.reach) if copy is not None else {}
-            return Processed(copy, False, news, {})
+            if copy is None:  # all had it, but for the numbers that this one brings
+                return Processed(self.copies.put(item, branch, path, {}, {}, {}, near.reach), False, path, {})
+            return Processed(copy, False, self.copies.merge(copy, path, near.reach), {})
         depends, toward = dict(past.depends), dict(past.toward)
         past.add(each(path))
         if numbers is None:

@@ -64,16 +64,20 @@ class Streams:
         self.resume(name)
 
     def resume(self, name: str) -> None:
-        """What it lacks: of the dead first, which whatever follows may depend on."""
+        """What it lacks: first what was sent to it long ago, and what the dead owe it, since whatever follows may depend
+        on these."""
         if name in self._tree.active and (stream := self._streams.get(name)) is not None and stream.flows:
+            has = self._copies.counts.get((self._near.name, name), 0)
             for copy in self._copies.lacking(name):
-                self.send_for_the_dead(copy, name)
+                if copy.branch == self._near.branch(name):
+                    self._send_for_the_dead(copy, name)
+                elif copy.numbers.get(name, 0) <= has:
+                    self._send_again(copy, name)
             self.flow(name)
 
     def _ask(self, name: str) -> None:
-        senders = [one for one in self._near.reach if self._near.is_within(self._near.faults + 1, one, name)]
-        received = [(one, self._past.upto(one)) for one in (*senders, name)]
-        self._outbox.send(name, MissingRequest(tuple(dict.fromkeys([one for one in received if one[1]]))))
+        received = [(one, upto) for one in self._near.reach if (upto := self._past.upto(one))]
+        self._outbox.send(name, MissingRequest(tuple(received)))
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -97,54 +101,52 @@ class Streams:
                 self._send(name, copy, path, self._changed(stream, copy, name))
             stream.sent = number
 
-    def send_again(self, copy: Copy, news: Path) -> None:
-        """Other copies have brought these entries, to whoever was sent it without them."""
-        for name in self._tree.active:
-            stream, number = self._streams.get(name), copy.numbers.get(name)
-            if stream is None or not stream.flows or number is None:
-                continue
-            was_sent = number <= max(stream.sent, self._copies.counts.get((self._near.name, name), 0))
-            if was_sent and not self._near.shared(name).isdisjoint(news):
-                self._send(name, copy, self._path(copy, name), self._all(copy, name))
+    def add(self, copy: Copy, news: Path) -> None:
+        """Other copies have brought these entries: on to whoever was sent it without them."""
+        for name in self.flowing:
+            if copy.branch == self._near.branch(name):
+                self._send_for_the_dead(copy, name)
+            elif not self._near.shared(name).isdisjoint(news):
+                was_sent = max(self._streams[name].sent, self._copies.counts.get((self._near.name, name), 0))
+                if copy.numbers.get(name, 0) <= was_sent:
+                    self._send_again(copy, name)
             self.flow(name)
 
-    def send_for_the_dead(self, copy: Copy, name: str) -> None:
-        if copy.branch is None or copy.branch != self._near.branch(name):
-            return
-        for one, target in sorted(copy.lacking):
-            if target == name and one in self._tree.dead and one in copy.path:
-                self.send_as(copy, one, name)
+    def _send_again(self, copy: Copy, name: str) -> None:
+        """With all that is known of its path. What all have is not kept, nor the numbers that it was given here: when
+        more of it comes, that is sent as it came."""
+        if name in copy.numbers:
+            self._send(name, copy, self._path(copy, name), self._all(copy, name))
+        else:
+            for sender, target in sorted(copy.lacking):
+                if target == name:
+                    self._send_as(copy, sender, name)
 
-    def send_as(self, copy: Copy, sender: str, name: str) -> None:
+    def owe(self, copy: Copy) -> None:
+        """It has just come, and who should pass it on to some is dead."""
+        for name in self.flowing:
+            if copy.branch == self._near.branch(name):
+                self._send_for_the_dead(copy, name)
+
+    def _send_for_the_dead(self, copy: Copy, name: str) -> None:
+        for sender, target in sorted(copy.lacking):
+            if target == name and sender in self._tree.dead:
+                self._send_as(copy, sender, name)
+
+    def _send_as(self, copy: Copy, sender: str, name: str) -> None:
         """As that one would have sent it."""
         before = cut_after(copy.path, sender)
         numbers = before.pop(sender)
-        passed_over = self._between(sender, name)
+        passed_over = self._near.path_between(sender, name)[1:-1]
         path = leading_to(before, sender, numbers, passed_over, self._near.faults)
         if is_safe(path, self._near.faults):
             self._send(name, copy, path, self._all(copy, name))
-
-    def for_the_dead(self, copy: Copy) -> None:
-        """It has just come, and who should pass it on to these is dead."""
-        for name in self.flowing:
-            self.send_for_the_dead(copy, name)
-
-    def relay(self, copy: Copy) -> None:
-        """A repeat of what everybody here has: the numbers that it brings are news to some all the same."""
-        for name in self.flowing:
-            if self._near.branch(name) != copy.branch:
-                for sender, numbers in copy.path.items():
-                    if numbers.get(name, 0) > self._copies.counts.get((sender, name), 0):
-                        self.send_as(copy, sender, name)
 
     # -- headers -------------------------------------------------------------------------------------------------------
 
     def _path(self, copy: Copy, name: str) -> Path:
         near = self._near
         return leading_to(copy.path, near.name, copy.numbers, near.between(name), near.faults)
-
-    def _between(self, one: str, other: str) -> tuple[str, ...]:
-        return self._near.path_between(one, other)[1:-1]
 
     def _send(self, name: str, copy: Copy, path: Path, dependencies: Changes) -> None:
         item = copy.item
