@@ -131,20 +131,21 @@ class LocamuBroker(Shell):
         path = read_path(message.identifiers)
         if not path or tuple(path) != near.way_from(next(iter(path))) or len(path) != len(message.identifiers):
             raise PeerError(f"{message.bundle!r} cannot have come on that path")
-        before = [(sender, numbers[near.name] - 1) for sender, numbers in path.items() if near.name in numbers]
-        if not before:
+        sender = next((one for one in reversed(path) if path[one]), None)
+        if sender is None or near.name not in path[sender]:
             raise PeerError(f"{message.bundle!r} is not for this broker")
         depends = [
-            (sender, number)
-            for sender, targets in message.dependencies
+            (one, number)
+            for one, targets in message.dependencies
             for target, number in targets
-            if target == near.name and sender in near
+            if target == near.name and one in near
         ]
         item = KeptItem(message.bundle, message.hops, name, False)
-        return Arrival(item, next(reversed(path)), path, message.dependencies, tuple([*before, *depends]))
+        return Arrival(item, next(reversed(path)), path, message.dependencies, ((sender, path[sender][near.name] - 1), *depends))
 
     def _missing(self, arrival: Arrival) -> tuple[str, int] | None:
-        """Something that must be processed before (L3: the numbers to this broker, and all of every sender's)."""
+        """Something that must be processed before (L3): of what it depends on, and of the messages of the one who sent
+        it, those to this broker. Others on its path may have numbered it in another order, while the way was another."""
         past = self._state.past
         return next((one for one in arrival.waits_for if one[1] > past.upto(one[0])), None)
 

@@ -57,7 +57,8 @@ class Reports:
     def processed(self, senders: list[str], is_urgent: bool) -> None:
         """Of these, one more message to this broker."""
         for sender in senders:
-            self._fresh[sender, self._near.name] = self._state.past.upto(sender)
+            if (upto := self._state.past.upto(sender)) > 0:
+                self._fresh[sender, self._near.name] = upto
         self._is_urgent = self._is_urgent or is_urgent
         self._set(CountsDue(), COUNTS_US)
         self._set(PrefixesDue(), PREFIXES_US)
