@@ -43,8 +43,10 @@ class Arrival(NamedTuple):
     branch: str
     path: Path
     dependencies: Changes
-    waits_for: tuple[tuple[str, int], ...]
-    """(sender, number): of its messages to this broker, all up to there come first."""
+    follows: tuple[str, int]
+    """The one who sent it, and the number of the message before it."""
+    depends: tuple[tuple[str, int], ...]
+    """(sender, number), of messages to this broker."""
 
 
 class LocamuBroker(Shell):
@@ -141,13 +143,16 @@ class LocamuBroker(Shell):
             if target == near.name and one in near
         ]
         item = KeptItem(message.bundle, message.hops, name, False)
-        return Arrival(item, next(reversed(path)), path, message.dependencies, ((sender, path[sender][near.name] - 1), *depends))
+        follows = (sender, path[sender][near.name] - 1)
+        return Arrival(item, next(reversed(path)), path, message.dependencies, follows, tuple(depends))
 
     def _missing(self, arrival: Arrival) -> tuple[str, int] | None:
-        """Something that must be processed before (L3): of what it depends on, and of the messages of the one who sent
-        it, those to this broker. Others on its path may have numbered it in another order, while the way was another."""
-        past = self._state.past
-        return next((one for one in arrival.waits_for if one[1] > past.upto(one[0])), None)
+        """Something that must be processed before (L3): all messages to this broker of the one who sent it, up to it,
+        and those that it depends on."""
+        past, (sender, number) = self._state.past, arrival.follows
+        if number > past.upto(sender):
+            return arrival.follows
+        return next((one for one in arrival.depends if not past.has_received(*one)), None)
 
     def _process_ready(self) -> None:
         """UNBUFFER of the thesis."""
@@ -155,7 +160,7 @@ class LocamuBroker(Shell):
             self._process(arrival.item, arrival.branch, arrival.path, arrival.dependencies)
             senders = [sender for sender, numbers in arrival.path.items() if self._name in numbers]
             for sender in senders:
-                self._held.reached(sender, self._state.past.upto(sender))
+                self._held.reached(sender, max(self._state.past.upto(sender), arrival.path[sender][self._name]))
                 self._reports.take_tokens(sender)
             self._reports.processed(senders, len(arrival.path) <= self._faults)
             self._kept.let_go(arrival.item)

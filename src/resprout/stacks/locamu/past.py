@@ -40,6 +40,11 @@ class Past:
         ranges = self.received.get((sender, self._name))
         return 0 if ranges is None else ranges.upto
 
+    def has_received(self, sender: str, number: int) -> bool:
+        """This message of it to this broker was processed."""
+        ranges = self.received.get((sender, self._name))
+        return ranges is not None and number in ranges
+
     def knows_any(self, path: Path) -> bool:
         """It is a copy of what was processed before."""
         return any(number in ranges for one, to, number in each(path) if (ranges := self.received.get((one, to))))
