@@ -56,8 +56,8 @@ class LocamuBroker(Shell):
         outbox = Outbox(step)
         self._tree = tree = SafeTree(seat, step, outbox, options.f)
         self._near = tree.near
-        self._state = state = BrokerState(tree.near)
         self._kept = Retention(options.buffer)
+        self._state = state = BrokerState(tree.near, self._kept)
         passing = Passing(outbox, self._kept)
         self._streams = Streams(tree, state.past, state.copies, passing, outbox)
         self._reports = reports = Reports(step, tree, state, self._streams, outbox)

@@ -5,7 +5,7 @@ the path, is known to have processed it (section 3.9.1). So whatever a dead brok
 got it from there, and is sent in its place.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 
 from resprout.edge.broker.item import KeptItem
 from resprout.stacks.locamu.identifiers import Path, each
@@ -40,8 +40,11 @@ class Copy:
 
 
 class Copies:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, keep: Callable[[KeptItem], None], let_go: Callable[[KeptItem], None]) -> None:
+        """`keep`, `let_go`: somebody may lack it, and nobody does."""
         self._name = name
+        self._keep = keep
+        self._forget = let_go
         self._by_identifier: dict[tuple[str, str, int], Copy] = {}
         self._all: dict[int, Copy] = {}
         self._last_no = 0
@@ -51,7 +54,7 @@ class Copies:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Copy]:
         """In the order in which they were processed."""
         return iter(list(self._all.values()))
 
@@ -61,6 +64,7 @@ class Copies:
     ) -> Copy:  # fmt: skip
         self._last_no += 1
         copy = self._all[self._last_no] = Copy(self._last_no, item, branch, path, numbers, depends, toward)
+        self._keep(item)
         self._index(copy, path, reach)
         self._index(copy, {self._name: numbers}, reach)
         self._let_go(copy)
@@ -112,6 +116,7 @@ class Copies:
 
     def _let_go(self, copy: Copy) -> None:
         if not copy.lacking and self._all.pop(copy.no, None) is not None:
+            self._forget(copy.item)
             for one in (*each(copy.path), *each({self._name: copy.numbers})):
                 if self._by_identifier.get(one) is copy:
                     del self._by_identifier[one]

@@ -101,7 +101,7 @@ class Reports:
 
     def _tell(self, name: str, counts: dict[Pair, int]) -> None:
         if counts:
-            self._outbox.send(name, ProcessedCounts(_by_sender(counts)))
+            self._outbox.pass_by(name, ProcessedCounts(_by_sender(counts)))
 
     # -- prefixes ------------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Reports:
             if prefixes:
                 told.update(prefixes)
                 after = self._state.past.counts.get(name, 0)
-                self._outbox.send(name, PrefixesSkipped(after, _by_sender(prefixes)))
+                self._outbox.pass_by(name, PrefixesSkipped(after, _by_sender(prefixes)))
 
     def _prefixes(self, name: str) -> list[tuple[Pair, int]]:
         near, past = self._near, self._state.past

@@ -7,6 +7,7 @@ identifiers are added (L1), and a message depends on what was processed before i
 from typing import NamedTuple
 
 from resprout.edge.broker.item import KeptItem
+from resprout.edge.broker.retention import Retention
 from resprout.order.seen import Seen
 from resprout.order.vector_clock import Changes
 from resprout.stacks.locamu.copies import Copies, Copy
@@ -25,10 +26,10 @@ class Processed(NamedTuple):
 
 
 class BrokerState:
-    def __init__(self, near: SafeNeighbourhood) -> None:
+    def __init__(self, near: SafeNeighbourhood, kept: Retention) -> None:
         self._near = near
         self.past = Past(near.name)
-        self.copies = Copies(near.name)
+        self.copies = Copies(near.name, kept.keep, kept.let_go)
         self.seen = Seen()
         """What clients of this broker have published. They come back to no other one, so it is theirs alone."""
 
