@@ -197,8 +197,11 @@ class Hands:
     # -- what must be --------------------------------------------------------------------------------------------------
 
     def wrong(self) -> list[str]:
-        """Read too early, twice, or never by those that were always there."""
+        """Read too early, twice, or never by those that were always there: all that was published by the living, and
+        whatever any of them has read."""
         found = []
+        steady = [name for name in self.read if name not in self.were_down]
+        owed = [key for key in self.past if key[0][1:] in self.machines or any(key in self.read[one] for one in steady)]
         for name, order in self.read.items():
             places: dict[Key, int] = {}
             for place, key in enumerate(order):
@@ -208,7 +211,7 @@ class Hands:
                 late = [one for one in self.past[key] if places.get(one, -1) > place]
                 found += [f"c{name} has read {key} before {one}" for one in late]
             if name not in self.were_down:
-                found += [f"c{name} has never read {key}" for key in self.past if key not in places]
+                found += [f"c{name} has never read {key}" for key in owed if key not in places]
         return found + [f"{one} has cut off {other}: {why}" for one, other, why in self.closed]
 
 
@@ -224,7 +227,8 @@ class Chance(Hands):
         super().__init__(parents, f)
         self.down: list[str] = []
 
-    def run(self, operations: int) -> None:
+    def run(self, operations: int, *, returns: bool = True) -> None:
+        """`returns`: in the end all live."""
         rng = self.rng
         for _ in range(operations):
             match rng.choice(("publish", "publish", "kill", "start", "carry")):
@@ -245,9 +249,10 @@ class Chance(Hands):
                 if ways := [pair for pair, queue in self.queues.items() if queue]:
                     self.carry(*rng.choice(ways))
         self.settle()
-        for name in self.down:
-            self.start(name)
-        self.settle()
+        if returns:
+            for name in self.down:
+                self.start(name)
+            self.settle()
 
     def _bears(self, names: list[str]) -> bool:
         """At most f of them on any path of 2f + 1."""

@@ -136,6 +136,9 @@ class LocamuBroker(Shell):
         sender = next((one for one in reversed(path) if path[one]), None)
         if sender is None or near.name not in path[sender]:
             raise PeerError(f"{message.bundle!r} is not for this broker")
+        # What comes in the place of a dead one is in the order of whoever sends it: some that the dead one had counted
+        # before may have died with it, and come by the numbers of others.
+        follows = (sender, path[sender][near.name] - 1 if sender == name else 0)
         depends = [
             (one, number)
             for one, targets in message.dependencies
@@ -143,7 +146,6 @@ class LocamuBroker(Shell):
             if target == near.name and one in near
         ]
         item = KeptItem(message.bundle, message.hops, name, False)
-        follows = (sender, path[sender][near.name] - 1)
         return Arrival(item, next(reversed(path)), path, message.dependencies, follows, tuple(depends))
 
     def _missing(self, arrival: Arrival) -> tuple[str, int] | None:
