@@ -221,9 +221,7 @@ class Chance(Hands):
     def __init__(self, seed: int, brokers: int, f: int) -> None:
         self.rng = random.Random(seed)
         names = [f"b{no}" for no in range(brokers)]
-        parents = {
-            name: names[self.rng.randrange(max(0, no - 3), no)] if no else None for no, name in enumerate(names)
-        }
+        parents = {name: names[self.rng.randrange(max(0, no - 3), no)] if no else None for no, name in enumerate(names)}
         super().__init__(parents, f)
         self.down: list[str] = []
 

@@ -98,7 +98,9 @@ class Journal:
     def _write_state(self) -> None:
         state, past = self._state, self._state.past
         copies = [
-            _KeptCopy(_message(copy.item, copy.branch, copy.path, copy.numbers), list(copy.depends.items()), copy.toward)
+            _KeptCopy(
+                _message(copy.item, copy.branch, copy.path, copy.numbers), list(copy.depends.items()), copy.toward
+            )
             for copy in state.copies
         ]
         received = [(pair, ranges.upto, list(ranges.islands())) for pair, ranges in past.received.items()]

@@ -18,6 +18,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.stacks.resprout.core import Core
 
+
 class Durable:
     def __init__(self, core: Core) -> None:
         self._core = core
