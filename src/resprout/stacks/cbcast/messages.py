@@ -3,7 +3,7 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order import vector_clock
 from resprout.order.vector_clock import Changes
@@ -16,7 +16,7 @@ _ENTRY: Final = 10
 """What a count takes, and what holds it together with its names."""
 
 
-class Multicast(ProtocolMessage, frozen=True, tag=184):
+class Multicast(BundleMessage, frozen=True, tag=184):
     """A publication to the group of its topic, on to everybody but the one that says it."""
 
     bundle: Bundle
