@@ -7,6 +7,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import BundleMessage, FreeBundleMessage, ProtocolMessage
 from resprout.core.marks import Marks
+from resprout.order.crossing import Progress as Progress
 from resprout.spread.messages import Interested
 
 Place = Annotated[int, msgspec.Meta(ge=-1)]
@@ -27,17 +28,6 @@ class Passed(ProtocolMessage, frozen=True, tag=129):
     """What was published up to here and not sent on this link was not wanted there when it passed."""
 
     marks: Marks
-
-
-class Progress(ProtocolMessage, frozen=True, tag=130):
-    """Cumulative, in publications counted from 1 on this link; see `window`."""
-
-    received: int
-    """So many of yours are here."""
-    done: int
-    """So many of yours are delivered to everyone behind me."""
-    clear: int
-    """So many of mine are delivered to everyone behind me."""
 
 
 # -- total order -------------------------------------------------------------------------------------------------------
@@ -192,6 +182,6 @@ class NodeGone(ProtocolMessage, frozen=True, tag=144):
 
 
 GINGER_MESSAGES = (
-    Metadata, Passed, Progress, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
+    Metadata, Passed, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
     ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached, NodeGone,
 )  # fmt: skip
