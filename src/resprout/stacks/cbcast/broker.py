@@ -14,13 +14,14 @@ from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Publish, Serving
+from resprout.order.crossing import Progress
 from resprout.order.seen import SeenRanges
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.cbcast.around import BypassTree, Met
 from resprout.stacks.cbcast.causal import Arrival, CausalOrder
 from resprout.stacks.cbcast.copies import Copy, LinkCopies
-from resprout.stacks.cbcast.messages import LinkCounts, Multicast, NotOwed, in_parts
+from resprout.stacks.cbcast.messages import Multicast, NotOwed, in_parts
 from resprout.stacks.cbcast.options import CbcastOptions
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.outbox import Outbox
@@ -79,7 +80,7 @@ class CbcastBroker(Shell):
             events=events.table,
             desks=(
                 clients.desk(),
-                *tree.desks({Multicast: self._hear, NotOwed: self._pass_over, LinkCounts: self._got}),
+                *tree.desks({Multicast: self._hear, NotOwed: self._pass_over, Progress: self._got}),
             ),
             cut_off=events.cut_off,
             timers={ReceiptsDue: clients.receipts_due},
@@ -204,7 +205,7 @@ class CbcastBroker(Shell):
             self._say_not_owed(outcome.name, self._order.passed)
         self._tree.flushed(outcome)
 
-    def _got(self, peer: Peer, message: LinkCounts) -> None:
+    def _got(self, peer: Peer, message: Progress) -> None:
         self._copies.hear(peer.name, message)
 
     def _tell_copies(self) -> None:

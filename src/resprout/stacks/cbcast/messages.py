@@ -3,7 +3,7 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order import vector_clock
 from resprout.order.vector_clock import Changes
@@ -16,7 +16,7 @@ _ENTRY: Final = 10
 """What a count takes, and what holds it together with its names."""
 
 
-class Multicast(ProtocolMessage, frozen=True, tag=184):
+class Multicast(BundleMessage, frozen=True, tag=184):
     """A publication to the group of its topic, on to everybody but the one that says it."""
 
     bundle: Bundle
@@ -57,17 +57,6 @@ class NotOwed(ProtocolMessage, frozen=True, tag=185):
         return length_of(self.clocks)
 
 
-class LinkCounts(ProtocolMessage, frozen=True, tag=186):
-    """How far publications have come over this link, counted from its beginning."""
-
-    received: int
-    """Of those to here: they are here."""
-    passed: int
-    """Of those to here: all other neighbours have them."""
-    settled: int
-    """Of those from here: all neighbours have them."""
-
-
 class PlacesNear(ProtocolMessage, frozen=True, tag=187):
     """Who stands next to whom, within two hops of the receiver."""
 
@@ -86,7 +75,7 @@ class Flushed(ProtocolMessage, frozen=True, tag=189):
     dead: str
 
 
-CBCAST_MESSAGES: Final = (Multicast, NotOwed, LinkCounts, PlacesNear, Around, Flushed)
+CBCAST_MESSAGES: Final = (Multicast, NotOwed, PlacesNear, Around, Flushed)
 
 
 def length_of(clocks: Changes) -> int:
