@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from resprout.core.errors import PeerError
 from resprout.edge.broker.item import KeptItem
-from resprout.stacks.cbcast.messages import LinkCounts, Multicast
+from resprout.stacks.multicast.messages import LinkCounts, MulticastMessage
 
 
 class Copy:
@@ -19,7 +19,7 @@ class Copy:
 
     __slots__ = ("item", "lacking", "message", "no", "others")
 
-    def __init__(self, no: int, item: KeptItem, message: Multicast) -> None:
+    def __init__(self, no: int, item: KeptItem, message: MulticastMessage) -> None:
         self.no = no
         self.item = item
         self.message = message
@@ -63,7 +63,7 @@ class LinkCopies:
     def has(self, name: str) -> bool:
         return name in self._links
 
-    def make(self, item: KeptItem, message: Multicast) -> Copy:
+    def make(self, item: KeptItem, message: MulticastMessage) -> Copy:
         self._numbers += 1
         return Copy(self._numbers, item, message)
 
