@@ -12,13 +12,15 @@ A client that lost its broker comes with the names of the brokers it tried. It i
 there when that is known, and held while that is still being decided.
 """
 
+from typing import Final, NamedTuple
+
 from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, EndCode, Send
 from resprout.core.guarantee import STREAMS, Guarantee
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors
+from resprout.edge.messages import Attend, GoTo, Publish, StreamMark, Successor, Successors
 from resprout.order.entry import Entry
 from resprout.order.totals.messages import TotalId, id_of
 from resprout.overlay.places import Life
@@ -29,8 +31,14 @@ from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
 
-HEAVY_BYTES = 32 << 10
+HEAVY_BYTES: Final = 32 << 10
 """From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
+
+
+class _Unsettled(NamedTuple):
+    due_us: int
+    safe: tuple[StreamMark, ...]
+    """What the client was told is safe."""
 
 
 class Clients:
@@ -53,7 +61,7 @@ class Clients:
         self._draining: set[str] = set()
         self._ahead: dict[str, dict[TotalId, None]] = {}
         """Clients that came with totals which are not delivered here yet."""
-        self._settling: dict[str, int] = {}
+        self._settling: dict[str, _Unsettled] = {}
         """Clients that came from a dead broker, and when what they published there counts as delivered."""
         self._successors: tuple[Successor, ...] = ()
         self._turn = 0
@@ -143,11 +151,11 @@ class Clients:
         """What a client published before it came here, and of which nothing is left here, may still be kept for others
         by a ghost elsewhere. When no ghost is left, it is delivered."""
         core = self._core
-        for name, due_us in list(self._settling.items()):
-            if core.now_us >= due_us:
+        for name, unsettled in list(self._settling.items()):
+            if core.now_us >= unsettled.due_us:
                 del self._settling[name]
                 session = core.sessions.all[name]
-                core.sessions.adopt(session, (), self._reached(session))
+                core.sessions.adopt(session, (), self._reached(session, unsettled.safe))
 
     def tell_successors(self) -> None:
         """When they have changed."""
@@ -218,10 +226,10 @@ class Clients:
         if ahead:
             self._ahead[session.name] = ahead
         if attend.tried and self._ghosts.answers_for(home_of(attend)):
-            core.sessions.adopt(session, self._answered_for(session), self._reached(session))
+            core.sessions.adopt(session, self._answered_for(session), self._reached(session, attend.safe))
         elif attend.tried:
             core.sessions.adopt(session, self._answered_for(session))
-            self._settling[session.name] = core.now_us + core.options.ghost_us
+            self._settling[session.name] = _Unsettled(core.now_us + core.options.ghost_us, attend.safe)
         if attend.tried and resumed:
             self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)
             core.log.held_back.put_wall()  # what the client came for may not be asked of everybody yet
@@ -230,9 +238,13 @@ class Clients:
         self._book.listeners.check((session.name,))
         self._book.roll.learn([Life(session.name, session.incarnation)])
 
-    def _reached(self, session: ClientSession) -> dict[str, int]:
-        """How far the streams of a client have come here."""
+    def _reached(self, session: ClientSession, safe: tuple[StreamMark, ...]) -> dict[str, int]:
+        """How far the streams of a client are known to have come. What it was told is safe need not have passed here:
+        publications go no farther than to their readers and to f + 1 brokers."""
         marks = {stream: self._core.seen.mark((session.name, stream, session.incarnation)) for stream in STREAMS}
+        for mark in safe:
+            if mark.stream in marks:
+                marks[mark.stream] = max(marks[mark.stream], mark.last)
         return {stream: last for stream, last in marks.items() if last}
 
     def _answered_for(self, session: ClientSession) -> list[Entry]:
