@@ -60,7 +60,7 @@ class Running(msgspec.Struct):
 
 @contextlib.contextmanager
 def ctrl_c(ends: bool = True) -> Iterator[None]:
-    """Processes that are started here can be ended with Ctrl-C, or cannot, as a job that a script put in the background.
+    """Processes that are started here can be ended with Ctrl-C, or cannot, as one that a script put in the background.
     They inherit it: without this it would depend on how the tests themselves were started."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler if ends else signal.SIG_IGN)
     try:
