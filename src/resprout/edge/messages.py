@@ -17,7 +17,7 @@ class Successor(msgspec.Struct, frozen=True, array_like=True):
     """A broker to turn to."""
 
     name: str
-    address: str
+    address: str = ""
     """Empty where names are enough to connect."""
 
 
