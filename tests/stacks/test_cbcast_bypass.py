@@ -16,17 +16,13 @@ from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed
 from resprout.stacks.cbcast import CBCAST
-from resprout.stacks.cbcast.around import BypassTree
-from resprout.stacks.cbcast.copies import LinkCopies
-from resprout.stacks.cbcast.messages import (
-    Around,
-    Flushed,
-    Multicast,
-    PlacesNear,
-)  # fmt: skip
+from resprout.stacks.cbcast.messages import Multicast
 from resprout.stacks.cbcast.options import CbcastOptions
+from resprout.stacks.multicast.around import BypassTree
+from resprout.stacks.multicast.copies import LinkCopies
+from resprout.stacks.multicast.messages import Around, Flushed, PlacesNear
 from tests.stacks.asking import ask
-from tests.stacks.cbcast_net import FIRST, ROOM, OneBroker, row, strike
+from tests.stacks.multicast_net import FIRST, ROOM, OneBroker, row, strike
 
 
 def crash(*names: str) -> Scenario:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from resprout.edge.broker.item import KeptItem
 from resprout.order.crossing import CrossedLink, Progress
-from resprout.stacks.cbcast.messages import Multicast
+from resprout.stacks.multicast.messages import MulticastMessage
 
 
 class Copy:
@@ -18,7 +18,7 @@ class Copy:
 
     __slots__ = ("item", "lacking", "message", "no", "others")
 
-    def __init__(self, no: int, item: KeptItem, message: Multicast) -> None:
+    def __init__(self, no: int, item: KeptItem, message: MulticastMessage) -> None:
         self.no = no
         self.item = item
         self.message = message
@@ -47,7 +47,7 @@ class LinkCopies:
     def has(self, name: str) -> bool:
         return name in self._links
 
-    def make(self, item: KeptItem, message: Multicast) -> Copy:
+    def make(self, item: KeptItem, message: MulticastMessage) -> Copy:
         self._numbers += 1
         return Copy(self._numbers, item, message)
 
