@@ -47,8 +47,8 @@ class ClientDesk:
         news: Callable[[bool], bool] = lambda everything: False,
         receipts_us: int = RECEIPTS_US,
     ) -> None:
-        """`publish` is told of bundles that a client may publish, to this network, now; `left`, who is gone. `attend` is
-        told who comes, by a stack with a waiting room of its own. `news` tells neighbours what they wait for, or
+        """`publish` is told of bundles that a client may publish, to this network, now; `left`, who is gone. `attend`
+        is told who comes, by a stack with a waiting room of its own. `news` tells neighbours what they wait for, or
         everything, and whether something is left to be told soon."""
         self._step = step
         self._sessions = sessions
