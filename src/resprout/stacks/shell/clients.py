@@ -40,19 +40,22 @@ class ClientDesk:
         publish: Callable[[ClientSession, Publish], None],
         is_ready: Callable[[], bool] = lambda: True,
         successors: Callable[[], tuple[Successor, ...]] = tuple,
+        attend: Callable[[ClientSession, Attend], None] | None = None,
         door: Door = lambda session, attend, waited_us: True,
         welcome: Callable[[ClientSession, Attend], None] | None = None,
         left: Callable[[str], None] = lambda name: None,
         news: Callable[[bool], bool] = lambda everything: False,
         receipts_us: int = RECEIPTS_US,
     ) -> None:
-        """`publish` is told of bundles that a client may publish, to this network, now; `left`, who is gone. `news`
-        tells neighbours what they wait for, or everything, and whether something is left to be told soon."""
+        """`publish` is told of bundles that a client may publish, to this network, now; `left`, who is gone. `attend`
+        is told who comes, by a stack with a waiting room of its own. `news` tells neighbours what they wait for, or
+        everything, and whether something is left to be told soon."""
         self._step = step
         self._sessions = sessions
         self._publish = publish
         self._is_ready = is_ready
         self._successors = successors
+        self._attend = attend or self.wait
         self._door = door
         self._welcome = welcome or self._begin_anew
         self._left = left
@@ -69,7 +72,7 @@ class ClientDesk:
         return Desk(
             sessions.all.get,
             {
-                Attend: self._wait,
+                Attend: self._attend,
                 Publish: self._published,
                 Taken: lambda session, message: sessions.taken(session, message, step.out),
                 Subscribe: lambda session, message: sessions.subscribe(session, message, step.out),
@@ -102,7 +105,8 @@ class ClientDesk:
 
     # -- what they say -------------------------------------------------------------------------------------------------
 
-    def _wait(self, session: ClientSession, message: Attend) -> None:
+    def wait(self, session: ClientSession, message: Attend) -> None:
+        """It is served when the broker is ready, and the door open."""
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
         self._waiting[session.name] = (message, self._step.now_us)
 
