@@ -161,7 +161,8 @@ def test_l4_in_the_long_run_no_gaps_are_left() -> None:
 # -- L5: faults are bounded per path -----------------------------------------------------------------------------------
 
 FORK = {
-    "b0": None, "b1": "b0", "b2": "b0", "b3": "b0", "b4": "b1", "b5": "b2", "b6": "b3", "b7": "b4", "b8": "b5", "b9": "b6",
+    "b0": None, "b1": "b0", "b2": "b0", "b3": "b0", "b4": "b1", "b5": "b2", "b6": "b3",
+    "b7": "b4", "b8": "b5", "b9": "b6",
 }  # fmt: skip
 """Three arms of three."""
 

@@ -28,7 +28,7 @@ def worst_header(faults: int, degree: int) -> int:
     """In a tree without end in which all have this many neighbours. S then is two trees of depth 2f, with i and h as
     their roots, in which everybody has degree - 1 children."""
     children, depth = degree - 1, 2 * faults
-    brokers = 2 * sum(children**level for level in range(depth + 1))
+    brokers: int = 2 * sum(children**level for level in range(depth + 1))
     pairs = sum(_pairs(faults, children, distance) for distance in range(1, faults + 2))
     dependencies = COLUMN * brokers + ENTRY * 2 * pairs
     return dependencies + max(_identifiers(faults, children, first) for first in range(depth + 1))
@@ -37,7 +37,9 @@ def worst_header(faults: int, degree: int) -> int:
 def _pairs(faults: int, children: int, distance: int) -> int:
     """Pairs in S that are so far from each other."""
     depth = 2 * faults
-    across = sum(children ** (distance - 1) for level in range(distance) if max(level, distance - 1 - level) <= depth)
+    across: int = sum(
+        children ** (distance - 1) for level in range(distance) if max(level, distance - 1 - level) <= depth
+    )
     below = 0
     for short in range(distance // 2 + 1):  # two arms below a common ancestor; the shorter one may be nothing
         long = distance - short

@@ -1,4 +1,4 @@
-"""What brokers say to each other beside joining the tree: a publication with its header, and what they have of those."""
+"""What brokers say to each other beside joining the tree: publications with headers, and who has what."""
 
 from typing import Final
 

@@ -2,8 +2,8 @@
 
 *P*[k][l] is the number of the last message of k to l that is in the causal past of this broker; a message depends on
 what was in it when it was processed. *R*[k][l] are the identifiers that were seen here: a message of which any is known
-is a repeat. Of the messages to this broker itself everything is processed in order, so there R has no gaps and says the
-same as P.
+is a repeat. An entry of P means that one message, not all before it: two brokers that were passed over at different
+times may have numbered the same messages in different orders, and those before it are named by others.
 
 *What is told of one's own numbers* (L6). To a branch, this broker names as dependencies only those of its own numbers
 that it gave to messages which went into that branch, too. Whoever depends on a number then has the message itself, and
@@ -87,3 +87,11 @@ class Past:
         if ranges is None:
             ranges = self.received[sender, target] = Ranges()
         ranges.add(1, upto)
+
+
+def by_sender(entries: Iterable[tuple[Pair, int]]) -> Changes:
+    """As they travel."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for (sender, target), number in entries:
+        found.setdefault(sender, []).append((target, number))
+    return tuple([(sender, tuple(targets)) for sender, targets in found.items()])

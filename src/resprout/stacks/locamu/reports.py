@@ -15,7 +15,7 @@ from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.stacks.locamu.messages import MissingRequest, PrefixesSkipped, ProcessedCounts
-from resprout.stacks.locamu.past import Pair
+from resprout.stacks.locamu.past import Pair, by_sender
 from resprout.stacks.locamu.state import BrokerState
 from resprout.stacks.locamu.streams import Streams
 from resprout.stacks.locamu.tree import SafeTree
@@ -101,7 +101,7 @@ class Reports:
 
     def _tell(self, name: str, counts: dict[Pair, int]) -> None:
         if counts:
-            self._outbox.pass_by(name, ProcessedCounts(_by_sender(counts)))
+            self._outbox.pass_by(name, ProcessedCounts(by_sender(counts.items())))
 
     # -- prefixes ------------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Reports:
             if prefixes:
                 told.update(prefixes)
                 after = self._state.past.counts.get(name, 0)
-                self._outbox.pass_by(name, PrefixesSkipped(after, _by_sender(prefixes)))
+                self._outbox.pass_by(name, PrefixesSkipped(after, by_sender(prefixes.items())))
 
     def _prefixes(self, name: str) -> list[tuple[Pair, int]]:
         near, past = self._near, self._state.past
@@ -154,10 +154,3 @@ class Reports:
         if type(timer) not in self._timers:
             self._timers.add(type(timer))
             self._step.out.append(SetTimer(timer, self._step.now_us + wait_us))
-
-
-def _by_sender(entries: dict[Pair, int]) -> Changes:
-    found: dict[str, list[tuple[str, int]]] = {}
-    for (sender, target), number in entries.items():
-        found.setdefault(sender, []).append((target, number))
-    return tuple([(sender, tuple(targets)) for sender, targets in found.items()])

@@ -13,7 +13,7 @@ from resprout.order.vector_clock import Changes
 from resprout.stacks.locamu.copies import Copies, Copy
 from resprout.stacks.locamu.identifiers import Path, as_sent, cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried, MissingRequest
-from resprout.stacks.locamu.past import Past
+from resprout.stacks.locamu.past import Pair, Past, by_sender
 from resprout.stacks.locamu.tree import SafeTree
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
@@ -29,7 +29,7 @@ class _Stream:
         """The target has said where it stands."""
         self.sent = 0
         """The last number."""
-        self.told: dict[tuple[str, str], int] = {}
+        self.told: dict[Pair, int] = {}
         """The dependencies of all messages so far."""
 
 
@@ -64,8 +64,7 @@ class Streams:
         self.resume(name)
 
     def resume(self, name: str) -> None:
-        """What it lacks: first what was sent to it long ago, and what the dead owe it, since whatever follows may depend
-        on these."""
+        """What it lacks: first what was sent to it long ago, and what the dead owe it. What follows may depend on it."""
         if name in self._tree.active and (stream := self._streams.get(name)) is not None and stream.flows:
             has = self._copies.counts.get((self._near.name, name), 0)
             for copy in self._copies.lacking(name):
@@ -158,21 +157,14 @@ class Streams:
         told = stream.told
         entries = [one for one in self._entries(copy, name) if one[1] > told.get(one[0], 0)]
         told.update(entries)
-        return _by_sender(entries)
+        return by_sender(entries)
 
     def _all(self, copy: Copy, name: str) -> Changes:
-        return _by_sender(self._entries(copy, name))
+        return by_sender(self._entries(copy, name))
 
-    def _entries(self, copy: Copy, name: str) -> list[tuple[tuple[str, str], int]]:
+    def _entries(self, copy: Copy, name: str) -> list[tuple[Pair, int]]:
         near, known = self._near, self._near.shared(name)
         own = copy.toward.get(near.branch(name), {})
         entries = [(pair, number) for pair, number in copy.depends.items() if pair[0] in known and pair[1] in known]
         entries += [((near.name, target), number) for target, number in own.items() if target in known]
         return entries
-
-
-def _by_sender(entries: list[tuple[tuple[str, str], int]]) -> Changes:
-    found: dict[str, list[tuple[str, int]]] = {}
-    for (sender, target), number in entries:
-        found.setdefault(sender, []).append((target, number))
-    return tuple([(sender, tuple(targets)) for sender, targets in found.items()])

@@ -46,7 +46,7 @@ class SafeTree(PlainTree):
 
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
         near: dict[type, Handler] = {SafePlaces: self._told, **handlers}
-        return *super().desks(near), Desk(self._peers.find, {kind: self._not_yet for kind in LOCAMU_MESSAGES})
+        return *super().desks(near), Desk(self._peers.find, dict.fromkeys(LOCAMU_MESSAGES, self._not_yet))
 
     @property
     def living(self) -> int:
