@@ -51,6 +51,7 @@ from resprout.stacks.locamu.broker import GUARANTEES, RECEIPTS, LocamuBroker
 from resprout.stacks.locamu.messages import (
     LOCAMU_MESSAGES,
     Carried,
+    DeadBeyond,
     MissingRequest,
     PrefixesSkipped,
     ProcessedCounts,
@@ -73,7 +74,7 @@ LOCAMU = Stack(
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (Carried,),
-        Family.MEMBERSHIP: (*TREE_MESSAGES, SafePlaces),
+        Family.MEMBERSHIP: (*TREE_MESSAGES, SafePlaces, DeadBeyond),
         Family.REPORTS: (ProcessedCounts, PrefixesSkipped),
         Family.REPAIR: (MissingRequest,),
         Family.CLIENTS: CLIENT_MESSAGES,

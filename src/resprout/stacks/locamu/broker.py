@@ -23,7 +23,7 @@ from resprout.stacks.locamu.options import LocamuOptions
 from resprout.stacks.locamu.reports import CountsDue, PrefixesDue, Reports
 from resprout.stacks.locamu.state import BrokerState
 from resprout.stacks.locamu.streams import Streams
-from resprout.stacks.locamu.tree import ActiveChanged, SafeTree, TalkBegan
+from resprout.stacks.locamu.tree import ActiveChanged, SafeTree, TalkAgain, TalkBegan
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
@@ -93,6 +93,7 @@ class LocamuBroker(Shell):
                 ReceiptsDue: clients.receipts_due,
                 CountsDue: reports.counts_due,
                 PrefixesDue: reports.prefixes_due,
+                TalkAgain: tree.talk_again,
             },
             outcomes={
                 LinkBegan: lambda outcome: None,

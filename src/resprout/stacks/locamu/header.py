@@ -37,9 +37,7 @@ def worst_header(faults: int, degree: int) -> int:
 def _pairs(faults: int, children: int, distance: int) -> int:
     """Pairs in S that are so far from each other."""
     depth = 2 * faults
-    across: int = sum(
-        children ** (distance - 1) for level in range(distance) if max(level, distance - 1 - level) <= depth
-    )
+    across: int = distance * children ** (distance - 1)  # some levels below i, and the others below h
     below = 0
     for short in range(distance // 2 + 1):  # two arms below a common ancestor; the shorter one may be nothing
         long = distance - short

@@ -82,7 +82,14 @@ class SafePlaces(ProtocolMessage, frozen=True, tag=183):
     places: tuple[Place, ...]
 
 
-LOCAMU_MESSAGES: Final = (Carried, MissingRequest, ProcessedCounts, PrefixesSkipped, SafePlaces)
+class DeadBeyond(ProtocolMessage, frozen=True, tag=186):
+    """These do not live, says the one between: nobody need wait for a word of them. It takes the place of what was said
+    before."""
+
+    names: tuple[str, ...]
+
+
+LOCAMU_MESSAGES: Final = (Carried, MissingRequest, ProcessedCounts, PrefixesSkipped, SafePlaces, DeadBeyond)
 
 
 def length_of(changes: Changes) -> int:

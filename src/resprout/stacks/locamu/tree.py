@@ -8,11 +8,12 @@ disk is a stranger with a known name, and is not taken back.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from resprout.core.contract import Close, LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, Silent
+from resprout.core.contract import Close, LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
 from resprout.edge.messages import Successor
 from resprout.overlay.places import Place
-from resprout.stacks.locamu.messages import LOCAMU_MESSAGES, MissingRequest, SafePlaces
+from resprout.stacks.locamu.messages import LOCAMU_MESSAGES, DeadBeyond, MissingRequest, SafePlaces
 from resprout.stacks.locamu.near import SafeNeighbourhood
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
@@ -22,8 +23,17 @@ from resprout.stacks.shell.tree import Join, PlainTree
 from resprout.stacks.stack import BrokerSeat
 
 
+AGAIN_US: Final = 1_000_000
+
+
 class TalkBegan(Outcome, frozen=True):
     """There is a session with somebody in reach."""
+
+    name: str
+
+
+class TalkAgain(Timer, frozen=True):
+    """When to call a broker again that was cut off."""
 
     name: str
 
@@ -37,6 +47,9 @@ class SafeTree(PlainTree):
         super().__init__(seat, step, outbox)
         self.near = SafeNeighbourhood(Place(seat.name, seat.incarnation, 1, None, (), seat.address), faults)
         self.dead: dict[str, None] = {}
+        self._dead_beyond: dict[str, tuple[str, ...]] = {}
+        """By who has said so: others in reach."""
+        self._told_dead: dict[str, tuple[str, ...]] = {}
         self.active: dict[str, tuple[str, ...]] = {}
         """Whom this broker talks to, and the dead before each."""
         self.early: dict[str, MissingRequest] = {}
@@ -45,13 +58,14 @@ class SafeTree(PlainTree):
         """Nothing was ever processed of it or by it: whoever comes under its name may begin."""
 
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
-        near: dict[type, Handler] = {SafePlaces: self._told, **handlers}
+        near: dict[type, Handler] = {SafePlaces: self._told, DeadBeyond: self._heard_of, **handlers}
         return *super().desks(near), Desk(self._peers.find, dict.fromkeys(LOCAMU_MESSAGES, self._not_yet))
 
     @property
     def living(self) -> int:
         """In reach, this broker left out."""
-        return sum(name not in self.dead for name in self.near.reach)
+        dead = {name for names in (self.dead, *self._dead_beyond.values()) for name in names}
+        return sum(name not in dead for name in self.near.reach)
 
     # -- places --------------------------------------------------------------------------------------------------------
 
@@ -129,9 +143,15 @@ class SafeTree(PlainTree):
             self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
 
     def cut_off(self, name: str, reason: str) -> None:
-        super().cut_off(name, reason)
-        if name in self.active:
-            self._peers.open(name)
+        """Not for ever: whoever has a place has it. But whoever breaks the rules again has to wait."""
+        self._peers.close(name, reason)
+        self._lose(name)
+        self._count_out(name)
+        self._step.out.append(SetTimer(TalkAgain(name), self._step.now_us + AGAIN_US))
+
+    def talk_again(self, timer: TalkAgain) -> None:
+        if timer.name in self.near.reach or timer.name == self.parent:
+            self._peers.open(timer.name)
 
     def _begin(self, name: str, address: str) -> None:
         self.links[name] = Successor(name, address)
@@ -141,7 +161,8 @@ class SafeTree(PlainTree):
     def _lose(self, name: str) -> None:
         """A place is never lost, and this broker stays in the tree."""
         is_in = self.is_in
-        self.early.pop(name, None)
+        for known in (self.early, self._dead_beyond, self._told_dead):
+            known.pop(name, None)
         super()._lose(name)
         self.is_in = is_in
 
@@ -150,8 +171,25 @@ class SafeTree(PlainTree):
             self.dead[name] = None
             self._look()
 
+    def _heard_of(self, peer: Peer, message: DeadBeyond) -> None:
+        branch = self.near.branch(peer.name)
+        names = [name for name in message.names if name in self.near.reach and self.near.branch(name) == branch]
+        self._dead_beyond[peer.name] = tuple(names)
+        self._tell_dead()
+        self._step.outcomes.append(ActiveChanged())
+
+    def _tell_dead(self) -> None:
+        """Those in other directions, to whoever could wait for them."""
+        for name in self.active:
+            beyond = dict.fromkeys((*self.dead, *[one for names in self._dead_beyond.values() for one in names]))
+            news = tuple([one for one in beyond if self.near.branch(one) != self.near.branch(name)])
+            if name in self.links and news != self._told_dead.get(name, ()):
+                self._told_dead[name] = news
+                self._outbox.send(name, DeadBeyond(news))
+
     def _look(self) -> None:
         self.active = self.near.bypass(lambda name: name in self.dead).hops
+        self._tell_dead()
         for name in self.active:
             if self._peers.find(name) is None:
                 self._peers.open(name)
