@@ -11,13 +11,13 @@ from resprout.scenario.load import parse_scenario
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
 from resprout.stacks.locamu import LOCAMU, broker, streams
-from resprout.stacks.locamu.broker import Arrival, LocamuBroker
-from resprout.stacks.locamu.copies import Copy
+from resprout.stacks.locamu.broker import CarriedArrival, LocamuBroker
+from resprout.stacks.locamu.copies import SentMessage
 from resprout.stacks.locamu.identifiers import Path, each
 from resprout.stacks.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout.stacks.locamu.options import LocamuOptions
 from resprout.stacks.locamu.past import Past
-from resprout.stacks.locamu.reports import Reports
+from resprout.stacks.locamu.reports import StabilityReports
 from resprout.stacks.locamu.streams import Streams
 from resprout.stacks.survival import Survival
 from tests.edge.desk import Desk
@@ -61,7 +61,7 @@ def test_l1_a_repeat_is_found_before_the_identifiers_are_added(monkeypatch: Patc
 def test_l2_a_message_does_not_depend_on_its_own_number(monkeypatch: Patch) -> None:
     entries = Streams._entries
 
-    def and_itself(self: Streams, copy: Copy, name: str) -> list[tuple[tuple[str, str], int]]:
+    def and_itself(self: Streams, copy: SentMessage, name: str) -> list[tuple[tuple[str, str], int]]:
         own = [((self._near.name, target), number) for target, number in copy.numbers.items()]
         return entries(self, copy, name) + own
 
@@ -81,7 +81,7 @@ def by_chance() -> list[str]:
 
 
 def test_l3_what_comes_too_early_waits_for_the_numbers_to_this_broker(monkeypatch: Patch) -> None:
-    def never(self: LocamuBroker, arrival: Arrival) -> None:
+    def never(self: LocamuBroker, arrival: CarriedArrival) -> None:
         return None
 
     both_ways(by_chance, lambda patch: patch.setattr(LocamuBroker, "_missing", never), monkeypatch)
@@ -133,13 +133,15 @@ def carried(bundles: Desk, publisher: str, identifiers: Changes, dependencies: C
 
 
 def test_l4_identifiers_are_skipped_only_behind_what_was_sent_before(monkeypatch: Patch) -> None:
-    def at_once(self: Reports, name: str) -> None:
+    def at_once(self: StabilityReports, name: str) -> None:
         for token in self._tokens.pop(name, []):
             for sender, targets in token.prefixes:
                 for target, upto in targets:
                     self._state.past.skip(sender, target, upto)
 
-    both_ways(a_token_before_its_turn, lambda patch: patch.setattr(Reports, "take_tokens", at_once), monkeypatch)
+    both_ways(
+        a_token_before_its_turn, lambda patch: patch.setattr(StabilityReports, "take_tokens", at_once), monkeypatch
+    )
 
 
 def test_l4_only_from_the_side_of_its_source_a_prefix_is_believed() -> None:

@@ -1,4 +1,4 @@
-"""Brokers of LoCaMu die and come back: nothing is lost or reordered within the model, and beyond it somebody says so."""
+"""Brokers of LoCaMu die and come back: within the model nothing is lost or reordered, beyond it somebody says so."""
 
 import msgspec
 import pytest

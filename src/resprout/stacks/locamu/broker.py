@@ -15,12 +15,12 @@ from resprout.edge.messages import Publish, Serving
 from resprout.order.holdback import HoldBack
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
-from resprout.stacks.locamu.copies import Copy
+from resprout.stacks.locamu.copies import SentMessage
 from resprout.stacks.locamu.identifiers import Path, read_path
 from resprout.stacks.locamu.journal import Journal
 from resprout.stacks.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout.stacks.locamu.options import LocamuOptions
-from resprout.stacks.locamu.reports import CountsDue, PrefixesDue, Reports
+from resprout.stacks.locamu.reports import CountsDue, PrefixesDue, StabilityReports
 from resprout.stacks.locamu.state import BrokerState
 from resprout.stacks.locamu.streams import Streams
 from resprout.stacks.locamu.tree import ActiveChanged, SafeTree, TalkAgain, TalkBegan
@@ -38,7 +38,7 @@ GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 
-class Arrival(NamedTuple):
+class CarriedArrival(NamedTuple):
     item: KeptItem
     branch: str
     path: Path
@@ -60,10 +60,10 @@ class LocamuBroker(Shell):
         self._state = state = BrokerState(tree.near, self._kept)
         passing = Passing(outbox, self._kept)
         self._streams = Streams(tree, state.past, state.copies, passing, outbox)
-        self._reports = reports = Reports(step, tree, state, self._streams, outbox)
+        self._reports = reports = StabilityReports(step, tree, state, self._streams, outbox)
         self._journal = Journal(step, state, tree)
-        self._held: HoldBack[str, Arrival] = HoldBack(self._missing, options.held_back)
-        self._unsafe: deque[Copy] = deque()
+        self._held: HoldBack[str, CarriedArrival] = HoldBack(self._missing, options.held_back)
+        self._unsafe: deque[SentMessage] = deque()
         """Processed, and not shown: it, or one before it, is at too few brokers."""
         self._sessions = ClientSessions(
             Serving("locamu", GUARANTEES, options.f, receipts=RECEIPTS), self._kept, self._wishes
@@ -127,7 +127,7 @@ class LocamuBroker(Shell):
         self._kept.keep(arrival.item)
         self._process_ready()
 
-    def _read(self, name: str, message: Carried) -> Arrival:
+    def _read(self, name: str, message: Carried) -> CarriedArrival:
         near = self._near
         check_changes(message.identifiers)
         check_changes(message.dependencies)
@@ -147,9 +147,9 @@ class LocamuBroker(Shell):
             if target == near.name and one in near
         ]
         item = KeptItem(message.bundle, message.hops, name, False)
-        return Arrival(item, next(reversed(path)), path, message.dependencies, follows, tuple(depends))
+        return CarriedArrival(item, next(reversed(path)), path, message.dependencies, follows, tuple(depends))
 
-    def _missing(self, arrival: Arrival) -> tuple[str, int] | None:
+    def _missing(self, arrival: CarriedArrival) -> tuple[str, int] | None:
         """Something that must be processed before (L3): all messages to this broker of the one who sent it, up to it,
         and those that it depends on."""
         past, (sender, number) = self._state.past, arrival.follows
@@ -202,7 +202,10 @@ class LocamuBroker(Shell):
     def _talk_began(self, outcome: TalkBegan) -> None:
         self._streams.begin(outcome.name)
         if (message := self._tree.early.pop(outcome.name, None)) is not None:
-            self._answer(outcome.name, message)
+            try:
+                self._answer(outcome.name, message)
+            except PeerError as error:
+                self._tree.cut_off(outcome.name, str(error))
 
     def _asked(self, peer: Peer, message: MissingRequest) -> None:
         self._answer(peer.name, message)

@@ -12,7 +12,7 @@ from resprout.stacks.locamu.identifiers import Path, each
 from resprout.stacks.locamu.past import Pair
 
 
-class Copy:
+class SentMessage:
     """A message at this broker."""
 
     __slots__ = ("branch", "depends", "had_by", "item", "lacking", "no", "numbers", "path", "toward")
@@ -39,14 +39,14 @@ class Copy:
         """Other brokers that have processed it."""
 
 
-class Copies:
+class SentSet:
     def __init__(self, name: str, keep: Callable[[KeptItem], None], let_go: Callable[[KeptItem], None]) -> None:
         """`keep`, `let_go`: somebody may lack it, and nobody does."""
         self._name = name
         self._keep = keep
         self._forget = let_go
-        self._by_identifier: dict[tuple[str, str, int], Copy] = {}
-        self._all: dict[int, Copy] = {}
+        self._by_identifier: dict[tuple[str, str, int], SentMessage] = {}
+        self._all: dict[int, SentMessage] = {}
         self._last_no = 0
         self.counts: dict[Pair, int] = {}
         """How many messages of each to each are known to be processed."""
@@ -54,27 +54,27 @@ class Copies:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[Copy]:
+    def __iter__(self) -> Iterator[SentMessage]:
         """In the order in which they were processed."""
         return iter(list(self._all.values()))
 
     def put(
         self, item: KeptItem, branch: str | None, path: Path, numbers: dict[str, int], depends: dict[Pair, int],
         toward: dict[str, dict[str, int]], reach: Collection[str],
-    ) -> Copy:  # fmt: skip
+    ) -> SentMessage:  # fmt: skip
         self._last_no += 1
-        copy = self._all[self._last_no] = Copy(self._last_no, item, branch, path, numbers, depends, toward)
+        copy = self._all[self._last_no] = SentMessage(self._last_no, item, branch, path, numbers, depends, toward)
         self._keep(item)
         self._index(copy, path, reach)
         self._index(copy, {self._name: numbers}, reach)
         self._let_go(copy)
         return copy
 
-    def find(self, path: Path) -> Copy | None:
+    def find(self, path: Path) -> SentMessage | None:
         """Another copy of it that is kept."""
         return next((copy for one in each(path) if (copy := self._by_identifier.get(one)) is not None), None)
 
-    def merge(self, copy: Copy, path: Path, reach: Collection[str]) -> Path:
+    def merge(self, copy: SentMessage, path: Path, reach: Collection[str]) -> Path:
         """Fill empty entries with what another copy brought. Returns what is new."""
         news = {name: numbers for name, numbers in path.items() if numbers and not copy.path.get(name)}
         copy.path.update(news)
@@ -83,11 +83,11 @@ class Copies:
         self._let_go(copy)
         return news
 
-    def numbered(self, target: str, number: int) -> Copy | None:
+    def numbered(self, target: str, number: int) -> SentMessage | None:
         """The message of this broker to that one with this number, unless all have it."""
         return self._by_identifier.get((self._name, target, number))
 
-    def lacking(self, target: str) -> list[Copy]:
+    def lacking(self, target: str) -> list[SentMessage]:
         """What this one may not have, of what others have numbered for it."""
         return [copy for copy in self._all.values() if any(one[1] == target for one in copy.lacking)]
 
@@ -105,7 +105,7 @@ class Copies:
                 self._let_go(copy)
         return True
 
-    def _index(self, copy: Copy, path: Path, reach: Collection[str]) -> None:
+    def _index(self, copy: SentMessage, path: Path, reach: Collection[str]) -> None:
         for sender, target, number in each(path):
             self._by_identifier[sender, target, number] = copy
             if target in reach:
@@ -114,7 +114,7 @@ class Copies:
                 else:
                     copy.had_by[target] = None
 
-    def _let_go(self, copy: Copy) -> None:
+    def _let_go(self, copy: SentMessage) -> None:
         if not copy.lacking and self._all.pop(copy.no, None) is not None:
             self._forget(copy.item)
             for one in (*each(copy.path), *each({self._name: copy.numbers})):

@@ -35,12 +35,12 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
     numbers: dict[str, int]
 
 
-class ProcessedRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class _ProcessedRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
     message: _Message
     dependencies: Changes
 
 
-class PlacesRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class _PlacesRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
     places: tuple[Place, ...]
 
 
@@ -50,7 +50,7 @@ class _KeptCopy(msgspec.Struct, frozen=True, array_like=True):
     toward: dict[str, dict[str, int]]
 
 
-class StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class _StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
     places: tuple[Place, ...]
     depends: list[tuple[Pair, int]]
     counts: dict[str, int]
@@ -61,7 +61,7 @@ class StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(ProcessedRecord | PlacesRecord | StateRecord).decode
+_decode: Final = msgspec.msgpack.Decoder(_ProcessedRecord | _PlacesRecord | _StateRecord).decode
 
 
 class Journal:
@@ -82,14 +82,14 @@ class Journal:
         if self._written >= max(RECORDS_MAX, 2 * len(self._state.copies)):
             self._write_state()
         else:
-            self._persist(ProcessedRecord(_message(item, branch, path, numbers), dependencies))
+            self._persist(_ProcessedRecord(_message(item, branch, path, numbers), dependencies))
 
     def write_places(self) -> None:
         """Where everybody stands, when that has changed."""
         places = self._tree.places
         if places != self._places:
             self._places = places
-            self._persist(PlacesRecord(places))
+            self._persist(_PlacesRecord(places))
 
     def _persist(self, record: msgspec.Struct) -> None:
         self._written += 1
@@ -105,7 +105,7 @@ class Journal:
         ]
         received = [(pair, ranges.upto, list(ranges.islands())) for pair, ranges in past.received.items()]
         depends, seen = list(past.depends.items()), list(state.seen.marks())
-        self._persist(StateRecord(self._tree.places, depends, past.counts, past.toward, received, copies, seen))
+        self._persist(_StateRecord(self._tree.places, depends, past.counts, past.toward, received, copies, seen))
         self._written = 0
         self._step.out.append(Forget(1))
 
@@ -119,9 +119,9 @@ class Journal:
         except msgspec.DecodeError:
             return False
         for one in found:
-            if isinstance(one, PlacesRecord):
+            if isinstance(one, _PlacesRecord):
                 self._tree.restore(one.places)
-            elif isinstance(one, StateRecord):
+            elif isinstance(one, _StateRecord):
                 self._restore(one)
             else:
                 said = one.message
@@ -129,7 +129,7 @@ class Journal:
         self._written = len(records)
         return True
 
-    def _restore(self, record: StateRecord) -> None:
+    def _restore(self, record: _StateRecord) -> None:
         self._tree.restore(record.places)
         state, past = self._state, self._state.past
         past.depends.update(record.depends)

@@ -34,7 +34,7 @@ class PrefixesDue(Timer, frozen=True):
     """When to tell which identifiers will not be seen any more."""
 
 
-class Reports:
+class StabilityReports:
     def __init__(self, step: Step, tree: SafeTree, state: BrokerState, streams: Streams, outbox: Outbox) -> None:
         self._step = step
         self._tree = tree

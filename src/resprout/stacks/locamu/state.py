@@ -10,14 +10,14 @@ from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention
 from resprout.order.seen import Seen
 from resprout.order.vector_clock import Changes
-from resprout.stacks.locamu.copies import Copies, Copy
+from resprout.stacks.locamu.copies import SentMessage, SentSet
 from resprout.stacks.locamu.identifiers import Path, each
 from resprout.stacks.locamu.near import SafeNeighbourhood
 from resprout.stacks.locamu.past import Past
 
 
 class Processed(NamedTuple):
-    copy: Copy
+    copy: SentMessage
     is_new: bool
     news: Path
     """Of a repeat: entries of the path that other copies had empty."""
@@ -29,7 +29,7 @@ class BrokerState:
     def __init__(self, near: SafeNeighbourhood, kept: Retention) -> None:
         self._near = near
         self.past = Past(near.name)
-        self.copies = Copies(near.name, kept.keep, kept.let_go)
+        self.copies = SentSet(near.name, kept.keep, kept.let_go)
         self.seen = Seen()
         """What clients of this broker have published. They come back to no other one, so it is theirs alone."""
 

@@ -10,7 +10,7 @@ dead, it is sent in its place, as it would have sent it: with the numbers up to 
 """
 
 from resprout.order.vector_clock import Changes
-from resprout.stacks.locamu.copies import Copies, Copy
+from resprout.stacks.locamu.copies import SentMessage, SentSet
 from resprout.stacks.locamu.identifiers import Path, as_sent, cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried, MissingRequest
 from resprout.stacks.locamu.past import Pair, Past, by_sender
@@ -34,7 +34,7 @@ class _Stream:
 
 
 class Streams:
-    def __init__(self, tree: SafeTree, past: Past, copies: Copies, passing: Passing, outbox: Outbox) -> None:
+    def __init__(self, tree: SafeTree, past: Past, copies: SentSet, passing: Passing, outbox: Outbox) -> None:
         self._tree = tree
         self._near = tree.near
         self._past = past
@@ -64,7 +64,7 @@ class Streams:
         self.resume(name)
 
     def resume(self, name: str) -> None:
-        """What it lacks: first what was sent to it long ago, and what the dead owe it. What follows may depend on it."""
+        """What it lacks: first what was sent to it long ago, and what the dead owe it. The rest may depend on it."""
         if name in self._tree.active and (stream := self._streams.get(name)) is not None and stream.flows:
             has = self._copies.counts.get((self._near.name, name), 0)
             for copy in self._copies.lacking(name):
@@ -100,7 +100,7 @@ class Streams:
                 self._send(name, copy, path, self._changed(stream, copy, name))
             stream.sent = number
 
-    def add(self, copy: Copy, news: Path) -> None:
+    def add(self, copy: SentMessage, news: Path) -> None:
         """Other copies have brought these entries: on to whoever was sent it without them."""
         for name in self.flowing:
             if copy.branch == self._near.branch(name):
@@ -111,7 +111,7 @@ class Streams:
                     self._send_again(copy, name)
             self.flow(name)
 
-    def _send_again(self, copy: Copy, name: str) -> None:
+    def _send_again(self, copy: SentMessage, name: str) -> None:
         """With all that is known of its path. What all have is not kept, nor the numbers that it was given here: when
         more of it comes, that is sent as it came."""
         if name in copy.numbers:
@@ -121,18 +121,18 @@ class Streams:
                 if target == name:
                     self._send_as(copy, sender, name)
 
-    def owe(self, copy: Copy) -> None:
+    def owe(self, copy: SentMessage) -> None:
         """It has just come, and who should pass it on to some is dead."""
         for name in self.flowing:
             if copy.branch == self._near.branch(name):
                 self._send_for_the_dead(copy, name)
 
-    def _send_for_the_dead(self, copy: Copy, name: str) -> None:
+    def _send_for_the_dead(self, copy: SentMessage, name: str) -> None:
         for sender, target in sorted(copy.lacking):
             if target == name and sender in self._tree.dead:
                 self._send_as(copy, sender, name)
 
-    def _send_as(self, copy: Copy, sender: str, name: str) -> None:
+    def _send_as(self, copy: SentMessage, sender: str, name: str) -> None:
         """As that one would have sent it."""
         before = cut_after(copy.path, sender)
         numbers = before.pop(sender)
@@ -143,26 +143,26 @@ class Streams:
 
     # -- headers -------------------------------------------------------------------------------------------------------
 
-    def _path(self, copy: Copy, name: str) -> Path:
+    def _path(self, copy: SentMessage, name: str) -> Path:
         near = self._near
         return leading_to(copy.path, near.name, copy.numbers, near.between(name), near.faults)
 
-    def _send(self, name: str, copy: Copy, path: Path, dependencies: Changes) -> None:
+    def _send(self, name: str, copy: SentMessage, path: Path, dependencies: Changes) -> None:
         item = copy.item
         sent = as_sent(path, self._near.shared(name))
         self._passing.pass_on(name, item, Carried(item.bundle, item.hops + 1, sent, dependencies))
 
-    def _changed(self, stream: _Stream, copy: Copy, name: str) -> Changes:
+    def _changed(self, stream: _Stream, copy: SentMessage, name: str) -> Changes:
         """Of its dependencies, what the receiver was not told with one before."""
         told = stream.told
         entries = [one for one in self._entries(copy, name) if one[1] > told.get(one[0], 0)]
         told.update(entries)
         return by_sender(entries)
 
-    def _all(self, copy: Copy, name: str) -> Changes:
+    def _all(self, copy: SentMessage, name: str) -> Changes:
         return by_sender(self._entries(copy, name))
 
-    def _entries(self, copy: Copy, name: str) -> list[tuple[Pair, int]]:
+    def _entries(self, copy: SentMessage, name: str) -> list[tuple[Pair, int]]:
         near, known = self._near, self._near.shared(name)
         own = copy.toward.get(near.branch(name), {})
         entries = [(pair, number) for pair, number in copy.depends.items() if pair[0] in known and pair[1] in known]

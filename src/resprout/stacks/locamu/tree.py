@@ -22,7 +22,6 @@ from resprout.stacks.shell.step import Step
 from resprout.stacks.shell.tree import Join, PlainTree
 from resprout.stacks.stack import BrokerSeat
 
-
 AGAIN_US: Final = 1_000_000
 
 
@@ -50,6 +49,8 @@ class SafeTree(PlainTree):
         self._dead_beyond: dict[str, tuple[str, ...]] = {}
         """By who has said so: others in reach."""
         self._told_dead: dict[str, tuple[str, ...]] = {}
+        self._cut: dict[str, None] = {}
+        """Those that broke the rules just now."""
         self.active: dict[str, tuple[str, ...]] = {}
         """Whom this broker talks to, and the dead before each."""
         self.early: dict[str, MissingRequest] = {}
@@ -99,8 +100,8 @@ class SafeTree(PlainTree):
             self._locate(news)
             self._spread(news)
             for place in news:
-                if place.name in self.near.reach and place.name not in self.links and self._peers.find(place.name):
-                    self._begin(place.name, place.address)
+                if place.name not in self.links and self._peers.find(place.name) is not None:
+                    self._meet(place.name)
             self._look()
 
     def _spread(self, news: list[Place]) -> None:
@@ -124,10 +125,15 @@ class SafeTree(PlainTree):
             self._step.out.append(Close(event.peer, f"{self._seat.name} takes no more brokers"))
         elif event.peer == self.parent and not self.is_in:
             self._outbox.send(event.peer, Join(self._seat.address))
-        elif event.peer in self.near.reach:
-            self.dead.pop(event.peer, None)
-            place = self.near.place_of(event.peer)
-            self._begin(event.peer, place.address if place is not None else "")
+        else:
+            self._meet(event.peer)
+
+    def _meet(self, name: str) -> None:
+        """There is a session with it."""
+        if name in self.near.reach and name not in self._cut:
+            self.dead.pop(name, None)
+            place = self.near.place_of(name)
+            self._begin(name, place.address if place is not None else "")
             self._look()
 
     def down(self, event: LinkDown) -> None:
@@ -147,10 +153,14 @@ class SafeTree(PlainTree):
         self._peers.close(name, reason)
         self._lose(name)
         self._count_out(name)
+        self._cut[name] = None
         self._step.out.append(SetTimer(TalkAgain(name), self._step.now_us + AGAIN_US))
 
     def talk_again(self, timer: TalkAgain) -> None:
-        if timer.name in self.near.reach or timer.name == self.parent:
+        self._cut.pop(timer.name, None)
+        if self._peers.find(timer.name) is not None:
+            self._meet(timer.name)
+        elif timer.name in self.near.reach or timer.name == self.parent:
             self._peers.open(timer.name)
 
     def _begin(self, name: str, address: str) -> None:
