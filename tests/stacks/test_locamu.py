@@ -11,7 +11,7 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.locamu import LOCAMU
+from resprout.stacks.locamu import LOCAMU, header
 from resprout.stacks.locamu.header import worst_header, worst_header_in
 from resprout.stacks.locamu.identifiers import cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried
@@ -91,15 +91,19 @@ def test_the_worst_header_is_reached_and_none_is_larger(brokers: int) -> None:
         for name in net.parents:
             net.publish(name)
             net.settle()
-    links = [(parent, name) for name, parent in net.parents.items() if parent is not None]
-    for one, other in links[: 14 if brokers == 31 else None]:
-        for name in net.parents:
-            net.reconnect(one, other)
-            net.settle()
-            net.publish(name)
-            net.settle()
-    assert max(message.paper_bytes for *_, message in net.headers) == worst_header_in(as_tree(binary(brokers)), 1)
+    tree = as_tree(binary(brokers))
+    one, other = max(((one, to) for one in tree for to in tree[one]), key=lambda link: worst_over(tree, *link))
+    for name in net.parents:
+        net.reconnect(one, other)
+        net.settle()
+        net.publish(name)
+        net.settle()
+    assert max(message.paper_bytes for *_, message in net.headers) == worst_header_in(tree, 1)
     assert not net.wrong()
+
+
+def worst_over(tree: dict[str, list[str]], one: str, to: str) -> int:
+    return header._worst_over(tree, {name: header._within(tree, name, 3) for name in tree}, 1, one, to)
 
 
 @pytest.mark.parametrize("brokers", [127, 511])
