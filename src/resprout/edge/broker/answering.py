@@ -44,5 +44,10 @@ class Answering:
         self.unsettled.pop(name, None)
 
     def _streams(self, session: ClientSession) -> dict[str, int]:
+        """How far they are known to have come. What the client was told is safe need not have come here: publications
+        go to their readers and to f + 1 brokers, and no farther."""
         marks = {stream: self._reached((session.name, stream, session.incarnation)) for stream in STREAMS}
+        for mark in session.told_safe:
+            if mark.stream in marks:
+                marks[mark.stream] = max(marks[mark.stream], mark.last)
         return {stream: last for stream, last in marks.items() if last}

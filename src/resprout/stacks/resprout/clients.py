@@ -12,6 +12,8 @@ A client that lost its broker comes with the names of the brokers it tried. It i
 there when that is known, and held while that is still being decided.
 """
 
+from typing import Final
+
 from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, EndCode, Send
 from resprout.core.guarantee import Guarantee
@@ -30,7 +32,7 @@ from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
 
-HEAVY_BYTES = 32 << 10
+HEAVY_BYTES: Final = 32 << 10
 """From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
 
 
