@@ -321,7 +321,7 @@ def test_what_is_owed_is_what_each_subscription_by_itself_would_be_owed(
         for id, (filter, where, base) in enumerate(subscriptions)
     )
     house = House()
-    house._published["p"] = first - 1
+    house.published["p"] = first - 1
     bundle = house.bundle(topic=topic, payloads=[b""] * len(numbers), rows=[{"n": n} for n in numbers])
     marks = (Mark("p", "ordered", 1, received),) if received else ()
     expected = [
@@ -375,7 +375,7 @@ def test_what_lies_around_its_entries_was_delivered(
     reached: dict[str, int], at_once: list[Turned], later: Turned
 ) -> None:
     house = House("a", "p")
-    house._published["p"] = 3
+    house.published["p"] = 3
     entry = house.give("a", by="p")
     house.leave("p")
     session = house.serve("p", attend())

@@ -379,7 +379,7 @@ def test_healing_one_link_of_a_partition_leaves_the_others_cut() -> None:
 def test_a_node_that_joins_starts_then() -> None:
     village = Village("a")
     village.distances.place("new", "a", 5)
-    node = village.world.add("new", lambda life, rng: village._make("new", life, rng))
+    node = village.world.add("new", lambda life, rng: village.make("new", life, rng))
     village.pull("a", Connect("new"))
     village.world.run(HOUR_US)
     village.faults.join(node)
