@@ -1,0 +1,375 @@
+"""One broker: its parts, and what it does with each kind of routed message."""
+
+import random
+from typing import Any, Final
+
+import msgspec
+
+from resprout.core.bundle import Bundle
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.edge.broker.item import KeptItem
+from resprout.edge.broker.retention import Retention
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.messages import Attend, Publish, Serving
+from resprout.stacks.delta.forwarding import HopLink, ReliableForwarding, Transit
+from resprout.stacks.delta.messages import (
+    ROUTED_MESSAGES,
+    KnownSubscription,
+    NodeStatus,
+    Path,
+    Routed,
+    RoutedPublication,
+    RoutedRejoin,
+    RoutedSubscription,
+    RoutedUnsubscription,
+    RoutesConfirmed,
+    SubscriptionId,
+    VisitedNode,
+)  # fmt: skip
+from resprout.stacks.delta.options import DeltaOptions
+from resprout.stacks.delta.publishing import OwnPublications
+from resprout.stacks.delta.recipients import onward, source_at
+from resprout.stacks.delta.recovery import RecoveringTree, Synced
+from resprout.stacks.delta.subscriptions import KnownSubscriptions, LocalWishes, read_predicate
+from resprout.stacks.delta.tree import HopDied, HopFound, HopLost
+from resprout.stacks.delta.visited import NewestSeen, visited_on
+from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
+from resprout.stacks.shell.desk import Handler
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.passing import Passing
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.sessions import SessionEvents
+from resprout.stacks.shell.shell import Shell
+from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+
+GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO)
+RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
+
+
+class DeltaBroker(Shell):
+    def __init__(self, seat: BrokerSeat, options: DeltaOptions, rng: random.Random) -> None:
+        step = Step()
+        self._seat = seat
+        self._delta = options.delta
+        self._outbox = outbox = Outbox(step)
+        self._tree = tree = RecoveringTree(seat, step, outbox, options.delta, self)
+        self._known = KnownSubscriptions()
+        self._wishes = LocalWishes(seat.name, seat.incarnation)
+        self._newest = NewestSeen(seat.name, seat.incarnation, options.delta)
+        self._forwarding = ReliableForwarding(self)
+        self._own = OwnPublications(options.window, self._send_out, self._arrived)
+        self._orphans: list[Transit] = []
+        """Publications that came from brokers that are dead now, while some on the way back to their origin live."""
+        self._kept = Retention(options.buffer)
+        self._passing = Passing(outbox, self._kept)
+        self._is_operational = False
+        self._waiting: dict[str, tuple[ClientSession, Attend]] = {}
+        """Clients of a broker nearby that is not known to be gone."""
+        serving = Serving("delta", GUARANTEES, options.delta, receipts=RECEIPTS)
+        self._sessions = ClientSessions(serving, self._kept, self._wishes)
+        self._rests_on = 1
+        """How many brokers have what is shown next."""
+        self._sessions.copies_of = lambda item: self._rests_on
+        self._clients = clients = ClientDesk(
+            step,
+            self._sessions,
+            publish=self._own.publish,
+            is_ready=lambda: self._is_operational,
+            attend=self._attend,
+            successors=lambda: tree.successors,
+            left=self._kept.forget,
+        )
+        events = SessionEvents(step, clients, tree, self._passing.writable)
+        routed: dict[type, Handler] = dict.fromkeys(ROUTED_MESSAGES, self._hear)
+        super().__init__(
+            step,
+            events=events.table,
+            desks=(
+                clients.desk(),
+                *tree.desks({**routed, RoutesConfirmed: self._confirmed, NodeStatus: self._status}),
+            ),
+            cut_off=events.cut_off,
+            timers={ReceiptsDue: clients.receipts_due},
+            outcomes={
+                HopFound: self._found,
+                HopLost: self._lost,
+                HopDied: self._died,
+                Synced: self._synced,
+            },
+            at_end=(
+                self._let_in,
+                clients.serve,
+                self._announce,
+                self._tell_confirmed,
+                clients.tell,
+                lambda: self._kept.push_back(step.out),
+            ),
+        )
+
+    def begin(self) -> None:
+        self._tree.begin()
+
+    # -- what is routed (Algorithm 1) ----------------------------------------------------------------------------------
+
+    def _hear(self, peer: Peer, message: Routed) -> None:
+        link = self._forwarding.links[peer.name]
+        self._newest.check(message)
+        if message.place != link.received + 1:
+            raise PeerError(f"{message.place} came after {link.received}")
+        if message.to is None and not self._tree.is_synced:
+            raise PeerError("this broker needs guidance")
+        link.received += 1
+        key = key_of(message)
+        transit = self._forwarding.find(key)
+        if transit is not None:
+            transit.senders.append((link, message.place))
+        elif self._newest.is_duplicate(message):
+            link.confirm(message.place)
+        else:
+            self._newest.note(message)
+            transit = self._forwarding.make(key, message, peer.name)
+            transit.senders.append((link, message.place))
+            targets = self._take(transit, link)
+            if message.to is not None and not self._tree.is_synced:
+                targets = [path for path in message.to if path]
+            self._forwarding.begin(transit, targets)
+
+    def _take(self, transit: Transit, link: HopLink) -> list[Path]:
+        """A message that is new here: what it means to this broker, and for whom it is beyond."""
+        message = transit.message
+        if isinstance(message, RoutedPublication):
+            transit.item = KeptItem(message.bundle, message.hops, link.name, False)
+            self._kept.keep(transit.item)
+            self._show(transit.item, is_own=False)
+            self._retain(link, transit, message)
+            return self._paths(onward(self._tree.view, link.name, self._known.wanted_by(message.bundle)))
+        if isinstance(message, RoutedSubscription):
+            if not self._tree.view.path(message.source):
+                raise PeerError(f"the subscription of {message.source}, which is nowhere near")
+            self._known.add(message.id, read_predicate(message.filter, message.where), message.source)
+        elif isinstance(message, RoutedUnsubscription):
+            self._known.remove(message.id)
+        elif isinstance(message, RoutedRejoin):
+            self._tree.learn(message.places)
+            self._tree.joined(message.name)
+            return self._paths(onward(self._tree.view, link.name, self._near(message.name)))
+        return self._paths(onward(self._tree.view, link.name, self._tree.view.nodes()))
+
+    def _near(self, name: str) -> list[str]:
+        """Those within delta + 1 hops of it that are behind this broker."""
+        far = self._delta + 1 - len(self._tree.path(name))
+        return list(self._tree.view.nodes(far))
+
+    def _paths(self, names: list[str]) -> list[Path]:
+        return [self._tree.path(name) for name in names]
+
+    def _begin(self, key: object, message: Routed, targets: list[Path]) -> None:
+        """A message of this broker itself."""
+        self._forwarding.begin(self._forwarding.make(key, message), targets)
+
+    # -- what forwarding asks (`ForwardingPort`) -----------------------------------------------------------------------
+
+    def is_dead(self, name: str) -> bool:
+        return self._tree.is_dead(name)
+
+    def cut_off(self, transit: Transit, path: Path) -> bool:
+        return False
+
+    def transmit(self, transit: Transit, link: HopLink, place: int, path: Path, beyond: tuple[Path, ...]) -> None:
+        message = transit.message
+        changes: dict[str, Any] = {"place": place, "to": None if link.is_operational else beyond}
+        if transit.came_from is None or not self._is_back(transit.came_from, link.name):
+            own = VisitedNode(self._seat.name, self._seat.incarnation, transit.no)
+            changes["visited"] = visited_on(message.visited, own, path[:-1], self._delta)
+            changes["hops"] = message.hops + len(path)
+        if isinstance(message, RoutedPublication):
+            changes["settled"] = self._forwarding.settled
+            assert transit.item is not None, "a publication has one"
+            self._passing.pass_on(link.name, transit.item, msgspec.structs.replace(message, **changes))
+            return
+        if isinstance(message, RoutedSubscription):
+            changes["source"] = source_at(self._tree.view.path(message.source), len(path), self._delta)
+        self._outbox.send(link.name, msgspec.structs.replace(message, **changes))
+
+    def _is_back(self, came_from: str, name: str) -> bool:
+        """It goes where it came from, for a dead broker: as that one would have sent it."""
+        here, there = self._tree.path(came_from), self._tree.path(name)
+        return bool(here and there) and here[0] == there[0]
+
+    def done(self, transit: Transit) -> None:
+        message = transit.message
+        if isinstance(message, RoutedPublication):
+            assert transit.item is not None, "a publication has one"
+            self._own.advance((message.bundle.publisher, message.bundle.incarnation))
+            self._kept.let_go(transit.item)
+        elif transit.came_from is not None:
+            return
+        elif isinstance(message, RoutedSubscription):
+            predicate = read_predicate(message.filter, message.where)
+            self._sessions.confirm(self._wishes.confirm(message.id, predicate, transit.barriers), self._step.out)
+        elif isinstance(message, RoutedRejoin):
+            self._become_operational()
+
+    # -- publications --------------------------------------------------------------------------------------------------
+
+    def _send_out(self, publish: Publish, client: str) -> tuple[Transit | None, bool]:
+        bundle = publish.bundle
+        message = RoutedPublication(0, 0, (), None, bundle, 0, ())
+        if (transit := self._forwarding.find(key_of(message))) is not None:
+            return transit, False
+        if self._newest.has(bundle):
+            return None, False
+        is_new = not self._newest.has_passed(bundle)
+        self._newest.note_bundle(bundle)
+        transit = self._forwarding.make(key_of(message), message)
+        transit.item = KeptItem(bundle, 0, client, publish.prompt)
+        self._kept.keep(transit.item)
+        self._forwarding.begin(transit, self._paths(onward(self._tree.view, None, self._known.wanted_by(bundle))))
+        return transit, is_new
+
+    def _arrived(self, bundle: Bundle, transit: Transit | None, is_new: bool) -> None:
+        """Everybody has it, and it is its turn: readers here are shown it, and its publisher told."""
+        if is_new and transit is not None and transit.item is not None:
+            self._rests_on = min(1 + len(transit.reached), self._delta + 1)
+            self._show(transit.item, is_own=True)
+        elif (session := self._sessions.publisher_of(bundle)) is not None:
+            self._sessions.known(session, bundle, everywhere=False)
+
+    def _show(self, item: KeptItem, is_own: bool) -> None:
+        self._kept.place(item)
+        self._sessions.address(item, item.bundle, self._wishes.matches(item.bundle))
+        if not is_own:
+            item.client = None  # its publisher may be here by now, and is told when everybody has it
+        self._sessions.show(item, self._step.out)
+
+    # -- what the dead left undone -------------------------------------------------------------------------------------
+
+    def _retain(self, link: HopLink, transit: Transit, message: RoutedPublication) -> None:
+        """While the sender and all before it may die at once, and nobody else may have it."""
+        last = message.visited[-1]
+        if last.name == link.name:
+            while link.retained and link.retained[0].message.visited[-1].number <= message.settled:
+                link.retained.popleft()
+            if message.hops <= self._delta:
+                link.retained.append(transit)
+
+    def _adopt(self) -> None:
+        """Of what came from the dead: where all on the way back to its origin are, this broker sees to it that those
+        beyond have it, as the dead would have."""
+        tree, orphans = self._tree, self._orphans
+        self._orphans = [one for one in orphans if not all(tree.is_dead(node.name) for node in one.message.visited)]
+        for transit in orphans:
+            message = transit.message
+            assert isinstance(message, RoutedPublication) and transit.item is not None and transit.came_from is not None
+            if transit not in self._orphans:
+                names = [one for one in self._known.wanted_by(message.bundle) if self._is_back(transit.came_from, one)]
+                if transit.is_done:
+                    transit.targets.clear()
+                    self._kept.keep(transit.item)
+                self._forwarding.begin(transit, self._paths(names))
+
+    # -- subscriptions -------------------------------------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        if self._wishes.news:
+            news, self._wishes.news = self._wishes.news, []
+            everybody = self._paths(list(self._tree.view.nodes()))
+            for id, predicate, begins in news:
+                if begins:
+                    self._known.add(id, predicate, self._seat.name)
+                    message: Routed = RoutedSubscription(
+                        0, 0, (), None, id, predicate.filter, predicate.where_text, self._seat.name
+                    )
+                else:
+                    self._known.remove(id)
+                    message = RoutedUnsubscription(0, 0, (), None, id)
+                self._begin(key_of(message), message, everybody)
+
+    def subscriptions_for(self, name: str) -> tuple[KnownSubscription, ...]:
+        view, branch = self._tree.view, self._tree.path(name)[0]
+        distance = len(self._tree.path(name))
+        return tuple(
+            KnownSubscription(id, one.filter, one.where_text, source_at(view.path(source), distance, self._delta))
+            for id, one, source in self._known
+            if branch not in view.path(source)[:2]
+        )
+
+    def learn_subscriptions(self, told: tuple[KnownSubscription, ...]) -> None:
+        for one in told:
+            self._known.add(one.id, read_predicate(one.filter, one.where), one.source)
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def _found(self, outcome: HopFound) -> None:
+        link = self._forwarding.links.get(outcome.name)
+        if link is None:
+            self._forwarding.link(HopLink(outcome.name, outcome.life, outcome.is_operational))
+            self._forwarding.reroute()
+        elif outcome.is_operational:  # both have asked each other
+            link.is_operational = True
+
+    def _lost(self, outcome: HopLost) -> None:
+        self._passing.end(outcome.name)
+        if (link := self._forwarding.unlink(outcome.name)) is not None:
+            self._orphans.extend(link.retained)
+
+    def _died(self, outcome: HopDied) -> None:
+        self._lost(HopLost(outcome.name))
+        self._orphans.sort(key=lambda transit: transit.no)
+        self._adopt()
+        self._forwarding.reroute()
+
+    def _status(self, peer: Peer, message: NodeStatus) -> None:
+        self._forwarding.links[peer.name].is_operational = True
+
+    def _confirmed(self, peer: Peer, message: RoutesConfirmed) -> None:
+        self._forwarding.hear(self._forwarding.links[peer.name], message)
+
+    def _tell_confirmed(self) -> None:
+        for name, told in self._forwarding.news():
+            self._outbox.pass_by(name, told)
+
+    # -- to begin ------------------------------------------------------------------------------------------------------
+
+    def _synced(self, outcome: Synced) -> None:
+        for name in self._forwarding.links:
+            self._outbox.send(name, NodeStatus())
+        tree = self._tree
+        beside = [place for name in tree.place.neighbours if (place := tree.view.place(name)) is not None]
+        message = RoutedRejoin(0, 0, (), None, self._seat.name, (tree.place, *beside))
+        self._begin(key_of(message), message, self._paths(list(tree.view.nodes())))
+        if outcome.is_back:
+            old = RoutedUnsubscription(0, 0, (), None, SubscriptionId(self._seat.name, self._seat.incarnation, 0))
+            self._begin(key_of(old), old, self._paths(list(tree.view.nodes())))
+
+    def _become_operational(self) -> None:
+        self._is_operational = True
+        self._step.note("joined", "operational")
+
+    # -- clients of the dead -------------------------------------------------------------------------------------------
+
+    def _attend(self, session: ClientSession, message: Attend) -> None:
+        if message.tried and not message.anyhow and self._tree.has_passed_over(message) is False:
+            self._waiting[session.name] = (session, message)
+        else:
+            self._clients.wait(session, message)
+
+    def _let_in(self) -> None:
+        for name, (session, message) in list(self._waiting.items()):
+            if session.gone or self._tree.has_passed_over(message):
+                del self._waiting[name]
+                if not session.gone:
+                    self._clients.wait(session, message)
+
+
+def key_of(message: Routed) -> object:
+    """The same for all copies of a message."""
+    if isinstance(message, RoutedPublication):
+        return (*message.bundle.origin, message.bundle.first)
+    if isinstance(message, RoutedRejoin):
+        return message.name, max(place.incarnation for place in message.places if place.name == message.name)
+    assert isinstance(message, RoutedSubscription | RoutedUnsubscription), "there are no other kinds"
+    return type(message).__name__, message.id
