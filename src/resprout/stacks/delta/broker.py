@@ -125,7 +125,7 @@ class DeltaBroker(Shell):
         key = key_of(message)
         transit = self._forwarding.find(key)
         if transit is not None:
-            transit.senders.append((link, message.place))
+            self._forwarding.again(transit, link, message.place)
         elif self._newest.is_duplicate(message):
             link.confirm(message.place)
         else:
@@ -306,7 +306,7 @@ class DeltaBroker(Shell):
     def _found(self, outcome: HopFound) -> None:
         link = self._forwarding.links.get(outcome.name)
         if link is None:
-            self._forwarding.link(HopLink(outcome.name, outcome.life, outcome.is_operational))
+            self._forwarding.link(HopLink(outcome.name, self._tree.path(outcome.name)[0], outcome.is_operational))
             self._forwarding.reroute()
         elif outcome.is_operational:  # both have asked each other
             link.is_operational = True

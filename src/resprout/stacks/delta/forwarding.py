@@ -26,13 +26,14 @@ class HopLink:
     """A link over which messages are routed, for as long as it lasts."""
 
     __slots__ = (
-        "_barriers", "_confirmed", "_fresh", "is_operational", "is_over", "life", "name", "out", "received", "retained",
+        "_barriers", "_confirmed", "_fresh", "branch", "is_operational", "is_over", "name", "out", "received", "retained",
         "sent",
     )  # fmt: skip
 
-    def __init__(self, name: str, life: int, is_operational: bool) -> None:
+    def __init__(self, name: str, branch: str, is_operational: bool) -> None:
         self.name = name
-        self.life = life
+        self.branch = branch
+        """The first broker on the path to it, which may be dead."""
         self.is_operational = is_operational
         """What it is sent need not be guided."""
         self.is_over = False
@@ -69,18 +70,9 @@ class Transit:
     """A message on its way through this broker."""
 
     __slots__ = (
-        "barriers",
-        "came_from",
-        "is_done",
-        "item",
-        "key",
-        "message",
-        "no",
-        "out",
-        "reached",
-        "senders",
-        "targets",
-    )
+        "barriers", "came_from", "is_done", "item", "key", "message", "no", "out", "reached", "senders", "targets",
+        "waiting",
+    )  # fmt: skip
 
     def __init__(self, no: int, key: object, message: Routed, came_from: str | None) -> None:
         self.no = no
@@ -98,6 +90,8 @@ class Transit:
         """By neighbour: its place among what was sent there, while that is not confirmed."""
         self.reached: dict[str, None] = {}
         """Neighbours that have confirmed it."""
+        self.waiting: set[str] = set()
+        """Branches where somebody it is for is neither linked nor dead."""
         self.senders: list[tuple[HopLink, int]] = []
         """Who is to be told when it is done, and under which number it was sent."""
         self.barriers: dict[BarrierId, None] = {}
@@ -162,13 +156,13 @@ class ReliableForwarding:
 
     def _route(self, transit: Transit) -> None:
         ways: dict[str, list[Path]] = {}
-        waits = False
+        transit.waiting.clear()
         for path in transit.targets:
             name = self.nearest(path)
             if name is not None:
                 ways.setdefault(name, []).append(path)
             elif not all(map(self._port.is_dead, path)) or self._port.cut_off(transit, path):
-                waits = True
+                transit.waiting.add(path[0])
         for name, paths in ways.items():
             if name not in transit.out and name not in transit.reached:
                 link = self.links[name]
@@ -178,8 +172,22 @@ class ReliableForwarding:
                 at = paths[0].index(name)
                 beyond = dict.fromkeys(path[path.index(name) + 1 :] for path in paths)
                 self._port.transmit(transit, link, link.sent, paths[0][: at + 1], tuple(beyond))
-        if not waits and not transit.out:
+        self._check(transit)
+
+    def _check(self, transit: Transit) -> None:
+        """Whoever sent it is told when those behind other branches than its own have it: two that send each other what a
+        dead one between them left undone do not wait for each other."""
+        busy = {self.links[name].branch for name in transit.out} | transit.waiting
+        if not busy:
             self._finish(transit)
+        elif len(busy) == 1:
+            for link, place in [one for one in transit.senders if one[0].branch in busy]:
+                transit.senders.remove((link, place))
+                self._confirm(transit, link, place)
+
+    def _confirm(self, transit: Transit, link: HopLink, place: int) -> None:
+        if not link.is_over:
+            link.confirm(place, tuple(transit.barriers))
 
     def _finish(self, transit: Transit) -> None:
         transit.is_done = True
@@ -188,8 +196,7 @@ class ReliableForwarding:
             del self._by_key[transit.key]
         self._done.add(transit.no, transit.no)
         for link, place in transit.senders:
-            if not link.is_over:
-                link.confirm(place, tuple(transit.barriers))
+            self._confirm(transit, link, place)
         transit.senders.clear()
         self._port.done(transit)
 
@@ -229,8 +236,12 @@ class ReliableForwarding:
             transit.out.pop(link.name, None)
             transit.reached[link.name] = None
             transit.barriers.update(dict.fromkeys(barriers.get(place, ())))
-            if not transit.out:
-                self._route(transit)
+            self._check(transit)
+
+    def again(self, transit: Transit, link: HopLink, place: int) -> None:
+        """Another copy of it has come."""
+        transit.senders.append((link, place))
+        self._check(transit)
 
     def news(self) -> list[tuple[str, RoutesConfirmed]]:
         """At the end of a step: what neighbours are to be told."""

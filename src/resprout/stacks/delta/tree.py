@@ -24,7 +24,6 @@ class HopFound(Outcome, frozen=True):
     """There is a link with this one."""
 
     name: str
-    life: int
     is_operational: bool
 
 
@@ -157,10 +156,9 @@ class KnownTree:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def link(self, name: str, is_operational: bool) -> None:
-        life = self.peers.incarnation(name)
-        self.linked[name] = life
+        self.linked[name] = self.peers.incarnation(name)
         self.dead.pop(name, None)
-        self._step.outcomes.append(HopFound(name, life, is_operational))
+        self._step.outcomes.append(HopFound(name, is_operational))
 
     def _unlink(self, name: str) -> None:
         if self.linked.pop(name, None) is not None:
