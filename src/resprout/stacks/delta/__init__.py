@@ -39,7 +39,9 @@ DELTA = Stack(
         Family.REPAIR: (MeetRequest,),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
-    survives=lambda options: Survival(faults=options.delta),
+    survives=lambda options: Survival(
+        faults=options.delta, recovers_with_disk=True, recovers_without_disk=True, returns_early=True
+    ),
     known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},
 )

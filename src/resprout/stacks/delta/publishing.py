@@ -37,9 +37,10 @@ class _Flight:
 class _Line:
     """Of one publisher."""
 
-    __slots__ = ("flying", "waiting")
+    __slots__ = ("flying", "is_advancing", "waiting")
 
     def __init__(self) -> None:
+        self.is_advancing = False
         self.waiting: deque[tuple[ClientSession, Publish]] = deque()
         self.flying: deque[_Flight] = deque()
 
@@ -66,7 +67,10 @@ class OwnPublications:
     def advance(self, publisher: Publisher) -> None:
         """One of its publications is everywhere, or there is another one."""
         line = self._lines.get(publisher)
-        while line is not None:
+        if line is None or line.is_advancing:  # what is for nobody else is everywhere as soon as it is sent
+            return
+        line.is_advancing = True
+        while True:
             while line.flying and (line.flying[0].transit is None or line.flying[0].transit.is_done):
                 flight = line.flying.popleft()
                 self._arrived(flight.bundle, flight.transit, flight.is_new)
@@ -75,5 +79,6 @@ class OwnPublications:
             session, message = line.waiting.popleft()
             transit, is_new = self._send(message, session.name)
             line.flying.append(_Flight(message.bundle, transit, is_new))
-        if line is not None and not line.flying and not line.waiting:
-            self._lines.pop(publisher, None)
+        line.is_advancing = False
+        if not line.flying and not line.waiting:
+            del self._lines[publisher]
