@@ -16,10 +16,12 @@ from resprout.edge.messages import Attend, Publish, Serving
 from resprout.stacks.delta.forwarding import HopLink, ReliableForwarding, Transit
 from resprout.stacks.delta.messages import (
     ROUTED_MESSAGES,
+    BarrierId,
     KnownSubscription,
     NodeStatus,
     Path,
     Routed,
+    RoutedHeal,
     RoutedPublication,
     RoutedRejoin,
     RoutedSubscription,
@@ -29,6 +31,7 @@ from resprout.stacks.delta.messages import (
     VisitedNode,
 )  # fmt: skip
 from resprout.stacks.delta.options import DeltaOptions
+from resprout.stacks.delta.partitions import PartitionTable, marked
 from resprout.stacks.delta.publishing import OwnPublications
 from resprout.stacks.delta.recipients import onward, source_at
 from resprout.stacks.delta.recovery import RecoveringTree, Synced
@@ -60,7 +63,9 @@ class DeltaBroker(Shell):
         self._wishes = LocalWishes(seat.name, seat.incarnation)
         self._newest = NewestSeen(seat.name, seat.incarnation, options.delta)
         self._forwarding = ReliableForwarding(self)
+        self._partitions = PartitionTable(options.delta)
         self._own = OwnPublications(options.window, self._send_out, self._arrived)
+        self._heals = 0
         self._orphans: list[Transit] = []
         """Publications that came from brokers that are dead now, while some on the way back to their origin live."""
         self._kept = Retention(options.buffer)
@@ -132,21 +137,22 @@ class DeltaBroker(Shell):
             self._newest.note(message)
             transit = self._forwarding.make(key, message, peer.name)
             transit.senders.append((link, message.place))
-            targets = self._take(transit, link)
-            if message.to is not None and not self._tree.is_synced:
-                targets = [path for path in message.to if path]
-            self._forwarding.begin(transit, targets)
+            self._take(transit, link)
+            guided = [] if message.to is None else [path for path in message.to if path]
+            self._forwarding.begin(transit, self._targets(transit) if self._tree.is_synced else guided)
 
-    def _take(self, transit: Transit, link: HopLink) -> list[Path]:
-        """A message that is new here: what it means to this broker, and for whom it is beyond."""
+    def _take(self, transit: Transit, link: HopLink) -> None:
+        """A message that is new here: what it means to this broker."""
         message = transit.message
         if isinstance(message, RoutedPublication):
             transit.item = KeptItem(message.bundle, message.hops, link.name, False)
             self._kept.keep(transit.item)
-            self._show(transit.item, is_own=False)
+            if barriers := self._partitions.of(link.name):
+                message = msgspec.structs.replace(message, barriers=marked(message.barriers, barriers))
+                transit.message = message
+            self._show(transit.item, message.barriers)
             self._retain(link, transit, message)
-            return self._paths(onward(self._tree.view, link.name, self._known.wanted_by(message.bundle)))
-        if isinstance(message, RoutedSubscription):
+        elif isinstance(message, RoutedSubscription):
             if not self._tree.view.path(message.source):
                 raise PeerError(f"the subscription of {message.source}, which is nowhere near")
             self._known.add(message.id, read_predicate(message.filter, message.where), message.source)
@@ -155,28 +161,38 @@ class DeltaBroker(Shell):
         elif isinstance(message, RoutedRejoin):
             self._tree.learn(message.places)
             self._tree.joined(message.name)
-            return self._paths(onward(self._tree.view, link.name, self._near(message.name)))
-        return self._paths(onward(self._tree.view, link.name, self._tree.view.nodes()))
+        elif isinstance(message, RoutedHeal):
+            self._wishes.heal(message.barrier)
+
+    def _targets(self, transit: Transit) -> list[Path]:
+        """For whom it is beyond this broker: its recipient set."""
+        message = transit.message
+        if isinstance(message, RoutedPublication):
+            names = list(self._known.wanted_by(message.bundle))
+        elif isinstance(message, RoutedRejoin):
+            names = self._near(message.name)
+        else:
+            names = list(self._tree.view.nodes())
+        return [self._tree.path(name) for name in onward(self._tree.view, transit.came_from, names)]
 
     def _near(self, name: str) -> list[str]:
         """Those within delta + 1 hops of it that are behind this broker."""
         far = self._delta + 1 - len(self._tree.path(name))
         return list(self._tree.view.nodes(far))
 
-    def _paths(self, names: list[str]) -> list[Path]:
-        return [self._tree.path(name) for name in names]
-
-    def _begin(self, key: object, message: Routed, targets: list[Path]) -> None:
+    def _begin(self, message: Routed) -> None:
         """A message of this broker itself."""
-        self._forwarding.begin(self._forwarding.make(key, message), targets)
+        transit = self._forwarding.make(key_of(message), message)
+        self._forwarding.begin(transit, self._targets(transit))
 
     # -- what forwarding asks (`ForwardingPort`) -----------------------------------------------------------------------
 
     def is_dead(self, name: str) -> bool:
         return self._tree.is_dead(name)
 
-    def cut_off(self, transit: Transit, path: Path) -> bool:
-        return False
+    def cut(self, transit: Transit, path: Path) -> None:
+        if self._tree.is_synced:
+            self._partitions.cut(transit, path)
 
     def transmit(self, transit: Transit, link: HopLink, place: int, path: Path, beyond: tuple[Path, ...]) -> None:
         message = transit.message
@@ -201,6 +217,8 @@ class DeltaBroker(Shell):
 
     def done(self, transit: Transit) -> None:
         message = transit.message
+        for barrier in self._partitions.done(transit):
+            self._heal(barrier)
         if isinstance(message, RoutedPublication):
             assert transit.item is not None, "a publication has one"
             self._own.advance((message.bundle.publisher, message.bundle.incarnation))
@@ -227,21 +245,22 @@ class DeltaBroker(Shell):
         transit = self._forwarding.make(key_of(message), message)
         transit.item = KeptItem(bundle, 0, client, publish.prompt)
         self._kept.keep(transit.item)
-        self._forwarding.begin(transit, self._paths(onward(self._tree.view, None, self._known.wanted_by(bundle))))
+        self._forwarding.begin(transit, self._targets(transit))
         return transit, is_new
 
     def _arrived(self, bundle: Bundle, transit: Transit | None, is_new: bool) -> None:
         """Everybody has it, and it is its turn: readers here are shown it, and its publisher told."""
         if is_new and transit is not None and transit.item is not None:
             self._rests_on = min(1 + len(transit.reached), self._delta + 1)
-            self._show(transit.item, is_own=True)
+            self._show(transit.item, None)
         elif (session := self._sessions.publisher_of(bundle)) is not None:
             self._sessions.known(session, bundle, everywhere=False)
 
-    def _show(self, item: KeptItem, is_own: bool) -> None:
+    def _show(self, item: KeptItem, barriers: tuple[BarrierId, ...] | None) -> None:
+        """`barriers`: with which it came; None for what was published here."""
         self._kept.place(item)
-        self._sessions.address(item, item.bundle, self._wishes.matches(item.bundle))
-        if not is_own:
+        self._sessions.address(item, item.bundle, self._wishes.matches(item.bundle, barriers or ()))
+        if barriers is not None:
             item.client = None  # its publisher may be here by now, and is told when everybody has it
         self._sessions.show(item, self._step.out)
 
@@ -269,14 +288,13 @@ class DeltaBroker(Shell):
                 if transit.is_done:
                     transit.targets.clear()
                     self._kept.keep(transit.item)
-                self._forwarding.begin(transit, self._paths(names))
+                self._forwarding.resume(transit, [tree.path(name) for name in names])
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def _announce(self) -> None:
         if self._wishes.news:
             news, self._wishes.news = self._wishes.news, []
-            everybody = self._paths(list(self._tree.view.nodes()))
             for id, predicate, begins in news:
                 if begins:
                     self._known.add(id, predicate, self._seat.name)
@@ -286,7 +304,7 @@ class DeltaBroker(Shell):
                 else:
                     self._known.remove(id)
                     message = RoutedUnsubscription(0, 0, (), None, id)
-                self._begin(key_of(message), message, everybody)
+                self._begin(message)
 
     def subscriptions_for(self, name: str) -> tuple[KnownSubscription, ...]:
         view, branch = self._tree.view, self._tree.path(name)[0]
@@ -301,12 +319,19 @@ class DeltaBroker(Shell):
         for one in told:
             self._known.add(one.id, read_predicate(one.filter, one.where), one.source)
 
+    def _heal(self, barrier: BarrierId) -> None:
+        self._wishes.heal(barrier)
+        self._heals += 1
+        self._begin(RoutedHeal(0, 0, (), None, self._seat.name, self._heals, barrier))
+
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def _found(self, outcome: HopFound) -> None:
         link = self._forwarding.links.get(outcome.name)
         if link is None:
             self._forwarding.link(HopLink(outcome.name, self._tree.path(outcome.name)[0], outcome.is_operational))
+            for transit in self._partitions.open(outcome.name):
+                self._forwarding.resume(transit)
             self._forwarding.reroute()
         elif outcome.is_operational:  # both have asked each other
             link.is_operational = True
@@ -339,11 +364,13 @@ class DeltaBroker(Shell):
             self._outbox.send(name, NodeStatus())
         tree = self._tree
         beside = [place for name in tree.place.neighbours if (place := tree.view.place(name)) is not None]
-        message = RoutedRejoin(0, 0, (), None, self._seat.name, (tree.place, *beside))
-        self._begin(key_of(message), message, self._paths(list(tree.view.nodes())))
+        self._forwarding.is_holding = False
+        for transit in self._forwarding.processing:
+            self._forwarding.begin(transit, self._targets(transit))
+        self._begin(RoutedRejoin(0, 0, (), None, self._seat.name, (tree.place, *beside)))
         if outcome.is_back:
-            old = RoutedUnsubscription(0, 0, (), None, SubscriptionId(self._seat.name, self._seat.incarnation, 0))
-            self._begin(key_of(old), old, self._paths(list(tree.view.nodes())))
+            old = SubscriptionId(self._seat.name, self._seat.incarnation, 0)
+            self._begin(RoutedUnsubscription(0, 0, (), None, old))
 
     def _become_operational(self) -> None:
         self._is_operational = True
@@ -371,5 +398,7 @@ def key_of(message: Routed) -> object:
         return (*message.bundle.origin, message.bundle.first)
     if isinstance(message, RoutedRejoin):
         return message.name, max(place.incarnation for place in message.places if place.name == message.name)
+    if isinstance(message, RoutedHeal):
+        return message.name, message.number, message.barrier
     assert isinstance(message, RoutedSubscription | RoutedUnsubscription), "there are no other kinds"
     return type(message).__name__, message.id

@@ -5,8 +5,9 @@ a link with, past those that are dead. One that is neither linked nor dead is wa
 because somebody died or is back, whatever it has not confirmed is sent to the new one, all in order, before anything
 new: so whichever way messages take, they come to every broker in the order in which they left any other one.
 
-A message is *done* when the nearest one towards each target has confirmed it; then whoever sent it here is told. Targets
-whose whole path is dead are not waited for. Until it is done it is kept, so that no broker is the only one to have it.
+A message is *done* when the nearest one towards each target has confirmed it; then whoever sent it here is told.
+Targets whose whole path is dead are not waited for. Until it is done it is kept, so that no broker is the only one to
+have it.
 """
 
 from collections import deque
@@ -26,8 +27,8 @@ class HopLink:
     """A link over which messages are routed, for as long as it lasts."""
 
     __slots__ = (
-        "_barriers", "_confirmed", "_fresh", "branch", "is_operational", "is_over", "name", "out", "received", "retained",
-        "sent",
+        "_barriers", "_confirmed", "_fresh", "branch", "is_operational", "is_over", "name", "out", "received",
+        "retained", "sent",
     )  # fmt: skip
 
     def __init__(self, name: str, branch: str, is_operational: bool) -> None:
@@ -107,8 +108,8 @@ class ForwardingPort(Protocol):
         """Send it. `path`: to the neighbour, that one included; `onward`: from there to those it is for."""
 
     def done(self, transit: Transit) -> None: ...
-    def cut_off(self, transit: Transit, path: Path) -> bool:
-        """Everybody on the path is dead. True: it is to be told that somebody may live beyond."""
+    def cut(self, transit: Transit, path: Path) -> None:
+        """Everybody on the path is dead: there is nobody to send it to."""
 
 
 class ReliableForwarding:
@@ -120,6 +121,13 @@ class ReliableForwarding:
         self._by_key: dict[object, Transit] = {}
         self._done = Ranges()
         self._last = 0
+        self.is_holding = True
+        """While this broker cannot tell by itself for whom messages are: they are passed on, and not confirmed."""
+
+    @property
+    def processing(self) -> list[Transit]:
+        """In order."""
+        return [self._processing[no] for no in sorted(self._processing)]
 
     @property
     def settled(self) -> int:
@@ -135,7 +143,12 @@ class ReliableForwarding:
         return Transit(self._last, key, message, came_from)
 
     def begin(self, transit: Transit, targets: Iterable[Path]) -> None:
-        """It goes to these; to those of an earlier beginning as well."""
+        """It goes to these, too."""
+        self.resume(transit, targets)
+        self._route(transit)
+
+    def resume(self, transit: Transit, targets: Iterable[Path] = ()) -> None:
+        """The same, in its place among all others: with the next `reroute`."""
         known = dict.fromkeys(transit.targets)
         transit.targets.extend(path for path in targets if path not in known)
         if len(transit.targets) > TARGETS_MAX:
@@ -143,7 +156,6 @@ class ReliableForwarding:
         transit.is_done = False
         self._processing[transit.no] = transit
         self._by_key[transit.key] = transit
-        self._route(transit)
 
     def nearest(self, path: Path) -> str | None:
         """The broker on the path to send to; None: there is none now."""
@@ -161,7 +173,9 @@ class ReliableForwarding:
             name = self.nearest(path)
             if name is not None:
                 ways.setdefault(name, []).append(path)
-            elif not all(map(self._port.is_dead, path)) or self._port.cut_off(transit, path):
+            elif all(map(self._port.is_dead, path)):
+                self._port.cut(transit, path)
+            else:
                 transit.waiting.add(path[0])
         for name, paths in ways.items():
             if name not in transit.out and name not in transit.reached:
@@ -175,8 +189,10 @@ class ReliableForwarding:
         self._check(transit)
 
     def _check(self, transit: Transit) -> None:
-        """Whoever sent it is told when those behind other branches than its own have it: two that send each other what a
-        dead one between them left undone do not wait for each other."""
+        """Whoever sent it is told when those behind other branches than its own have it: two that send each other what
+        a dead one between them left undone do not wait for each other."""
+        if self.is_holding:
+            return
         busy = {self.links[name].branch for name in transit.out} | transit.waiting
         if not busy:
             self._finish(transit)
@@ -217,8 +233,8 @@ class ReliableForwarding:
 
     def reroute(self) -> None:
         """Who is next on the way to whom has changed."""
-        for no in sorted(self._processing):
-            if (transit := self._processing.get(no)) is not None:
+        for transit in self.processing:
+            if not transit.is_done:
                 self._route(transit)
 
     # -- confirmations -------------------------------------------------------------------------------------------------

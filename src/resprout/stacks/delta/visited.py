@@ -4,10 +4,10 @@ Every broker gives what passes a number. A message carries the numbers of the la
 that was passed over has none. It has been here before when any of these numbers is not newer than the newest that was
 seen of the same broker (D1). Numbers belong to a life: those of a restarted broker are newer than all before (D2).
 
-*How many* (D9). Seed 002 bounds failures in the whole network by delta, and needs delta + 1 entries: of the last delta + 1
-brokers one is up at any time, so it has given its number to every copy, or is told by `RoutedRejoin` that there were
-copies before it was up. Seed 001 bounds them on each path of 2f + 1, and has as many entries. Here the bound is that of
-seed 002, and the entries are delta + 1.
+*How many* (D9). Seed 002 bounds failures in the whole network by delta, and needs delta + 1 entries: of the last
+delta + 1 brokers one is up at any time, so it has given its number to every copy, or is told by `RoutedRejoin` that
+there were copies before it was up. Seed 001 bounds them on each path of 2f + 1, and has as many entries. Here the bound
+is that of seed 002, and the entries are delta + 1.
 
 A publisher counts as the one before the first broker, while that is within the list: then its own numbers, which travel
 anyway, tell its copies apart. So a client that publishes again at another broker, because its own is gone, is known.
