@@ -13,7 +13,7 @@ from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Publish, Serving
-from resprout.stacks.delta.forwarding import HopLink, ReliableForwarding, Transit
+from resprout.stacks.delta.forwarding import TARGETS_MAX, HopLink, ReliableForwarding, Transit
 from resprout.stacks.delta.messages import (
     ROUTED_MESSAGES,
     BarrierId,
@@ -31,6 +31,7 @@ from resprout.stacks.delta.messages import (
     VisitedNode,
 )  # fmt: skip
 from resprout.stacks.delta.options import DeltaOptions
+from resprout.stacks.delta.orphans import Orphans
 from resprout.stacks.delta.partitions import PartitionTable, marked
 from resprout.stacks.delta.publishing import OwnPublications
 from resprout.stacks.delta.recipients import onward, source_at
@@ -66,8 +67,7 @@ class DeltaBroker(Shell):
         self._partitions = PartitionTable(options.delta)
         self._own = OwnPublications(options.window, self._send_out, self._arrived)
         self._heals = 0
-        self._orphans: list[Transit] = []
-        """Publications that came from brokers that are dead now, while some on the way back to their origin live."""
+        self._orphans = Orphans(tree, options.delta)
         self._kept = Retention(options.buffer)
         self._passing = Passing(outbox, self._kept)
         self._is_operational = False
@@ -121,25 +121,36 @@ class DeltaBroker(Shell):
 
     def _hear(self, peer: Peer, message: Routed) -> None:
         link = self._forwarding.links[peer.name]
-        self._newest.check(message)
-        if message.place != link.received + 1:
-            raise PeerError(f"{message.place} came after {link.received}")
-        if message.to is None and not self._tree.is_synced:
-            raise PeerError("this broker needs guidance")
+        self._check(link, message)
         link.received += 1
-        key = key_of(message)
-        transit = self._forwarding.find(key)
+        transit = self._forwarding.find(message.key)
         if transit is not None:
             self._forwarding.again(transit, link, message.place)
         elif self._newest.is_duplicate(message):
             link.confirm(message.place)
         else:
             self._newest.note(message)
-            transit = self._forwarding.make(key, message, peer.name)
+            transit = self._forwarding.make(message, peer.name)
             transit.senders.append((link, message.place))
             self._take(transit, link)
             guided = [] if message.to is None else [path for path in message.to if path]
             self._forwarding.begin(transit, self._targets(transit) if self._tree.is_synced else guided)
+
+    def _check(self, link: HopLink, message: Routed) -> None:
+        """PeerError for what no honest broker says, before anything is changed."""
+        self._newest.check(message)
+        if message.place != link.received + 1:
+            raise PeerError(f"{message.place} came after {link.received}")
+        if message.to is None and not self._tree.is_synced:
+            raise PeerError("this broker needs guidance")
+        if any(len(path) > self._delta + 1 for path in message.to or ()) or len(message.to or ()) > TARGETS_MAX:
+            raise PeerError("guidance to where nobody can know the way")
+        if isinstance(message, RoutedSubscription):
+            read_predicate(message.filter, message.where)
+            if not self._tree.view.path(message.source):
+                raise PeerError(f"the subscription of {message.source}, which is nowhere near")
+        if isinstance(message, RoutedRejoin) and all(place.name != message.name for place in message.places):
+            raise PeerError(f"{message.name} is back, and nobody says where")
 
     def _take(self, transit: Transit, link: HopLink) -> None:
         """A message that is new here: what it means to this broker."""
@@ -151,10 +162,8 @@ class DeltaBroker(Shell):
                 message = msgspec.structs.replace(message, barriers=marked(message.barriers, barriers))
                 transit.message = message
             self._show(transit.item, message.barriers)
-            self._retain(link, transit, message)
+            self._orphans.retain(link, transit, message)
         elif isinstance(message, RoutedSubscription):
-            if not self._tree.view.path(message.source):
-                raise PeerError(f"the subscription of {message.source}, which is nowhere near")
             self._known.add(message.id, read_predicate(message.filter, message.where), message.source)
         elif isinstance(message, RoutedUnsubscription):
             self._known.remove(message.id)
@@ -182,7 +191,7 @@ class DeltaBroker(Shell):
 
     def _begin(self, message: Routed) -> None:
         """A message of this broker itself."""
-        transit = self._forwarding.make(key_of(message), message)
+        transit = self._forwarding.make(message)
         self._forwarding.begin(transit, self._targets(transit))
 
     # -- what forwarding asks (`ForwardingPort`) -----------------------------------------------------------------------
@@ -236,13 +245,13 @@ class DeltaBroker(Shell):
     def _send_out(self, publish: Publish, client: str) -> tuple[Transit | None, bool]:
         bundle = publish.bundle
         message = RoutedPublication(0, 0, (), None, bundle, 0, ())
-        if (transit := self._forwarding.find(key_of(message))) is not None:
+        if (transit := self._forwarding.find(message.key)) is not None:
             return transit, False
         if self._newest.has(bundle):
             return None, False
         is_new = not self._newest.has_passed(bundle)
         self._newest.note_bundle(bundle)
-        transit = self._forwarding.make(key_of(message), message)
+        transit = self._forwarding.make(message)
         transit.item = KeptItem(bundle, 0, client, publish.prompt)
         self._kept.keep(transit.item)
         self._forwarding.begin(transit, self._targets(transit))
@@ -264,31 +273,16 @@ class DeltaBroker(Shell):
             item.client = None  # its publisher may be here by now, and is told when everybody has it
         self._sessions.show(item, self._step.out)
 
-    # -- what the dead left undone -------------------------------------------------------------------------------------
-
-    def _retain(self, link: HopLink, transit: Transit, message: RoutedPublication) -> None:
-        """While the sender and all before it may die at once, and nobody else may have it."""
-        last = message.visited[-1]
-        if last.name == link.name:
-            while link.retained and link.retained[0].message.visited[-1].number <= message.settled:
-                link.retained.popleft()
-            if message.hops <= self._delta:
-                link.retained.append(transit)
-
     def _adopt(self) -> None:
-        """Of what came from the dead: where all on the way back to its origin are, this broker sees to it that those
-        beyond have it, as the dead would have."""
-        tree, orphans = self._tree, self._orphans
-        self._orphans = [one for one in orphans if not all(tree.is_dead(node.name) for node in one.message.visited)]
-        for transit in orphans:
+        """What the dead left undone goes to those beyond them who want it."""
+        for transit in self._orphans.adopt():
             message = transit.message
             assert isinstance(message, RoutedPublication) and transit.item is not None and transit.came_from is not None
-            if transit not in self._orphans:
-                names = [one for one in self._known.wanted_by(message.bundle) if self._is_back(transit.came_from, one)]
-                if transit.is_done:
-                    transit.targets.clear()
-                    self._kept.keep(transit.item)
-                self._forwarding.resume(transit, [tree.path(name) for name in names])
+            if transit.is_done:
+                transit.targets.clear()
+                self._kept.keep(transit.item)
+            names = [one for one in self._known.wanted_by(message.bundle) if self._is_back(transit.came_from, one)]
+            self._forwarding.resume(transit, [self._tree.path(name) for name in names])
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
@@ -317,6 +311,8 @@ class DeltaBroker(Shell):
 
     def learn_subscriptions(self, told: tuple[KnownSubscription, ...]) -> None:
         for one in told:
+            if not self._tree.view.path(one.source):
+                raise PeerError(f"the subscription of {one.source}, which is nowhere near")
             self._known.add(one.id, read_predicate(one.filter, one.where), one.source)
 
     def _heal(self, barrier: BarrierId) -> None:
@@ -329,7 +325,9 @@ class DeltaBroker(Shell):
     def _found(self, outcome: HopFound) -> None:
         link = self._forwarding.links.get(outcome.name)
         if link is None:
-            self._forwarding.link(HopLink(outcome.name, self._tree.path(outcome.name)[0], outcome.is_operational))
+            link = HopLink(outcome.name, self._tree.path(outcome.name)[0], outcome.is_operational)
+            self._orphans.found(link)
+            self._forwarding.link(link)
             for transit in self._partitions.open(outcome.name):
                 self._forwarding.resume(transit)
             self._forwarding.reroute()
@@ -339,11 +337,10 @@ class DeltaBroker(Shell):
     def _lost(self, outcome: HopLost) -> None:
         self._passing.end(outcome.name)
         if (link := self._forwarding.unlink(outcome.name)) is not None:
-            self._orphans.extend(link.retained)
+            self._orphans.lost(link)
 
     def _died(self, outcome: HopDied) -> None:
         self._lost(HopLost(outcome.name))
-        self._orphans.sort(key=lambda transit: transit.no)
         self._adopt()
         self._forwarding.reroute()
 
@@ -390,15 +387,3 @@ class DeltaBroker(Shell):
                 del self._waiting[name]
                 if not session.gone:
                     self._clients.wait(session, message)
-
-
-def key_of(message: Routed) -> object:
-    """The same for all copies of a message."""
-    if isinstance(message, RoutedPublication):
-        return (*message.bundle.origin, message.bundle.first)
-    if isinstance(message, RoutedRejoin):
-        return message.name, max(place.incarnation for place in message.places if place.name == message.name)
-    if isinstance(message, RoutedHeal):
-        return message.name, message.number, message.barrier
-    assert isinstance(message, RoutedSubscription | RoutedUnsubscription), "there are no other kinds"
-    return type(message).__name__, message.id

@@ -75,10 +75,10 @@ class Transit:
         "waiting",
     )  # fmt: skip
 
-    def __init__(self, no: int, key: object, message: Routed, came_from: str | None) -> None:
+    def __init__(self, no: int, message: Routed, came_from: str | None) -> None:
         self.no = no
         """Its number here."""
-        self.key = key
+        self.key = message.key
         """Tells whether two are the same."""
         self.message = message
         """As it came, or as it was made here."""
@@ -138,9 +138,9 @@ class ReliableForwarding:
         """On its way, and not done."""
         return self._by_key.get(key)
 
-    def make(self, key: object, message: Routed, came_from: str | None = None) -> Transit:
+    def make(self, message: Routed, came_from: str | None = None) -> Transit:
         self._last += 1
-        return Transit(self._last, key, message, came_from)
+        return Transit(self._last, message, came_from)
 
     def begin(self, transit: Transit, targets: Iterable[Path]) -> None:
         """It goes to these, too."""

@@ -61,6 +61,11 @@ class Routed(ProtocolMessage, frozen=True):
     to: tuple[Path, ...] | None
     """Guided: where it goes from the receiver on; None: the receiver knows."""
 
+    @property
+    def key(self) -> object:
+        """The same for all copies of a message."""
+        raise NotImplementedError
+
 
 class RoutedPublication(Routed, frozen=True, tag=160):
     bundle: Bundle
@@ -68,6 +73,10 @@ class RoutedPublication(Routed, frozen=True, tag=160):
     """Of those that the sender gave numbers to, all up to this are confirmed."""
     barriers: tuple[BarrierId, ...]
     """It has passed brokers that may lack subscriptions, because of these."""
+
+    @property
+    def key(self) -> object:
+        return (*self.bundle.origin, self.bundle.first)
 
     @property
     def cost(self) -> int:
@@ -89,6 +98,10 @@ class RoutedSubscription(Routed, frozen=True, tag=161):
     source: str
 
     @property
+    def key(self) -> object:
+        return self.id
+
+    @property
     def bulk(self) -> int:
         return 4 * len(self.filter) + 4 * len(self.where or "")
 
@@ -97,13 +110,21 @@ class RoutedUnsubscription(Routed, frozen=True, tag=162):
     id: SubscriptionId
     """With the number 0: everything that earlier lives of that broker wanted."""
 
+    @property
+    def key(self) -> object:
+        return "end", self.id
+
 
 class RoutedRejoin(Routed, frozen=True, tag=163):
     """A broker has joined, or is back: to everybody within delta + 1 hops of it."""
 
     name: str
     places: tuple[Place, ...]
-    """Its own, and that of the broker it has joined."""
+    """Its own, and those of the brokers next to it."""
+
+    @property
+    def key(self) -> object:
+        return self.name, max(place.incarnation for place in self.places if place.name == self.name)
 
     @property
     def bulk(self) -> int:
@@ -117,6 +138,10 @@ class RoutedHeal(Routed, frozen=True, tag=164):
     number: int
     """By whom it is said, and under which number."""
     barrier: BarrierId
+
+    @property
+    def key(self) -> object:
+        return self.name, self.number, self.barrier
 
 
 class RoutesConfirmed(ProtocolMessage, frozen=True, tag=165):

@@ -39,7 +39,7 @@ SNAPSHOT_PART: Final = 500
 """Subscriptions in one message."""
 
 
-class SubscriptionBook(Protocol):
+class SubscriptionExchange(Protocol):
     """What brokers that begin tell each other beside the tree."""
 
     def subscriptions_for(self, name: str) -> tuple[KnownSubscription, ...]:
@@ -62,7 +62,7 @@ class RecoveringTree(KnownTree):
         step: Step,
         outbox: Outbox,
         delta: int,
-        book: SubscriptionBook,
+        book: SubscriptionExchange,
     ) -> None:
         super().__init__(seat, step, outbox, delta)
         self._book = book

@@ -9,7 +9,7 @@ Whoever begins, for the first time or again, asks for what it needs (`recovery`)
 sessions, links, and what is known of others.
 """
 
-from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Locate, Outcome, Silent
+from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Locate, Outcome, Retire, Silent
 from resprout.edge.messages import Attend, Successor
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import Life, Place
@@ -53,6 +53,8 @@ class KnownTree:
         """By name: the life that is dead. It may have returned, and not be linked yet."""
         self.is_synced = False
         """This broker knows what it must to route messages by itself."""
+        self.successors: tuple[Successor, ...] = ()
+        """Where clients turn when this broker is gone, the nearest first."""
         self._early: dict[str, MeetRequest] = {}
         """Of brokers that are not known here yet."""
 
@@ -74,12 +76,6 @@ class KnownTree:
         """The living that have none but dead before them, and the path to each."""
         return {name: self.path(name) for name in self.view.bypass(self.is_dead).hops}
 
-    @property
-    def successors(self) -> tuple[Successor, ...]:
-        """Where clients turn when this broker is gone, the nearest first."""
-        places = [self.view.place(name) for name in self.view.nodes()]
-        return tuple(Successor(place.name, place.address) for place in places if place is not None)
-
     def has_passed_over(self, attend: Attend) -> bool | None:
         """Whether the broker that served this client last is known to be gone; None: that one is not known here."""
         home = attend.tried[0]
@@ -99,9 +95,8 @@ class KnownTree:
         self._unlink(name)  # a session that begins anew has lost the old one
         if self.peers.came_up(name, event.incarnation, event.room) is None:
             self._step.out.append(Close(name, f"{self._seat.name} takes no more brokers"))
-        elif self.dead.get(name, 0) >= event.incarnation:
-            self.peers.close(name, "this life of it was passed over")
-            self.peers.open(name)
+        elif self.dead.get(name, 0) >= event.incarnation:  # it lives, and was passed over all the same
+            self._outbox.send(name, MeetRequest((Life(name, event.incarnation),)))
         else:
             self.greet(name)
 
@@ -174,7 +169,11 @@ class KnownTree:
             self.link(name, is_operational=True)
 
     def met(self, peer: Peer, message: MeetRequest) -> None:
-        """A stale word about the dead does no harm: it names a life, and the one that is linked here is a later one."""
+        """A stale word about the dead does no harm: it names a life, and the one that is linked here is a later one.
+        Whoever was passed over itself has missed messages, and begins another life."""
+        if any(life.name == self._seat.name and life.incarnation >= self._seat.incarnation for life in message.between):
+            self._step.end_life(Retire(f"{peer.name} has passed this life over"))
+            return
         if not self.is_synced or not self.path(peer.name):
             self._early[peer.name] = message
             return
@@ -198,6 +197,7 @@ class KnownTree:
                 self._step.out.append(Locate(place.name, place.address))
             if self.dead.get(place.name, place.incarnation) < place.incarnation:
                 del self.dead[place.name]
+        self._find_successors()
         self._look_again()
         self.look_beyond()
 
@@ -209,6 +209,11 @@ class KnownTree:
                 place.name, place.incarnation, place.version + 1, None, tuple(dict.fromkeys(neighbours)), place.address
             )
             self.view.move(self.place)
+            self._find_successors()
+
+    def _find_successors(self) -> None:
+        places = [self.view.place(name) for name in self.view.nodes()]
+        self.successors = tuple(Successor(place.name, place.address) for place in places if place is not None)
 
     def _look_again(self) -> None:
         early, self._early = self._early, {}
