@@ -13,7 +13,8 @@ is silent nothing piles up: after `UNHEARD_BEATS_MAX` heartbeats it gets no more
 Whoever slept, because its process was stopped or starved, has heard nobody meanwhile and blames nobody for it: a timer
 that fires late gives everybody as much more time.
 
-Tenants to be: `delta` and LoCaMu for their neighbourhoods (`overlay.neighbourhood`); gossip, Chord and Scribe.
+Tenants to be: gossip, Chord and Scribe. Stacks that pass over the dead go by what hosts say instead: a living broker
+that is passed over would make their confirmations false.
 """
 
 from typing import ClassVar, Final

@@ -20,8 +20,8 @@ from resprout.stacks.delta.messages import (
     KnownSubscription,
     NodeStatus,
     Path,
-    Routed,
     RoutedHeal,
+    RoutedMessage,
     RoutedPublication,
     RoutedRejoin,
     RoutedSubscription,
@@ -119,7 +119,7 @@ class DeltaBroker(Shell):
 
     # -- what is routed (Algorithm 1) ----------------------------------------------------------------------------------
 
-    def _hear(self, peer: Peer, message: Routed) -> None:
+    def _hear(self, peer: Peer, message: RoutedMessage) -> None:
         link = self._forwarding.links[peer.name]
         self._check(link, message)
         link.received += 1
@@ -136,7 +136,7 @@ class DeltaBroker(Shell):
             guided = [] if message.to is None else [path for path in message.to if path]
             self._forwarding.begin(transit, self._targets(transit) if self._tree.is_synced else guided)
 
-    def _check(self, link: HopLink, message: Routed) -> None:
+    def _check(self, link: HopLink, message: RoutedMessage) -> None:
         """PeerError for what no honest broker says, before anything is changed."""
         self._newest.check(message)
         if message.place != link.received + 1:
@@ -189,7 +189,7 @@ class DeltaBroker(Shell):
         far = self._delta + 1 - len(self._tree.path(name))
         return list(self._tree.view.nodes(far))
 
-    def _begin(self, message: Routed) -> None:
+    def _begin(self, message: RoutedMessage) -> None:
         """A message of this broker itself."""
         transit = self._forwarding.make(message)
         self._forwarding.begin(transit, self._targets(transit))
@@ -292,7 +292,7 @@ class DeltaBroker(Shell):
             for id, predicate, begins in news:
                 if begins:
                     self._known.add(id, predicate, self._seat.name)
-                    message: Routed = RoutedSubscription(
+                    message: RoutedMessage = RoutedSubscription(
                         0, 0, (), None, id, predicate.filter, predicate.where_text, self._seat.name
                     )
                 else:

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from resprout.core.errors import PeerError
 from resprout.edge.broker.item import KeptItem
 from resprout.order.ranges import Ranges, as_ranges
-from resprout.stacks.delta.messages import BarrierId, Path, Routed, RoutesConfirmed
+from resprout.stacks.delta.messages import BarrierId, Path, RoutedMessage, RoutesConfirmed
 
 TARGETS_MAX: Final = 65_536
 
@@ -75,7 +75,7 @@ class Transit:
         "waiting",
     )  # fmt: skip
 
-    def __init__(self, no: int, message: Routed, came_from: str | None) -> None:
+    def __init__(self, no: int, message: RoutedMessage, came_from: str | None) -> None:
         self.no = no
         """Its number here."""
         self.key = message.key
@@ -138,7 +138,7 @@ class ReliableForwarding:
         """On its way, and not done."""
         return self._by_key.get(key)
 
-    def make(self, message: Routed, came_from: str | None = None) -> Transit:
+    def make(self, message: RoutedMessage, came_from: str | None = None) -> Transit:
         self._last += 1
         return Transit(self._last, message, came_from)
 

@@ -49,7 +49,7 @@ class KnownSubscription(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Its broker, or the one on the way there that is delta + 1 hops from whoever is told."""
 
 
-class Routed(ProtocolMessage, frozen=True):
+class RoutedMessage(ProtocolMessage, frozen=True):
     """On its way to many. Each kind is a subclass."""
 
     place: int
@@ -67,7 +67,7 @@ class Routed(ProtocolMessage, frozen=True):
         raise NotImplementedError
 
 
-class RoutedPublication(Routed, frozen=True, tag=160):
+class RoutedPublication(RoutedMessage, frozen=True, tag=160):
     bundle: Bundle
     settled: int
     """Of those that the sender gave numbers to, all up to this are confirmed."""
@@ -91,7 +91,7 @@ class RoutedPublication(Routed, frozen=True, tag=160):
         return PAPER_ENTRY_BYTES * len(self.visited)
 
 
-class RoutedSubscription(Routed, frozen=True, tag=161):
+class RoutedSubscription(RoutedMessage, frozen=True, tag=161):
     id: SubscriptionId
     filter: str
     where: str | None
@@ -106,7 +106,7 @@ class RoutedSubscription(Routed, frozen=True, tag=161):
         return 4 * len(self.filter) + 4 * len(self.where or "")
 
 
-class RoutedUnsubscription(Routed, frozen=True, tag=162):
+class RoutedUnsubscription(RoutedMessage, frozen=True, tag=162):
     id: SubscriptionId
     """With the number 0: everything that earlier lives of that broker wanted."""
 
@@ -115,7 +115,7 @@ class RoutedUnsubscription(Routed, frozen=True, tag=162):
         return "end", self.id
 
 
-class RoutedRejoin(Routed, frozen=True, tag=163):
+class RoutedRejoin(RoutedMessage, frozen=True, tag=163):
     """A broker has joined, or is back: to everybody within delta + 1 hops of it."""
 
     name: str
@@ -131,7 +131,7 @@ class RoutedRejoin(Routed, frozen=True, tag=163):
         return _NAME_BYTES * sum(2 + len(place.neighbours) for place in self.places)
 
 
-class RoutedHeal(Routed, frozen=True, tag=164):
+class RoutedHeal(RoutedMessage, frozen=True, tag=164):
     """What was not told beyond this barrier is known there now."""
 
     name: str

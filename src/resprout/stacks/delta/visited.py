@@ -19,7 +19,7 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.order.seen import Seen, SeenRanges
-from resprout.stacks.delta.messages import Routed, RoutedPublication, VisitedNode
+from resprout.stacks.delta.messages import RoutedMessage, RoutedPublication, VisitedNode
 
 NODES_MAX: Final = 65_536
 """Brokers whose numbers are remembered; those heard of longest ago are forgotten first."""
@@ -46,12 +46,12 @@ class NewestSeen:
         self._publishers = Seen()
         self._bundles = SeenRanges()
 
-    def check(self, message: Routed) -> None:
+    def check(self, message: RoutedMessage) -> None:
         """PeerError for what no honest broker says."""
         if not 0 < len(message.visited) <= visited_length(self._delta) or message.hops < len(message.visited):
             raise PeerError(f"a message that has visited {len(message.visited)} brokers in {message.hops} hops")
 
-    def is_duplicate(self, message: Routed) -> bool:
+    def is_duplicate(self, message: RoutedMessage) -> bool:
         bundle = self._bundle_of(message)
         return any(self._has(node) for node in message.visited) or (bundle is not None and self.has_passed(bundle))
 
@@ -59,7 +59,7 @@ class NewestSeen:
         """This one, or a later one of its publisher."""
         return self._publishers.mark(bundle.origin) >= bundle.first
 
-    def note(self, message: Routed) -> None:
+    def note(self, message: RoutedMessage) -> None:
         """It is no duplicate, and is seen now."""
         for node in message.visited:
             if node.number:
@@ -85,7 +85,7 @@ class NewestSeen:
             return True
         return (node.life, node.number) <= self._nodes.get(node.name, (0, 0))
 
-    def _bundle_of(self, message: Routed) -> Bundle | None:
+    def _bundle_of(self, message: RoutedMessage) -> Bundle | None:
         """Of a publication whose publisher is within the list."""
         is_near = message.hops <= visited_length(self._delta)
         return message.bundle if is_near and isinstance(message, RoutedPublication) else None
