@@ -84,7 +84,8 @@ class RoutedPublication(RoutedMessage, frozen=True, tag=160):
 
     @property
     def bulk(self) -> int:
-        return _NAME_BYTES * (len(self.visited) + sum(map(len, self.to or ())) + sum(map(len, self.barriers)))
+        names = len(self.visited) + sum(map(len, self.to or ())) + sum(map(len, self.barriers))
+        return self.bundle.key_bytes + _NAME_BYTES * names
 
     @property
     def paper_bytes(self) -> int:
