@@ -17,7 +17,8 @@ from resprout.stacks.sites.messages import (
     SiteWantsNot,
 )
 from resprout.stacks.sites.options import SitesOptions
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import Stack, WaitTimes
+from resprout.stacks.survival import Survival
 from resprout.core.guarantee import Guarantee
 
 SITES = Stack(
@@ -28,4 +29,15 @@ SITES = Stack(
     make_broker=SitesBroker,
     offers=offered,
     receipts=RECEIPTS,
+    waits=lambda options: WaitTimes(death_us=3 * options.patience_us, return_us=options.return_us),
+    survives=lambda options: Survival(
+        (options.replicas - 1) // 2, each_site=True, silent_hosts=True, freezes=True, cuts=True, partitions=True,
+        recovers_with_disk=True, recovers_without_disk=True, returns_early=True, again=True,
+    ),
+    site_brokers=lambda options: options.replicas,
+    drawn={
+        "order": ("none", "fifo", "total", "total"),
+        "routing": ("flooding", "filtering"),
+        "sharing": ("leader", "links"),
+    },
 )

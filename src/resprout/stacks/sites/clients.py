@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from resprout.core.bundle import Origin
-from resprout.core.contract import LinkUp, Send, SetTimer, Timer
+from resprout.core.contract import LinkUp, SetTimer, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark, Reached
 from resprout.edge.broker.backpressure import BackPressure
@@ -70,6 +70,10 @@ class SiteClients(ClientDesk):
         """What the site keeps, as sessions are given it."""
         self._attending: dict[str, Attend] = {}
         """Clients that are not served yet."""
+        self._patient: dict[tuple[Origin, int], None] = {}
+        """Publications whose receipts nobody waits for."""
+        self._strangers: dict[str, None] = {}
+        """Clients that another site served before."""
         self._gone: dict[str, _Gone] = {}
         self._given_up: list[str] = []
         self._looked_at = 0
@@ -88,9 +92,13 @@ class SiteClients(ClientDesk):
     # -- what the site has decided -------------------------------------------------------------------------------------
 
     def entered(self, news: Entered) -> None:
-        session = self._sessions.publisher_of(news.bundle)
+        bundle = news.bundle
+        session = self._sessions.publisher_of(bundle)
+        is_patient = self._patient.pop((bundle.origin, bundle.first), 0) is None
         if session is not None:
-            self._sessions.known(session, news.bundle, everywhere=False)
+            item = KeptItem(bundle, 0, None, not is_patient)
+            item.client = session
+            self._sessions.show(item, self._step.out)  # to nobody: its receipt
 
     def placed(self, news: Placed) -> None:
         """Shown at once: it is decided, and whatever it may depend on was placed before."""
@@ -129,10 +137,14 @@ class SiteClients(ClientDesk):
     # -- what clients say ----------------------------------------------------------------------------------------------
 
     def _publish(self, session: ClientSession, message: Publish) -> None:
-        if self._agreement.state.intake.has(message.bundle):
-            self._sessions.known(session, message.bundle, everywhere=False)
+        bundle, intake = message.bundle, self._agreement.state.intake
+        if intake.has(bundle):
+            self._sessions.known(session, bundle, everywhere=False)
         else:
-            self._agreement.propose(Entering(message.bundle))
+            if not message.prompt:
+                self._patient[bundle.origin, bundle.first] = None
+            begins = session.name in self._strangers and bundle.origin not in intake.reached
+            self._agreement.propose(Entering(bundle, begins))
 
     def _attends(self, session: ClientSession, message: Attend) -> None:
         Owed(message)  # now, while it is its sender that is blamed
@@ -147,6 +159,7 @@ class SiteClients(ClientDesk):
         """It may return, here or elsewhere in the site."""
         session = self._sessions.all[name]
         self._attending.pop(name, None)
+        self._strangers.pop(name, None)
         self._pressure.forget(name)
         if session.attending and session.confirmed:
             gone = _Gone(self._floor_of(session), tuple(session.confirmed))
@@ -180,11 +193,8 @@ class SiteClients(ClientDesk):
 
     def _can_resume(self, name: str, message: Attend) -> bool:
         """Whether all that it may have missed is kept: for the life that served it, and for the client."""
-        if not message.subscriptions:
-            return True
-        state = self._agreement.state
-        home = life_of(message.tried[0], message.home) if message.tried else ""
-        return home in state.floors and state.given_up.get(name) != home
+        state, home = self._agreement.state, _home_of(message)
+        return not message.subscriptions or (home in state.floors and state.given_up.get(name) != home)
 
     def _is_covered(self, message: Attend) -> bool:
         """Whether all is placed here that it has seen, or knows to be before its subscriptions: otherwise that could be
@@ -202,6 +212,8 @@ class SiteClients(ClientDesk):
                 if offsets := owed.offsets(item.bundle):
                     self._sessions.hand_over(session, item, offsets, out)
         self._forget(session.name)
+        if message.tried and message.tried[0] not in self._agreement.state.brokers:
+            self._strangers[session.name] = None
         if self._floor() < self._agreement.state.floors.get(self._agreement.life, 0):
             self._look_at_floor()
 
@@ -246,7 +258,8 @@ class SiteClients(ClientDesk):
         crowd = max([len(state.recent), self._agreement.waiting, *(len(link.out) for link in state.links.values())])
         if crowd > self._options.buffer:
             peers = [self._gateways.peer_of(site) for site in state.links]
-            for name in (*self._sessions.all, *(peer for peer in peers if peer is not None)):
+            publishers = [name for name, session in self._sessions.all.items() if session.last]
+            for name in (*publishers, *(peer for peer in peers if peer is not None)):
                 self._pressure.check(name, self._weighs_on(name), self._step.out)
         self._pressure.release(self._step.out)
 
@@ -285,6 +298,11 @@ def _item(placed: Placed) -> KeptItem:
     item = KeptItem(placed.bundle, placed.hops, None, False, placed.tseq)
     item.no = placed.position
     return item
+
+
+def _home_of(message: Attend) -> str:
+    """The life of the broker that served this client last."""
+    return life_of(message.tried[0], message.home) if message.tried else ""
 
 
 def offered(options: SitesOptions) -> tuple[Guarantee, ...]:

@@ -105,9 +105,10 @@ class Meeting(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Entering(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """A client of this site published it."""
+    """A client of this site published it. `begins`: it comes from another site, where it published what was before."""
 
     bundle: Bundle
+    begins: bool = False
 
 
 class Bringing(msgspec.Struct, frozen=True, array_like=True, tag=6):

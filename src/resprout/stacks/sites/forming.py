@@ -77,10 +77,13 @@ class SiteForming:
 
     @property
     def successors(self) -> tuple[Successor, ...]:
-        """Where clients turn when this broker is gone: to the leader first."""
+        """Where clients turn when this broker is gone: to the others of its site, the leader first. Where a site is one
+        broker they turn to neighbouring sites, and are told that they may have missed something."""
         state = self._agreement.state
         others = [broker for broker in state.brokers.values() if broker.name != self._seat.name]
         others.sort(key=lambda broker: broker.life != state.leader)
+        if not others:
+            others = [broker for link in state.links.values() for broker in link.brokers]
         return tuple([Successor(broker.name, broker.address) for broker in others])
 
     def is_missing(self, name: str) -> bool:

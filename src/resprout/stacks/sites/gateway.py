@@ -146,7 +146,7 @@ class Gateways:
         if not any(broker.name == peer.name for broker in message.brokers):
             raise PeerError(f"{peer.name} is no broker of the site {site!r}")
         link = state.links.get(site)
-        if link is None and message.parent != self._site:
+        if link is None and state.brokers and message.parent != self._site:
             raise PeerError(f"the site {site!r} is no neighbour of {self._site!r}")
         way = self._ways.setdefault(site, Way())
         if message.term < way.heard_term:

@@ -4,7 +4,7 @@ A leader that dies may leave the second of two publications decided and the firs
 one again, and it would stand behind (correction A4). So the site that orders them takes none before its predecessor.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -34,6 +34,11 @@ class SiteIntake:
     def has(self, bundle: Bundle) -> bool:
         """It was taken, in its turn."""
         return bundle.last <= self.reached.get(bundle.origin, 0)
+
+    def begin(self, bundle: Bundle, marks: Mapping[Origin, int]) -> None:
+        """Nothing before it is to come here: it was published at another site. `marks`: what has come from there."""
+        if bundle.origin not in self.reached:
+            raise_mark(self.reached, bundle.origin, max(bundle.first - 1, marks.get(bundle.origin, 0)))
 
     def take(self, bundle: Bundle, hops: int, source: str) -> Iterator[Early]:
         """Whatever has its turn now: nothing for a repeat, or while something before it is missing."""

@@ -34,13 +34,11 @@ class LocalWishes:
 
     def want(self, client: str, predicate: Predicate, confirmed: bool = False) -> list[Recorded]:
         self.table.add(client, predicate, predicate)
-        self._use(client, predicate)
-        if confirmed:
-            return []
-        if self._agreement.state.is_filtering and predicate not in self._noted:
+        waits = self._agreement.state.is_filtering and predicate not in self._noted
+        if waits and not confirmed:
             self._waiting.setdefault(predicate, {})[client] = None
-            return []
-        return [Recorded(client, predicate, self._base())]
+        self._use(client, predicate)  # where a site is one broker, it is noted within this call
+        return [] if waits or confirmed else [Recorded(client, predicate, self._base())]
 
     def drop(self, client: str, predicate: Predicate) -> list[Recorded]:
         self.table.remove(client, predicate)
@@ -79,7 +77,8 @@ class LocalWishes:
         users = self._users.setdefault(predicate, {})
         users[user] = None
         if len(users) == 1 and self._agreement.state.is_filtering:
-            self._asked[predicate] = self._propose(predicate, wanted=True)
+            self._asked[predicate] = no = self._agreement.next_no()
+            self._propose(no, predicate, wanted=True)
 
     def _disuse(self, user: str, predicate: Predicate) -> None:
         users = self._users[predicate]
@@ -89,10 +88,7 @@ class LocalWishes:
             self._waiting.pop(predicate, None)
             self._noted.pop(predicate, None)
             if self._asked.pop(predicate, None) is not None:
-                self._propose(predicate, wanted=False)
+                self._propose(self._agreement.next_no(), predicate, wanted=False)
 
-    def _propose(self, predicate: Predicate, wanted: bool) -> int:
-        agreement = self._agreement
-        no = agreement.next_no()
-        agreement.propose(Wishing(agreement.life, no, wish_of(predicate), wanted))
-        return no
+    def _propose(self, no: int, predicate: Predicate, wanted: bool) -> None:
+        self._agreement.propose(Wishing(self._agreement.life, no, wish_of(predicate), wanted))

@@ -147,6 +147,8 @@ class SiteState:
         """The same at every broker of the site. What does not fit any more changes nothing."""
         match command:
             case Entering():
+                if command.begins:
+                    self.intake.begin(command.bundle, self.marks)
                 for early in self.intake.take(command.bundle, 0, ""):
                     self._entered(early.bundle)
             case Bringing():
