@@ -17,14 +17,15 @@ from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer, Time
 from resprout.replicas.messages import Accept
 from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
+from resprout.replicas.values import NO_BALLOT, Ballot
 from resprout.stacks.shell.step import Step
-from resprout.stacks.sites.commands import Command, Key, decode, encode, key_of
+from resprout.stacks.sites.commands import Command, Key, decode, encode, key_of, name_of
 from resprout.stacks.sites.image import dump, load
 from resprout.stacks.sites.messages import Proposal
 from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.sites.state import SiteState
 
-AGAIN_US: Final = 1_000_000
+AGAIN_US: Final = 3_000_000
 """What is not decided after so long, or twice that, is proposed again."""
 SNAPSHOT_SLOTS: Final = 512
 """Slots between two snapshots: what the log has more is in memory, and what a newcomer is told."""
@@ -65,6 +66,8 @@ class Agreement:
         self._news: deque[News] = deque()
         self._is_running = False
         self._snapshot_due = SNAPSHOT_SLOTS
+        self._sent: dict[str, tuple[Ballot, int]] = {}
+        """By member: the last slot that it was asked to accept in this session, and in which ballot."""
         self._told = 0
         """Slots up to here were told to be decided, to everybody whom this broker leads."""
 
@@ -138,6 +141,12 @@ class Agreement:
         if self._pending:
             self._wake()
 
+    def session_began(self, name: str) -> None:
+        """With a broker of this site: what was said in an earlier one may be lost."""
+        self._sent = {member: sent for member, sent in self._sent.items() if name_of(member) != name}
+        if self.replica is not None and self.replica.leader is not None and name_of(self.replica.leader) == name:
+            self._offer_all(list(self._pending))
+
     def tell(self) -> None:
         """At the end of a step, by a leader: what is decided, without waiting for the next sign of life. The others
         show it only then."""
@@ -178,9 +187,8 @@ class Agreement:
     def _take(self, news: Sequence[News], effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
-                if isinstance(effect.message, Accept):
-                    self._told = effect.message.chosen
-                self.post(effect.peer, effect.message)
+                if not self._is_repeat(effect.peer, effect.message):
+                    self.post(effect.peer, effect.message)
             elif isinstance(effect, SetTimer):
                 self._step.out.append(effect)
         self._news += news
@@ -191,6 +199,18 @@ class Agreement:
             self._learn(self._news.popleft())
         self._is_running = False
         self._keep_snapshot()
+
+    def _is_repeat(self, member: str, message: ProtocolMessage) -> bool:
+        """Replicas say again what is not answered, as if it could be lost. In a session nothing is, and where it takes
+        long that would only make it longer."""
+        if not isinstance(message, Accept):
+            return False
+        self._told = message.chosen
+        sent = (message.ballot, message.first + len(message.entries) - 1)
+        if sent <= self._sent.get(member, (NO_BALLOT, 0)):
+            return True
+        self._sent[member] = sent
+        return False
 
     def _learn(self, news: News) -> None:
         if isinstance(news, Led):

@@ -1,7 +1,7 @@
 """A broker of a site: its parts, and who hears what."""
 
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from resprout.core.contract import Heard, LinkUp, ProtocolMessage, Retire
 from resprout.core.errors import PeerError
@@ -42,11 +42,12 @@ class SitesBroker(Shell):
         step = Step()
         self._outbox = outbox = Outbox(step)
         self._options = options
-        self._site = seat.site or seat.name
-        self._agreement = agreement = Agreement(step, self._site, life_of(seat.name, seat.incarnation), options, rng)
-        self._forming = forming = SiteForming(seat, self._site, options, step, outbox, agreement)
-        self._gateways = gateways = Gateways(self._site, step, outbox, forming.peers, agreement)
-        self._clients = clients = SiteClients(step, options, agreement, forming, gateways)
+        self.name: Final = seat.name
+        self.site: Final = seat.site or seat.name
+        self.agreement = agreement = Agreement(step, self.site, life_of(seat.name, seat.incarnation), options, rng)
+        self.forming = forming = SiteForming(seat, self.site, options, step, outbox, agreement)
+        self.gateways = gateways = Gateways(self.site, step, outbox, forming.peers, agreement)
+        self.clients = clients = SiteClients(step, options, agreement, forming, gateways)
         agreement.post, agreement.applied = self._post, self._applied
         agreement.restored, agreement.led = self._restored, lambda: None
         self._was_ready = False
@@ -74,59 +75,61 @@ class SitesBroker(Shell):
             },
             outcomes={},
             at_end=(
-                forming.answer, self._lead, self._look, agreement.tell, gateways.send, clients.serve, clients.tell, clients.tidy,
+                forming.answer, self._lead, self._look, agreement.tell, gateways.send, clients.serve,
+                clients.tell, clients.tidy,
             ),
         )  # fmt: skip
 
     def begin(self) -> None:
-        self._forming.begin()
+        self.forming.begin()
 
     # -- sessions with brokers (`BrokerSessions`) ----------------------------------------------------------------------
 
     def knows(self, name: str) -> bool:
-        return self._forming.knows(name)
+        return self.forming.knows(name)
 
     def up(self, event: LinkUp) -> None:
-        self._clients.forget_peer(event.peer)
-        self._forming.up(event)
-        self._gateways.session_began(event.peer)
+        self.clients.forget_peer(event.peer)
+        self.forming.up(event)
+        self.agreement.session_began(event.peer)
+        self.gateways.session_began(event.peer)
 
     def down(self, event: Any) -> None:
-        self._clients.forget_peer(event.peer)
-        self._forming.down(event)
+        self.clients.forget_peer(event.peer)
+        self.forming.down(event)
 
     def silent(self, event: Any) -> None:
-        self._forming.silent(event)
+        self.forming.silent(event)
 
     def cut_off(self, name: str, reason: str) -> None:
-        self._clients.forget_peer(name)
-        self._forming.cut_off(name, reason)
+        self.clients.forget_peer(name)
+        self.forming.cut_off(name, reason)
         self._has_news = True
 
     def _heard(self, event: Heard) -> None:
-        self._forming.heard(event)
+        self.forming.heard(event)
 
     # -- the site ------------------------------------------------------------------------------------------------------
 
     def _post(self, life: str, message: ProtocolMessage) -> None:
         """To this very life: another one of the name is another member."""
         name = name_of(life)
-        peer = self._forming.peers.find(name)
+        peer = self.forming.peers.find(name)
         if peer is not None and life_of(name, peer.incarnation) == life:
             self._outbox.send(name, message)
 
     def _hear_replica(self, peer: Peer, message: Any) -> None:
-        if message.group != self._site or (self._agreement.replica and not self._forming.is_mate(peer.name)):
-            raise PeerError(f"{peer.name} is no broker of the site {self._site!r}")
-        self._agreement.hear(life_of(peer.name, peer.incarnation), message)
+        if message.group != self.site or (self.agreement.replica and not self.forming.is_mate(peer.name)):
+            raise PeerError(f"{peer.name} is no broker of the site {self.site!r}")
+        self.agreement.hear(life_of(peer.name, peer.incarnation), message)
 
     def _hear_proposal(self, peer: Peer, message: Proposal) -> None:
-        if not self._forming.is_mate(peer.name):
-            raise PeerError(f"{peer.name} is no broker of the site {self._site!r}")
-        self._agreement.hear_proposal(message)
+        if not self.forming.is_mate(peer.name):
+            raise PeerError(f"{peer.name} is no broker of the site {self.site!r}")
+        self.agreement.hear_proposal(message)
 
     def _applied(self, command: Command) -> None:
-        state, clients = self._agreement.state, self._clients
+        state, clients = self.agreement.state, self.clients
         news, state.news = state.news, []
         for one in news:
             if isinstance(one, Placed):
@@ -140,40 +143,40 @@ class SitesBroker(Shell):
                 self._has_news = True
             case TakingLead():
                 self._has_news = True
-                if command.life == self._agreement.life:
-                    self._step.note("leader", f"{command.life} leads the site {self._site} since term {state.term}")
+                if command.life == self.agreement.life:
+                    self._step.note("leader", f"{command.life} leads the site {self.site} since term {state.term}")
             case Meeting():
                 self._has_news = True
             case Seating():
-                self._forming.seated(command.broker)
+                self.forming.seated(command.broker)
                 self._has_news = True
-            case GivingUp() if command.life == self._agreement.life:
-                self._step.end_life(Retire(f"the site {self._site} has given it up"))
+            case GivingUp() if command.life == self.agreement.life:
+                self._step.end_life(Retire(f"the site {self.site} has given it up"))
             case _:
                 pass
 
     def _restored(self) -> None:
-        self._clients.restored()
-        self._gateways.restored()
-        self._forming.await_old()
+        self.clients.restored()
+        self.gateways.restored()
+        self.forming.await_old()
         self._has_news = True
 
     # -- the end of a step ---------------------------------------------------------------------------------------------
 
     def _lead(self) -> None:
         """What is for the leader to see to."""
-        agreement, state = self._agreement, self._agreement.state
+        agreement, state = self.agreement, self.agreement.state
         if not agreement.is_leading:
             return
-        self._forming.lead()
-        gateways = gateways_for(state, self._options.sharing, self._forming.is_missing)
+        self.forming.lead()
+        gateways = gateways_for(state, self._options.sharing, self.forming.is_missing)
         if state.brokers and (state.leader != agreement.life or dict(gateways) != state.gateways):
             agreement.propose(TakingLead(agreement.life, gateways))
 
     def _look(self) -> None:
-        if not self._was_ready and self._clients.is_ready:
+        if not self._was_ready and self.clients.is_ready:
             self._was_ready = self._has_news = True
-            self._step.note("joined", self._agreement.state.parent or self._site)
+            self._step.note("joined", self.agreement.state.parent or self.site)
         if self._has_news:
             self._has_news = False
-            self._gateways.look()
+            self.gateways.look()

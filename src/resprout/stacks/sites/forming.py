@@ -20,7 +20,6 @@ from resprout.stacks.sites.messages import SiteAnswer, SiteFormed, SiteJoin
 from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.stack import BrokerSeat
 
-
 SEEK_US: Final = 200_000
 """Between two that are asked, where nobody knew."""
 

@@ -66,6 +66,10 @@ class Way:
         self.reached = 0
         """Of what came from there, what its gateway was told is decided."""
 
+    def is_current(self, term: int) -> bool:
+        """Of that site: nobody else has spoken for it since."""
+        return term >= self.heard_term
+
 
 class Gateways:
     def __init__(self, site: str, step: Step, outbox: Outbox, peers: Peers, agreement: Agreement) -> None:
@@ -79,7 +83,7 @@ class Gateways:
         """Sites below that wait until this one is in the tree."""
 
     def site_of(self, name: str) -> str | None:
-        """The neighbouring site that this broker is the gateway of, to this one's."""
+        """The neighbouring site that this broker speaks for."""
         for site, way in self._ways.items():
             if way.peer == name:
                 return site
@@ -149,7 +153,7 @@ class Gateways:
         if link is None and state.brokers and message.parent != self._site:
             raise PeerError(f"the site {site!r} is no neighbour of {self._site!r}")
         way = self._ways.setdefault(site, Way())
-        if message.term < way.heard_term:
+        if not way.is_current(message.term):
             return
         way.heard_term, way.peer = message.term, peer.name
         self._meet(message)
@@ -172,10 +176,9 @@ class Gateways:
     def hear_shipped(self, peer: Peer, message: Shipped) -> None:
         """Something that has a number on the link."""
         site = self._site_saying(peer.name, message.term)
-        link = self._agreement.state.links.get(site) if site is not None else None
-        if site is None or link is None or not self._ways[site].term:
+        if site is None or not self._ways[site].term:
             return
-        way = self._ways[site]
+        way, link = self._ways[site], self._agreement.state.links[site]
         shipment = Shipment(message.number, message.previous, _freight(message))
         if message.previous == max(way.brought, link.heard):
             way.brought = message.number
@@ -185,13 +188,15 @@ class Gateways:
 
     def hear_has(self, peer: Peer, message: SiteHas) -> None:
         site = self._site_saying(peer.name, message.term)
-        if site is not None and site in self._agreement.state.links and self._ways[site].term:
+        if site is not None and self._ways[site].term:
             self._keep(site, message.number)
 
     def _site_saying(self, name: str, term: int) -> str | None:
-        """None when an old leader says so."""
-        site = self.site_of(name)
-        return site if site is not None and term >= self._ways[site].heard_term else None
+        """None when that is no neighbouring site, or an old leader of one says so."""
+        for site, link in self._agreement.state.links.items():
+            if any(broker.name == name for broker in link.brokers):
+                return site if self._ways.setdefault(site, Way()).is_current(term) else None
+        return None
 
     def _keep(self, site: str, number: int) -> None:
         """The watermark of the link, when it is worth a command."""

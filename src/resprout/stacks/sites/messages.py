@@ -9,7 +9,6 @@ from typing import Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.stacks.sites.commands import SiteBroker
 
 
@@ -113,5 +112,4 @@ class SiteHas(ProtocolMessage, frozen=True, tag=265):
 SITES_MESSAGES: Final = (
     SiteJoin, SiteAnswer, SiteFormed, Proposal, SiteLed, SiteCarries, SiteWants, SiteWantsNot, SiteNotes, SiteHas,
 )  # fmt: skip
-ALL_SITES_MESSAGES: Final = (*SITES_MESSAGES, *REPLICA_MESSAGES)
 Shipped = SiteCarries | SiteWants | SiteWantsNot | SiteNotes
