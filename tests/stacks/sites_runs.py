@@ -86,13 +86,13 @@ class Played:
             assert all(other == first for other in others), f"the brokers of {site} differ"
 
 
-def sites(parents: Mapping[str, str | None] = ROW, latency_us: int = 2_000) -> tuple[BrokerSpec, ...]:
-    """Three brokers each: `s0a`, `s0b`, `s0c`, ..."""
+def sites(parents: Mapping[str, str | None] = ROW, near_us: int = 500) -> tuple[BrokerSpec, ...]:
+    """Three brokers each: `s0a`, `s0b`, `s0c`, ...; those of a site are so near to each other."""
     brokers: list[BrokerSpec] = []
     for site, parent in parents.items():
         first = f"{site}a"
-        brokers.append(BrokerSpec(first, parent and f"{parent}a", latency_us, site=site))
-        brokers += [BrokerSpec(f"{site}{letter}", first, 500, site=site) for letter in "bc"]
+        brokers.append(BrokerSpec(first, parent and f"{parent}a", 2_000, site=site))
+        brokers += [BrokerSpec(f"{site}{letter}", first, near_us, site=site) for letter in "bc"]
     return tuple(brokers)
 
 

@@ -26,11 +26,15 @@ MIDDLE_US = WORK_BEGINS_US + 60_000
 HOMES = {"c0": "s0a", "c1": "s1b", "c2": "s2c", "d0": "s0b", "d2": "s2a"}
 
 
-def run(*faults: FaultSpec, operations: int = 60, **options: str | int) -> Played:
+def run(*faults: FaultSpec, operations: int = 60, sharing: str = "leader") -> Played:
     """Everybody publishes and reads `t`; faults in order of time."""
     return play(
         scenario(
-            sites(ROW), clients(HOMES, "t"), work(list(HOMES), "t", operations=operations), faults=faults, **options
+            sites(ROW),
+            clients(HOMES, "t"),
+            work(list(HOMES), "t", operations=operations),
+            faults=faults,
+            sharing=sharing,
         )
     )
 

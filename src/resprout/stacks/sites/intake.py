@@ -35,6 +35,9 @@ class SiteIntake:
         """It was taken, in its turn."""
         return bundle.last <= self.reached.get(bundle.origin, 0)
 
+    def is_repeat(self, bundle: Bundle) -> bool:
+        return bundle.first <= self.reached.get(bundle.origin, 0)
+
     def begin(self, bundle: Bundle, marks: Mapping[Origin, int]) -> None:
         """Nothing before it is to come here: it was published at another site. `marks`: what has come from there."""
         if bundle.origin not in self.reached:
@@ -43,7 +46,7 @@ class SiteIntake:
     def take(self, bundle: Bundle, hops: int, source: str) -> Iterator[Early]:
         """Whatever has its turn now: nothing for a repeat, or while something before it is missing."""
         origin = bundle.origin
-        if bundle.first <= self.reached.get(origin, 0):
+        if self.is_repeat(bundle):
             return
         waiting = self.early.setdefault(origin, {})
         if len(waiting) < EARLY_MAX:
