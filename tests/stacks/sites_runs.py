@@ -1,6 +1,7 @@
 """Runs of a tree of sites in the virtual world, with a look inside: what its brokers said, and how each site ended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -136,7 +137,9 @@ def freeze(at_us: int, until_us: int, name: str) -> tuple[FaultSpec, FaultSpec]:
     return FaultSpec(at_us, FaultKind.FREEZE, (name,)), FaultSpec(until_us, FaultKind.UNFREEZE, (name,))
 
 
-def play(played: Scenario, at_events: Sequence[FaultAtEvent] = ()) -> Played:
+@contextmanager
+def overhearing() -> Iterator[list[tuple[str, str, Any]]]:
+    """What brokers say meanwhile."""
     said: list[tuple[str, str, Any]] = []
     step = SitesBroker.step
 
@@ -147,6 +150,11 @@ def play(played: Scenario, at_events: Sequence[FaultAtEvent] = ()) -> Played:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SitesBroker, "step", overheard)
+        yield said
+
+
+def play(played: Scenario, at_events: Sequence[FaultAtEvent] = ()) -> Played:
+    with overhearing() as said:
         run = Run(played, None, at_events)
         result = run.finish()
     return Played(run, result, said)

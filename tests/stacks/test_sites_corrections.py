@@ -51,7 +51,9 @@ def bundle(first: int, publisher: str = "p", topic: str = "t") -> Bundle:
 
 
 def struck(*faults: FaultSpec, routing: str = "filtering", near_us: int = 500) -> Played:
-    return play(scenario(sites(ROW, near_us), clients(HOMES, "t"), work(list(HOMES), "t"), faults=faults, routing=routing))
+    return play(
+        scenario(sites(ROW, near_us), clients(HOMES, "t"), work(list(HOMES), "t"), faults=faults, routing=routing)
+    )
 
 
 # -- A1: what was sent is never sent again under the same number ------------------------------------------------------
