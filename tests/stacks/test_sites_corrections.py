@@ -21,7 +21,7 @@ from resprout.scenario.model import FaultKind, FaultSpec, Mix
 from resprout.stacks.sites.broker import SitesBroker
 from resprout.stacks.sites.clients import SiteClients
 from resprout.stacks.sites.commands import Command, Entering, Founding, Shipment, SiteBroker, decode, encode
-from resprout.stacks.sites.gateway import Gateways, Way
+from resprout.stacks.sites.gateway import Gateways, SiteWay
 from resprout.stacks.sites.intake import Early, SiteIntake
 from resprout.stacks.sites.messages import SiteCarries, SiteHas, SiteLed
 from resprout.stacks.sites.options import SitesOptions
@@ -132,7 +132,7 @@ def test_sites_a2_neighbours_refuse_what_an_old_leader_says() -> None:
 
 
 def test_sites_a2_without_terms_an_old_leader_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Way, "is_current", lambda self, term: True)
+    monkeypatch.setattr(SiteWay, "is_current", lambda self, term: True)
     net = OneSite()
     net.led("q1", 3)
     net.led("q2", 7)
@@ -151,7 +151,7 @@ def test_sites_a3_a_new_leader_sends_all_that_its_neighbours_may_lack() -> None:
 def test_sites_a3_one_that_sends_only_what_comes_after_loses_what_was_on_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def nothing_before(self: Gateways, site: str, way: Way, heard: int) -> None:
+    def nothing_before(self: Gateways, site: str, way: SiteWay, heard: int) -> None:
         way.waiting, way.reached = deque(), 0
         way.sent = self._agreement.state.links[site].last
 

@@ -33,7 +33,7 @@ from resprout.stacks.sites.messages import (
 )  # fmt: skip
 from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.sites.sharing import gateways_for
-from resprout.stacks.sites.state import Entered, Placed
+from resprout.stacks.sites.state import Entered, PlacedBundle
 from resprout.stacks.stack import BrokerSeat
 
 
@@ -132,7 +132,7 @@ class SitesBroker(Shell):
         state, clients = self.agreement.state, self.clients
         news, state.news = state.news, []
         for one in news:
-            if isinstance(one, Placed):
+            if isinstance(one, PlacedBundle):
                 clients.placed(one)
             elif isinstance(one, Entered):
                 clients.entered(one)

@@ -28,7 +28,7 @@ from resprout.stacks.sites.forming import SiteForming
 from resprout.stacks.sites.gateway import Gateways
 from resprout.stacks.sites.local import LocalWishes
 from resprout.stacks.sites.options import SitesOptions
-from resprout.stacks.sites.state import Entered, Placed, WishNoted
+from resprout.stacks.sites.state import Entered, PlacedBundle, WishNoted
 
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 RELEASED_TOGETHER: Final = 256
@@ -100,7 +100,7 @@ class SiteClients(ClientDesk):
             item.client = session
             self._sessions.show(item, self._step.out)  # to nobody: its receipt
 
-    def placed(self, news: Placed) -> None:
+    def placed(self, news: PlacedBundle) -> None:
         """Shown at once: it is decided, and whatever it may depend on was placed before."""
         self._base = None
         self._bytes += news.bundle.cost
@@ -294,7 +294,7 @@ class SiteClients(ClientDesk):
         return False
 
 
-def _item(placed: Placed) -> KeptItem:
+def _item(placed: PlacedBundle) -> KeptItem:
     item = KeptItem(placed.bundle, placed.hops, None, False, placed.tseq)
     item.no = placed.position
     return item

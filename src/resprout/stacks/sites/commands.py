@@ -37,7 +37,11 @@ class SiteWish(msgspec.Struct, frozen=True, array_like=True, order=True):
 # -- what goes from site to site ---------------------------------------------------------------------------------------
 
 
-class Conveyed(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class _Freight(msgspec.Struct, frozen=True, array_like=True):
+    """In commands it has a tag; between sites each is a message of its own (`messages`)."""
+
+
+class Conveyed(_Freight, frozen=True, tag=1):
     """A publication. `tseq`: its place in the one order; -1 while it has none."""
 
     bundle: Bundle
@@ -45,17 +49,17 @@ class Conveyed(msgspec.Struct, frozen=True, array_like=True, tag=1):
     tseq: int
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Wanted(_Freight, frozen=True, tag=2):
     """Send what matches. Its number on the link is the name of the wish from then on."""
 
     wish: SiteWish
 
 
-class Unwanted(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class Unwanted(_Freight, frozen=True, tag=3):
     ask: int
 
 
-class Noted(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class Noted(_Freight, frozen=True, tag=4):
     """The wish is known here, and wherever else it must be."""
 
     ask: int
@@ -75,7 +79,11 @@ class Shipment(msgspec.Struct, frozen=True, array_like=True):
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-class Founding(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class _Command(msgspec.Struct, frozen=True, array_like=True):
+    """As it stands in the log; its tag is known there only."""
+
+
+class Founding(_Command, frozen=True, tag=1):
     """The first command: who the site is, and the site above it, as far as that is known; none above the root."""
 
     brokers: tuple[SiteBroker, ...]
@@ -83,20 +91,20 @@ class Founding(msgspec.Struct, frozen=True, array_like=True, tag=1):
     above: tuple[SiteBroker, ...]
 
 
-class Seating(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Seating(_Command, frozen=True, tag=2):
     """A broker of the site has begun another life."""
 
     broker: SiteBroker
 
 
-class TakingLead(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class TakingLead(_Command, frozen=True, tag=3):
     """This life leads the site. Its slot is the *term*. `gateways`: which life speaks with which site, if another."""
 
     life: str
     gateways: tuple[tuple[str, str], ...] = ()
 
 
-class Meeting(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class Meeting(_Command, frozen=True, tag=4):
     """A neighbouring site, or news of its brokers. `upto`: of the site above, what it had sent when it said so."""
 
     site: str
@@ -104,28 +112,28 @@ class Meeting(msgspec.Struct, frozen=True, array_like=True, tag=4):
     upto: int = 0
 
 
-class Entering(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class Entering(_Command, frozen=True, tag=5):
     """A client of this site published it. `begins`: it comes from another site, where it published what was before."""
 
     bundle: Bundle
     begins: bool = False
 
 
-class Bringing(msgspec.Struct, frozen=True, array_like=True, tag=6):
+class Bringing(_Command, frozen=True, tag=6):
     """A neighbouring site sent it."""
 
     site: str
     shipment: Shipment
 
 
-class Keeping(msgspec.Struct, frozen=True, array_like=True, tag=7):
+class Keeping(_Command, frozen=True, tag=7):
     """A neighbouring site has everything up to this number: the watermark of the link."""
 
     site: str
     number: int
 
 
-class Wishing(msgspec.Struct, frozen=True, array_like=True, tag=8):
+class Wishing(_Command, frozen=True, tag=8):
     """What the clients of one broker want, together, has changed."""
 
     life: str
@@ -134,7 +142,7 @@ class Wishing(msgspec.Struct, frozen=True, array_like=True, tag=8):
     wanted: bool
 
 
-class Releasing(msgspec.Struct, frozen=True, array_like=True, tag=9):
+class Releasing(_Command, frozen=True, tag=9):
     """The clients of one broker have, or are not owed, everything up to this position; `given_up`: it keeps nothing for
     these any more."""
 
@@ -144,7 +152,7 @@ class Releasing(msgspec.Struct, frozen=True, array_like=True, tag=9):
     given_up: tuple[str, ...] = ()
 
 
-class GivingUp(msgspec.Struct, frozen=True, array_like=True, tag=10):
+class GivingUp(_Command, frozen=True, tag=10):
     """This life is over, or was away for too long: nothing is kept for its clients any more."""
 
     life: str

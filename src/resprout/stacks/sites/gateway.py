@@ -43,7 +43,7 @@ KEEPING_SHIPMENTS: Final = 32
 """So many that have come are let go of together: each watermark is a command of its own in the log."""
 
 
-class Way:
+class SiteWay:
     """To one neighbouring site, as one broker sees it."""
 
     __slots__ = ("brought", "heard_term", "peer", "reached", "sent", "term", "told", "waiting")
@@ -78,7 +78,7 @@ class Gateways:
         self._outbox = outbox
         self._peers = peers
         self._agreement = agreement
-        self._ways: dict[str, Way] = {}
+        self._ways: dict[str, SiteWay] = {}
         self._callers: dict[str, SiteLed] = {}
         """Sites below that wait until this one is in the tree."""
 
@@ -105,7 +105,7 @@ class Gateways:
         """Another leader, another site, other brokers of one: what this broker has to see to now."""
         state = self._agreement.state
         for site, link in state.links.items():
-            way = self._ways.setdefault(site, Way())
+            way = self._ways.setdefault(site, SiteWay())
             if state.gateway(site) != self._agreement.life:
                 way.term = 0
                 continue
@@ -125,13 +125,13 @@ class Gateways:
     def session_began(self, name: str) -> None:
         for site, link in self._agreement.state.links.items():
             if any(broker.name == name for broker in link.brokers):
-                way = self._ways.setdefault(site, Way())
+                way = self._ways.setdefault(site, SiteWay())
                 way.told.pop(name, None)
                 self._tell(site, way, name)
                 if name == way.peer:
                     self._begin_again(site, way, 0)
 
-    def _tell(self, site: str, way: Way, name: str) -> None:
+    def _tell(self, site: str, way: SiteWay, name: str) -> None:
         """Unless it knows, or this broker has nothing to say."""
         state, link = self._agreement.state, self._agreement.state.links[site]
         brokers = tuple(state.brokers.values())
@@ -152,7 +152,7 @@ class Gateways:
         link = state.links.get(site)
         if link is None and state.brokers and message.parent != self._site:
             raise PeerError(f"the site {site!r} is no neighbour of {self._site!r}")
-        way = self._ways.setdefault(site, Way())
+        way = self._ways.setdefault(site, SiteWay())
         if not way.is_current(message.term):
             return
         way.heard_term, way.peer = message.term, peer.name
@@ -195,7 +195,7 @@ class Gateways:
         """None when that is no neighbouring site, or an old leader of one says so."""
         for site, link in self._agreement.state.links.items():
             if any(broker.name == name for broker in link.brokers):
-                return site if self._ways.setdefault(site, Way()).is_current(term) else None
+                return site if self._ways.setdefault(site, SiteWay()).is_current(term) else None
         return None
 
     def _keep(self, site: str, number: int) -> None:
@@ -206,7 +206,7 @@ class Gateways:
 
     # -- what is sent --------------------------------------------------------------------------------------------------
 
-    def _begin_again(self, site: str, way: Way, heard: int) -> None:
+    def _begin_again(self, site: str, way: SiteWay, heard: int) -> None:
         """In another session, or with another gateway there: all that is not known to have come."""
         link = self._agreement.state.links[site]
         way.waiting = deque([shipment for shipment in link.out if shipment.number > heard])

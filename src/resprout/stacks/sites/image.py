@@ -9,7 +9,7 @@ from resprout.core.bundle import Origin
 from resprout.stacks.sites.commands import Shipment, SiteBroker, SiteWish, from_fields, to_fields
 from resprout.stacks.sites.intake import Early
 from resprout.stacks.sites.options import SitesOptions
-from resprout.stacks.sites.state import LinkBook, Placed, SiteState
+from resprout.stacks.sites.state import LinkBook, PlacedBundle, SiteState
 from resprout.stacks.sites.wishes import AskedSite
 
 
@@ -36,7 +36,7 @@ class _Image(msgspec.Struct, array_like=True):
     marks: list[tuple[Origin, int]]
     position: int
     next_tseq: int
-    recent: list[Placed]
+    recent: list[PlacedBundle]
     floors: dict[str, int]
     nos: dict[str, int]
     given_up: dict[str, str]

@@ -44,7 +44,7 @@ GIVEN_UP_KEPT: Final = 10_000
 """Clients of which it is remembered that nothing is kept for them."""
 
 
-class Placed(msgspec.Struct, frozen=True, array_like=True):
+class PlacedBundle(msgspec.Struct, frozen=True, array_like=True):
     """News: a publication has its place in the order of the site."""
 
     position: int
@@ -81,7 +81,7 @@ class LinkBook:
         """The number of the last one from there."""
 
 
-News = Placed | Entered | WishNoted
+News = PlacedBundle | Entered | WishNoted
 
 
 class SiteState:
@@ -104,7 +104,7 @@ class SiteState:
         """The last number of each origin that was placed here."""
         self.position = 0
         self.next_tseq = 0
-        self.recent: deque[Placed] = deque()
+        self.recent: deque[PlacedBundle] = deque()
         """What somebody in this site may still need."""
         self.floors: dict[str, int] = {}
         """By life: the clients of that broker need nothing up to this position."""
@@ -251,7 +251,7 @@ class SiteState:
             self._ship(site, Conveyed(bundle, hops + 1, tseq))
         self.position += 1
         raise_mark(self.marks, bundle.origin, bundle.last)
-        placed = Placed(self.position, bundle, hops, tseq)
+        placed = PlacedBundle(self.position, bundle, hops, tseq)
         self.recent.append(placed)
         self.news.append(placed)
 
