@@ -126,6 +126,17 @@ def test_a_life_that_was_away_for_too_long_is_given_up_and_begins_another() -> N
     assert "s1c/2" in played.state("s1a").lives
 
 
+@pytest.mark.parametrize("name", ["s0b", "s1a", "s1c", "s2a"])
+def test_a_site_forms_though_one_of_its_brokers_cannot_be_reached_at_first(name: str) -> None:
+    """Found by the swarm: whoever lost its parent asked others that were looking for their site themselves."""
+    for at_us in (1_000, 6_000, 16_000):
+        cut, heal = FaultSpec(at_us, FaultKind.PARTITION, (name,)), FaultSpec(1_200_000, FaultKind.HEAL)
+        late = work(list(HOMES), "t", operations=10)
+        played = play(scenario(sites(ROW), clients(HOMES, "t"), late, faults=[cut, heal]))
+        played.check_clean()
+        assert {row.node for row in played.rows if row.kind == "joined"} == set(played.brokers)
+
+
 # -- freezes -----------------------------------------------------------------------------------------------------------
 
 

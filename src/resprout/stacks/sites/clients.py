@@ -34,6 +34,8 @@ RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 RELEASED_TOGETHER: Final = 256
 """Publications that are let go of with one command, unless they are large or the site has no room for more."""
 RELEASED_BYTES: Final = 1 << 20
+BUSY_US: Final = 1_000_000
+"""Before a client is given up that could not be now, because something else waits to be decided."""
 
 
 class ClientOverDue(Timer, frozen=True):
@@ -170,10 +172,17 @@ class SiteClients(ClientDesk):
         super().leave(name)
 
     def over(self, timer: ClientOverDue) -> None:
-        if timer.client in self._gone:
-            self._forget(timer.client)
-            self._given_up.append(timer.client)
-            self._look_at_floor()
+        """What it wants is withdrawn behind the word that nothing is kept for it: nobody takes it for one that misses
+        nothing in between."""
+        if timer.client not in self._gone:
+            return
+        if self._is_releasing:
+            self._step.out.append(SetTimer(timer, self._step.now_us + BUSY_US))
+            return
+        gone = self._gone.pop(timer.client)
+        self._given_up.append(timer.client)
+        self._look_at_floor()
+        self._wishes.let_go(timer.client, gone.predicates)
 
     def _forget(self, name: str) -> None:
         gone = self._gone.pop(name, None)
@@ -239,10 +248,15 @@ class SiteClients(ClientDesk):
         floors = [self._floor_of(session) for session in self._sessions.all.values()]
         return min([self._agreement.state.position, *floors, *(gone.floor for gone in self._gone.values())])
 
+    @property
+    def _is_releasing(self) -> bool:
+        """The last word on it is not decided yet."""
+        return self._agreement.state.nos.get(self._agreement.life, 0) < self._released_no
+
     def _look_at_floor(self) -> None:
         agreement, state = self._agreement, self._agreement.state
         before = state.floors.get(agreement.life)
-        if before is None or state.nos.get(agreement.life, 0) < self._released_no:
+        if before is None or self._is_releasing:
             return
         self._looked_at, self._bytes = state.position, 0
         floor = self._floor()

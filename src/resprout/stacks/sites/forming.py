@@ -6,6 +6,7 @@ So sites form from the root downwards, and for that time nobody may die. Later o
 of the site decides that the new life takes the place of the old one.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Locate, SetTimer, Silent, Timer
@@ -20,12 +21,12 @@ from resprout.stacks.sites.messages import SiteAnswer, SiteFormed, SiteJoin
 from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.stack import BrokerSeat
 
-SEEK_US: Final = 200_000
-"""Between two that are asked, where nobody knew."""
+SEEK_US: Final = 1_000_000
+"""Whoever is asked may not know yet, or not be there: after so long another one is asked, and the parent again."""
 
 
 class SeekDue(Timer, frozen=True):
-    """When to ask the next one for the brokers of the site."""
+    """When to ask one more for the brokers of the site."""
 
     @property
     def background(self) -> bool:
@@ -57,7 +58,8 @@ class SiteForming:
         self._own = SiteBroker(seat.name, seat.incarnation, seat.address)
         above = () if seat.parent is None else (seat.parent,)
         self._candidates = list(dict.fromkeys((*above, *seat.contacts)))
-        self._asked: str | None = None
+        self._asked: dict[str, None] | None = None
+        """Who was asked for the brokers of this site; None when they are known, or this is the first one."""
         self._called: dict[str, None] = {}
         """The brokers of the site, as they were named to this one."""
         self._asking: dict[str, SiteJoin] = {}
@@ -90,7 +92,9 @@ class SiteForming:
 
     def begin(self) -> None:
         if self._candidates:
+            self._asked = {}
             self._ask_next()
+            self._step.out.append(SetTimer(SeekDue(), self._step.now_us + SEEK_US))
         else:
             self._found("", ())
 
@@ -104,7 +108,7 @@ class SiteForming:
             self._step.out.append(Close(event.peer, f"{self._seat.name} takes no more brokers"))
             return
         self._missing.pop(event.peer, None)
-        if event.peer == self._asked or (event.peer in self._called and not self.is_seated):
+        if event.peer in (self._asked or ()) or (event.peer in self._called and not self.is_seated):
             self._outbox.send(event.peer, SiteJoin(self._site, self._seat.address))
 
     def down(self, event: LinkDown) -> None:
@@ -113,10 +117,9 @@ class SiteForming:
         self._miss(event.peer)
 
     def silent(self, event: Silent) -> None:
-        if event.peer == self._asked:
-            self._ask_next()
-        else:
-            self._miss(event.peer)
+        if self._asked is not None and event.peer == self._candidates[-1]:
+            self._ask_next()  # the last one that was asked
+        self._miss(event.peer)
 
     def heard(self, event: Heard) -> None:
         self._missing.pop(event.peer, None)
@@ -139,20 +142,28 @@ class SiteForming:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def _ask_next(self) -> None:
+        self._candidates.append(self._candidates.pop(0))
+        self._ask(self._candidates[-1])
+
+    def _ask(self, name: str) -> None:
+        assert self._asked is not None, "the site is not known"
+        self._asked[name] = None
+        if self.peers.find(name) is not None:
+            self._outbox.send(name, SiteJoin(self._site, self._seat.address))
+        self.peers.open(name)
+
+    def seek(self, timer: SeekDue) -> None:
         if self._asked is not None:
-            self._candidates.append(self._candidates.pop(0))
-            if self._asked != self._candidates[0] and self._asked not in self._asking:
-                self.peers.close(self._asked, "somebody else is asked")
-        self._asked = self._candidates[0]
-        if self.peers.find(self._asked) is not None:
-            self._outbox.send(self._asked, SiteJoin(self._site, self._seat.address))
-        self.peers.open(self._asked)
+            if self._seat.parent is not None:
+                self._ask(self._seat.parent)
+            self._ask_next()
+            self._step.out.append(SetTimer(SeekDue(), self._step.now_us + SEEK_US))
 
     def answered(self, peer: Peer, message: SiteAnswer) -> None:
-        if peer.name != self._asked:
+        if self._asked is None:
             return
         if message.brokers:
-            self._asked = None
+            self._end_seeking([broker.name for broker in message.brokers])
             self._agreement.begin(())
             for broker in message.brokers:
                 if broker.name != self._seat.name:
@@ -160,14 +171,14 @@ class SiteForming:
                     if self.peers.find(broker.name) is not None:
                         self._outbox.send(broker.name, SiteJoin(self._site, self._seat.address))
         elif peer.name == self._seat.parent and message.site != self._site:
-            self._asked = None
+            self._end_seeking([peer.name])
             self._found(message.site, message.own)
-        else:
-            self._step.out.append(SetTimer(SeekDue(), self._step.now_us + SEEK_US))
 
-    def seek(self, timer: SeekDue) -> None:
-        if self._asked is not None:
-            self._ask_next()
+    def _end_seeking(self, needed: Collection[str]) -> None:
+        for name in self._asked or ():
+            if name not in needed and name not in self._asking:
+                self.peers.close(name, "not needed any more")
+        self._asked = None
 
     def is_mate(self, name: str) -> bool:
         """A broker of this site, other than this one."""
@@ -198,7 +209,7 @@ class SiteForming:
             return
         if self._own not in message.brokers:
             raise PeerError(f"{peer.name} formed a site without this broker")
-        self._asked = None
+        self._end_seeking([broker.name for broker in message.brokers])
         self._begin(message, stands=False)
 
     def _begin(self, formed: SiteFormed, stands: bool) -> None:

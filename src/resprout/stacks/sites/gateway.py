@@ -9,9 +9,12 @@ still send what was decided long ago: its term is refused (correction A2).
 from collections import deque
 from typing import Final
 
+from resprout.core.bundle import unpack_attributes
 from resprout.core.contract import Locate
 from resprout.core.errors import PeerError, UsageError
 from resprout.filters.predicate import parse_predicate
+from resprout.replicas.values import MEMBERS_MAX
+from resprout.spread.subscriptions import SUBSCRIPTIONS_MAX
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
@@ -39,6 +42,8 @@ from resprout.stacks.sites.messages import (
     SiteWantsNot,
 )  # fmt: skip
 
+SITES_MAX: Final = 1_024
+"""Neighbours of one site."""
 KEEPING_SHIPMENTS: Final = 32
 """So many that have come are let go of together: each watermark is a command of its own in the log."""
 
@@ -152,6 +157,8 @@ class Gateways:
         link = state.links.get(site)
         if link is None and state.brokers and message.parent != self._site:
             raise PeerError(f"the site {site!r} is no neighbour of {self._site!r}")
+        if len(message.brokers) > MEMBERS_MAX or (link is None and len(self._ways) >= SITES_MAX):
+            raise PeerError(f"there is no room for the site {site!r}, or for its brokers")
         way = self._ways.setdefault(site, SiteWay())
         if not way.is_current(message.term):
             return
@@ -178,7 +185,10 @@ class Gateways:
         site = self._site_saying(peer.name, message.term)
         if site is None or not self._ways[site].term:
             return
-        way, link = self._ways[site], self._agreement.state.links[site]
+        state = self._agreement.state
+        way, link = self._ways[site], state.links[site]
+        if isinstance(message, SiteWants) and len(state.wishes.theirs[site]) >= SUBSCRIPTIONS_MAX:
+            raise PeerError(f"the site {site!r} wants more than {SUBSCRIPTIONS_MAX} things")
         shipment = Shipment(message.number, message.previous, _freight(message))
         if message.previous == max(way.brought, link.heard):
             way.brought = message.number
@@ -250,6 +260,7 @@ def _message(term: int, shipment: Shipment) -> Shipped:
 def _freight(message: Shipped) -> Freight:
     match message:
         case SiteCarries():
+            unpack_attributes(message.bundle)  # now, while it is its sender that is blamed
             return Conveyed(message.bundle, message.hops, message.place - 1)
         case SiteWants():
             try:
