@@ -14,7 +14,7 @@ from typing import Final
 
 from resprout.core import limits
 from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer, Timer
-from resprout.replicas.messages import Accept
+from resprout.replicas.messages import Accept, Fetch
 from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
 from resprout.replicas.values import NO_BALLOT, Ballot
@@ -68,6 +68,8 @@ class Agreement:
         self._snapshot_due = SNAPSHOT_SLOTS
         self._sent: dict[str, tuple[Ballot, int]] = {}
         """By member: the last slot that it was asked to accept in this session, and in which ballot."""
+        self._fetched: dict[str, int] = {}
+        """By member: after which slot it was asked for more in this session."""
         self._told = 0
         """Slots up to here were told to be decided, to everybody whom this broker leads."""
 
@@ -143,7 +145,9 @@ class Agreement:
 
     def session_began(self, name: str) -> None:
         """With a broker of this site: what was said in an earlier one may be lost."""
-        self._sent = {member: sent for member, sent in self._sent.items() if name_of(member) != name}
+        for said in (self._sent, self._fetched):
+            for member in [member for member in said if name_of(member) == name]:
+                del said[member]
         if self.replica is not None and self.replica.leader is not None and name_of(self.replica.leader) == name:
             self._offer_all(list(self._pending))
 
@@ -203,6 +207,10 @@ class Agreement:
     def _is_repeat(self, member: str, message: ProtocolMessage) -> bool:
         """Replicas say again what is not answered, as if it could be lost. In a session nothing is, and where it takes
         long that would only make it longer."""
+        if isinstance(message, Fetch):
+            is_repeat = self._fetched.get(member) == message.after
+            self._fetched[member] = message.after
+            return is_repeat
         if not isinstance(message, Accept):
             return False
         self._told = message.chosen
