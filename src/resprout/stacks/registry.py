@@ -10,11 +10,20 @@ from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
 from resprout.stacks.installed import installed_stack, installed_stacks
 from resprout.stacks.resprout import RESPROUT
+from resprout.stacks.sites import SITES
 from resprout.stacks.stack import Stack
 
-STACKS: dict[str, Stack[Any]] = {
-    stack.name: stack for stack in (RESPROUT, GINGER, FLOOD, CBCAST, CAUSAL_BARRIERS, DELTA)
-}
+_BUILT_IN = (
+    RESPROUT,
+    GINGER,
+    FLOOD,
+    CBCAST,
+    CAUSAL_BARRIERS,
+    DELTA,
+    SITES,
+)
+
+STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in _BUILT_IN}
 """The built-in ones; no other package can take their names."""
 
 
