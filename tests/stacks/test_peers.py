@@ -155,5 +155,5 @@ def test_there_is_a_limit_to_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     desk.peers.post("b2", Probe(1))
     assert desk.peers.came_up("b3", 1, 1000) is None
     desk.peers.post("b4", Probe(1))
-    assert desk.took() == [Open("b2")]
+    assert desk.took() == [Open("b2"), Close("b3", "no more brokers are taken here")]
     assert desk.peers.came_up("b1", 2, 1000) is not None, "one that is known may come again"

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
 
@@ -17,7 +17,7 @@ class Successor(msgspec.Struct, frozen=True, array_like=True):
     """A broker to turn to."""
 
     name: str
-    address: str
+    address: str = ""
     """Empty where names are enough to connect."""
 
 
@@ -29,6 +29,13 @@ class HeldSubscription(msgspec.Struct, frozen=True, array_like=True):
     where: str | None
     base: Marks
     """What had passed before it was confirmed; see `Subscribed`."""
+
+
+class StreamMark(msgspec.Struct, frozen=True, array_like=True):
+    """How far a stream of the client's own publications has come."""
+
+    stream: str
+    last: int
 
 
 class Attend(ProtocolMessage, frozen=True, tag=22):
@@ -43,6 +50,9 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
     """Nobody it asked could make good what it missed: serve it all the same."""
     home: int = 0
     """Which life of the first of those brokers served it: another one of that name owes it nothing."""
+    safe: tuple[StreamMark, ...] = ()
+    """By stream: up to which number it was told `safe`, where `delivered` is still to come. The broker it comes to need
+    not have seen these publications."""
 
     @property
     def bulk(self) -> int:
@@ -50,18 +60,10 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
         return MARK_BYTES * marks + sum(4 * len(held.filter) + 4 * len(held.where or "") for held in self.subscriptions)
 
 
-class Publish(ProtocolMessage, frozen=True, tag=16):
+class Publish(BundleMessage, frozen=True, tag=16):
     bundle: Bundle
     prompt: bool = True
     """Somebody waits for the receipts: tell them at once, all the way. Otherwise they may wait for company."""
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
 
 
 class Subscribe(ProtocolMessage, frozen=True, tag=17):
@@ -165,7 +167,7 @@ class Unsubscribed(ProtocolMessage, frozen=True, tag=35):
     id: int
 
 
-class Delivery(ProtocolMessage, frozen=True, tag=36):
+class Delivery(BundleMessage, frozen=True, tag=36):
     bundle: Bundle
     hops: int
     metadata_bytes: int
@@ -177,14 +179,6 @@ class Delivery(ProtocolMessage, frozen=True, tag=36):
     tseq: Annotated[int, msgspec.Meta(ge=-1)] = -1
     """Of totals: the place in the one order of totals, as the network claims it, of the first one of the original
     bundle; those behind it follow. -1 for others."""
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
 
 
 class Turned(ProtocolMessage, frozen=True, tag=37):

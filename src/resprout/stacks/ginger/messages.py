@@ -5,8 +5,10 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
-from resprout.core.marks import Marks
+from resprout.core.contract import BundleMessage, FreeBundleMessage, ProtocolMessage
+from resprout.core.marks import MARK_BYTES, Marks
+from resprout.edge.messages import Successor
+from resprout.order.crossing import Progress as Progress
 from resprout.spread.messages import Interested
 
 Place = Annotated[int, msgspec.Meta(ge=-1)]
@@ -15,16 +17,12 @@ Place = Annotated[int, msgspec.Meta(ge=-1)]
 # -- publications ------------------------------------------------------------------------------------------------------
 
 
-class Metadata(ProtocolMessage, frozen=True, tag=128):
+class Metadata(BundleMessage, frozen=True, tag=128):
     """A publication on its way along the subscriptions."""
 
     bundle: Bundle
     hops: int
     prompt: bool = False
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
 
 class Passed(ProtocolMessage, frozen=True, tag=129):
@@ -33,33 +31,18 @@ class Passed(ProtocolMessage, frozen=True, tag=129):
     marks: Marks
 
 
-class Progress(ProtocolMessage, frozen=True, tag=130):
-    """Cumulative, in publications counted from 1 on this link; see `window`."""
-
-    received: int
-    """So many of yours are here."""
-    done: int
-    """So many of yours are delivered to everyone behind me."""
-    clear: int
-    """So many of mine are delivered to everyone behind me."""
-
-
 # -- total order -------------------------------------------------------------------------------------------------------
 
 
-class TotalRequest(ProtocolMessage, frozen=True, tag=131):
+class TotalRequest(BundleMessage, frozen=True, tag=131):
     """A total on its way up to the root."""
 
     bundle: Bundle
     hops: int
     prompt: bool = False
 
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
-
-class TotalLock(ProtocolMessage, frozen=True, tag=132):
+class TotalLock(FreeBundleMessage, frozen=True, tag=132):
     """From the root down: the next total in its order. Free, because what waits for its end may fill the windows."""
 
     no: int
@@ -85,10 +68,8 @@ class TotalProcessed(ProtocolMessage, frozen=True, tag=134):
 
 # -- the tree ----------------------------------------------------------------------------------------------------------
 
-
-class Contact(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    address: str = ""
+Contact = Successor
+"""A broker, and where it listens."""
 
 
 class TreeViewUpdate(ProtocolMessage, frozen=True, tag=135):
@@ -139,7 +120,7 @@ class ParentBuffer(ProtocolMessage, frozen=True, tag=139):
     buffered: tuple[MessageId, ...]
 
 
-class LostMessage(ProtocolMessage, frozen=True, tag=140):
+class LostMessage(BundleMessage, frozen=True, tag=140):
     """One publication that the receiver lacks. Belongs to the `LostMessageRequest` or `Attached` that follows."""
 
     bundle: Bundle
@@ -147,9 +128,19 @@ class LostMessage(ProtocolMessage, frozen=True, tag=140):
     prompt: bool
     place: Place = -1
 
+
+class Cut(msgspec.Struct, frozen=True, array_like=True):
+    """How far a broker is: from the leader's, everybody continues."""
+
+    seen: Marks
+    clock: int
+    epoch: int
+    pending: tuple[TotalLock, ...]
+    """Totals that the root has ordered and that are not processed."""
+
     @property
-    def cost(self) -> int:
-        return self.bundle.cost
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.seen) + sum(lock.bulk for lock in self.pending)
 
 
 class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
@@ -157,11 +148,11 @@ class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
 
     buffered: tuple[MessageId, ...]
     """All that is not stable here and crossed the dead broker; what the leader lacked of it came before."""
-    seen: Marks
-    clock: int
-    epoch: int
-    pending: tuple[TotalLock, ...]
-    """Totals that the root has ordered and that are not processed."""
+    cut: Cut
+
+    @property
+    def bulk(self) -> int:
+        return self.cut.bulk
 
 
 class Placed(ProtocolMessage, frozen=True, tag=142):
@@ -188,12 +179,13 @@ class Attached(ProtocolMessage, frozen=True, tag=143):
     dead: tuple[str, ...]
     pool: tuple[MessageId, ...]
     """What was not stable, in causal order: the first publications of the new link, downwards."""
-    seen: Marks
-    clock: int
-    epoch: int
+    cut: Cut
     wants: tuple[Interested, ...]
-    pending: tuple[TotalLock, ...]
     adopted: tuple[Adopted, ...] = ()
+
+    @property
+    def bulk(self) -> int:
+        return self.cut.bulk
 
 
 class NodeGone(ProtocolMessage, frozen=True, tag=144):
@@ -203,7 +195,7 @@ class NodeGone(ProtocolMessage, frozen=True, tag=144):
     incarnation: int
 
 
-GINGER_MESSAGES = (
-    Metadata, Passed, Progress, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
-    ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached, NodeGone,
-)  # fmt: skip
+PUBLICATION_MESSAGES = (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed)
+VIEW_MESSAGES = (TreeViewUpdate, TreeViewSeen, NodeGone)
+REPAIR_MESSAGES = (ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached)
+GINGER_MESSAGES = (*PUBLICATION_MESSAGES, Passed, *VIEW_MESSAGES, *REPAIR_MESSAGES)

@@ -52,6 +52,9 @@ class Peers:
         peer = self._peers.get(name)
         return peer if peer is not None and peer.up else None
 
+    def is_up(self, name: str) -> bool:
+        return self.find(name) is not None
+
     def is_silent(self, name: str) -> bool:
         peer = self._peers.get(name)
         return peer is None or not peer.up or peer.silent
@@ -95,10 +98,11 @@ class Peers:
             self._step.out.append(Close(name, reason))
 
     def came_up(self, name: str, incarnation: int, room: int) -> Peer | None:
-        """A session begins. None when there are too many."""
+        """A session begins. None when there are too many: then it is over."""
         peer = self._peers.get(name)
         if peer is None:
             if len(self._peers) >= PEERS_MAX:
+                self._step.out.append(Close(name, "no more brokers are taken here"))
                 return None
             peer = self._peers[name] = Peer(name)
         peer.up, peer.silent = True, False
