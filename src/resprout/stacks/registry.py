@@ -9,6 +9,7 @@ from resprout.stacks.delta import DELTA
 from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
 from resprout.stacks.installed import installed_stack, installed_stacks
+from resprout.stacks.locamu import LOCAMU
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.sites import SITES
 from resprout.stacks.stack import Stack
@@ -20,6 +21,7 @@ _BUILT_IN = (
     CBCAST,
     CAUSAL_BARRIERS,
     DELTA,
+    LOCAMU,
     SITES,
 )
 
