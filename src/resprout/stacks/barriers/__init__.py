@@ -32,6 +32,7 @@ and charged: what is really sent is in `bytes_sent`.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.order.crossing import Progress
 from resprout.stacks.barriers.broker import BarrierBroker
 from resprout.stacks.barriers.messages import BARRIER_MESSAGES, BarrierMulticast, MembersKnown
 from resprout.stacks.barriers.options import BarrierOptions
@@ -41,7 +42,6 @@ from resprout.stacks.multicast.messages import (
     MULTICAST_MESSAGES,
     Around,
     Flushed,
-    LinkCounts,
     NotOwed,
     PlacesNear,
 )  # fmt: skip
@@ -59,7 +59,7 @@ CAUSAL_BARRIERS = Stack(
     families={
         Family.PUBLICATIONS: (BarrierMulticast,),
         Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed, PlacesNear, MembersKnown),
-        Family.REPORTS: (LinkCounts,),
+        Family.REPORTS: (Progress,),
         Family.REPAIR: (Around, Flushed),
         Family.CLIENTS: CLIENT_MESSAGES,
     },

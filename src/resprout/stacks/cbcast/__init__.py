@@ -25,7 +25,7 @@ neighbour has not counted comes behind.
 
 *Copies.* A publication is shown to clients, and `safe`, when a second broker has it (f = 1): otherwise a dead broker
 could take along what others already depend on, and they would wait for ever (L6 of the corrections to the thesis).
-Neighbours count for each other what has arrived (`LinkCounts`), and each keeps what a neighbour may still owe to its
+Neighbours count for each other what has arrived (`Progress`), and each keeps what a neighbour may still owe to its
 other neighbours.
 
 *Around the dead.* Everybody knows the tree within two hops. When the host of a broker says that its process is gone,
@@ -48,6 +48,7 @@ are sent and charged: what is really sent is in `bytes_sent`.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.order.crossing import Progress
 from resprout.stacks.cbcast.broker import CbcastBroker
 from resprout.stacks.cbcast.messages import Multicast
 from resprout.stacks.cbcast.options import CbcastOptions
@@ -57,7 +58,6 @@ from resprout.stacks.multicast.messages import (
     MULTICAST_MESSAGES,
     Around,
     Flushed,
-    LinkCounts,
     NotOwed,
     PlacesNear,
 )  # fmt: skip
@@ -75,7 +75,7 @@ CBCAST = Stack(
     families={
         Family.PUBLICATIONS: (Multicast,),
         Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed, PlacesNear),
-        Family.REPORTS: (LinkCounts,),
+        Family.REPORTS: (Progress,),
         Family.REPAIR: (Around, Flushed),
         Family.CLIENTS: CLIENT_MESSAGES,
     },

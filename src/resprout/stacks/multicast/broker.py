@@ -17,12 +17,13 @@ from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Publish, Serving
+from resprout.order.crossing import Progress
 from resprout.order.seen import SeenRanges
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.multicast.around import BypassTree, Met
 from resprout.stacks.multicast.copies import Copy, LinkCopies
-from resprout.stacks.multicast.messages import LinkCounts, NotOwed, in_parts
+from resprout.stacks.multicast.messages import NotOwed, in_parts
 from resprout.stacks.multicast.order import Arrival, M, MulticastOrder
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.desk import Handler
@@ -98,7 +99,7 @@ class MulticastBroker(Shell, Generic[M]):
             events=events.table,
             desks=(
                 clients.desk(),
-                *tree.desks({kind: self._hear, NotOwed: self._pass_over, LinkCounts: self._got, **(handlers or {})}),
+                *tree.desks({kind: self._hear, NotOwed: self._pass_over, Progress: self._got, **(handlers or {})}),
             ),
             cut_off=events.cut_off,
             timers={ReceiptsDue: clients.receipts_due, **(timers or {})},
@@ -228,7 +229,7 @@ class MulticastBroker(Shell, Generic[M]):
             self._say_not_owed(outcome.name, self._order.passed)
         self._tree.flushed(outcome)
 
-    def _got(self, peer: Peer, message: LinkCounts) -> None:
+    def _got(self, peer: Peer, message: Progress) -> None:
         self._copies.hear(peer.name, message)
 
     def _tell_copies(self) -> None:

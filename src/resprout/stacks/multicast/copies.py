@@ -1,17 +1,16 @@
 """Which brokers have a publication, as far as one must know: to call it safe, and to make good what a dead one owed.
 
-Over each link both ends count what came. A broker tells a neighbour (`LinkCounts`) how much of what that one sent is
-here, how much of it all others next to here have, and how much of what was sent to it all others have. So each knows
+Over each link both ends count what came (`order.crossing`). A broker tells a neighbour how much of what that one sent
+is here, how much of it all others next to here have, and how much of what was sent to it all others have. So each knows
 what a neighbour may still owe to its other neighbours, whichever way it came: that is kept, and sent around it when it
 dies.
 """
 
-from collections import deque
 from collections.abc import Callable
 
-from resprout.core.errors import PeerError
 from resprout.edge.broker.item import KeptItem
-from resprout.stacks.multicast.messages import LinkCounts, MulticastMessage
+from resprout.order.crossing import CrossedLink, Progress
+from resprout.stacks.multicast.messages import MulticastMessage
 
 
 class Copy:
@@ -29,24 +28,9 @@ class Copy:
         self.others = 0
         """Those that have."""
 
-
-class _Link:
-    __slots__ = ("came", "going", "heard", "owed", "passing", "received", "sent", "told")
-
-    def __init__(self) -> None:
-        self.sent: deque[Copy] = deque()
-        """Not known to have arrived."""
-        self.going: deque[Copy] = deque()
-        """Sent, and not known to be at all its other neighbours."""
-        self.came: deque[Copy] = deque()
-        """Received, and not known to be at all its other neighbours."""
-        self.passing: deque[Copy] = deque()
-        """Received; the first of them is not at all the others here."""
-        self.owed: deque[Copy] = deque()
-        """Sent; the first of them is not at all the others here."""
-        self.received = 0
-        self.told = LinkCounts(0, 0, 0)
-        self.heard = LinkCounts(0, 0, 0)
+    def done_but_for(self, peer: str) -> bool:
+        """The peer counts as well: nothing is said of what it has not got."""
+        return not self.lacking
 
 
 class LinkCopies:
@@ -54,11 +38,11 @@ class LinkCopies:
         """`safe`: another broker has something now that it had not."""
         self._safe = safe
         self._has_news = False
-        self._links: dict[str, _Link] = {}
+        self._links: dict[str, CrossedLink[Copy]] = {}
         self._numbers = 0
 
     def begin(self, name: str) -> None:
-        self._links[name] = _Link()
+        self._links[name] = CrossedLink(name)
 
     def has(self, name: str) -> bool:
         return name in self._links
@@ -68,33 +52,19 @@ class LinkCopies:
         return Copy(self._numbers, item, message)
 
     def came(self, name: str, copy: Copy) -> None:
-        link = self._links[name]
         self._has_news = True
-        link.received += 1
-        link.came.append(copy)
-        link.passing.append(copy)
+        self._links[name].received.add(copy)
 
     def sent(self, name: str, copy: Copy) -> None:
-        link = self._links[name]
         copy.lacking += 1
-        link.sent.append(copy)
-        link.going.append(copy)
-        link.owed.append(copy)
+        self._links[name].sent.add(copy)
 
-    def hear(self, name: str, got: LinkCounts) -> None:
+    def hear(self, name: str, message: Progress) -> None:
+        arrived, _ = self._links[name].hear(message)
         self._has_news = True
-        link = self._links[name]
-        before, link.heard = link.heard, got
-        if got.received < before.received or got.passed < before.passed or got.settled < before.settled:
-            raise PeerError(f"{name} had more before")
-        for _ in range(got.received - before.received):
-            copy = _first(link.sent)
+        for copy in arrived:
             copy.lacking -= 1
             copy.others += 1
-        for _ in range(got.passed - before.passed):
-            _first(link.going)
-        for _ in range(got.settled - before.settled):
-            _first(link.came)
         self._safe()
 
     def end(self, name: str) -> list[Copy]:
@@ -103,35 +73,15 @@ class LinkCopies:
         if link is None:
             return []
         self._has_news = True
-        for copy in link.sent:
+        for copy in link.sent.after(link.acknowledged):
             copy.lacking -= 1
-        owed = {copy.no: copy for copy in (*link.going, *link.came)}
+        owed = {copy.no: copy for lane in (link.sent, link.received) for copy in lane.after(lane.theirs)}
         return [owed[no] for no in sorted(owed)]
 
-    def news(self) -> list[tuple[str, LinkCounts]]:
+    def news(self) -> list[tuple[str, Progress]]:
         """At the end of a step: what neighbours are to be told."""
         if not self._has_news:
             return []
         self._has_news = False
-        found = []
-        for name, link in self._links.items():
-            passed, settled = _settle(link.passing), _settle(link.owed)
-            if passed or settled or link.received > link.told.received:
-                told = link.told
-                link.told = LinkCounts(link.received, told.passed + passed, told.settled + settled)
-                found.append((name, link.told))
-        return found
-
-
-def _settle(copies: deque[Copy]) -> int:
-    count = 0
-    while copies and not copies[0].lacking:
-        copies.popleft()
-        count += 1
-    return count
-
-
-def _first(copies: deque[Copy]) -> Copy:
-    if not copies:
-        raise PeerError("more than was sent")
-    return copies.popleft()
+        reports = [(name, link.report()) for name, link in self._links.items()]
+        return [(name, report) for name, report in reports if report is not None]

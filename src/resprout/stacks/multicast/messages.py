@@ -3,7 +3,8 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
+from resprout.order.crossing import Progress
 from resprout.order.vector_clock import Changes
 from resprout.overlay.places import Place
 
@@ -14,7 +15,7 @@ _ENTRY: Final = 10
 """What a count takes, and what holds it together with its names."""
 
 
-class MulticastMessage(ProtocolMessage, frozen=True):
+class MulticastMessage(BundleMessage, frozen=True):
     """A publication, on to everybody but the one that says it. What orders it is the stack's."""
 
     bundle: Bundle
@@ -43,17 +44,6 @@ class NotOwed(ProtocolMessage, frozen=True, tag=185):
         return length_of(self.clocks)
 
 
-class LinkCounts(ProtocolMessage, frozen=True, tag=186):
-    """How far publications have come over this link, counted from its beginning."""
-
-    received: int
-    """Of those to here: they are here."""
-    passed: int
-    """Of those to here: all other neighbours have them."""
-    settled: int
-    """Of those from here: all neighbours have them."""
-
-
 class PlacesNear(ProtocolMessage, frozen=True, tag=187):
     """Who stands next to whom, within two hops of the receiver."""
 
@@ -72,7 +62,7 @@ class Flushed(ProtocolMessage, frozen=True, tag=189):
     dead: str
 
 
-MULTICAST_MESSAGES: Final = (NotOwed, LinkCounts, PlacesNear, Around, Flushed)
+MULTICAST_MESSAGES: Final = (NotOwed, PlacesNear, Around, Flushed, Progress)
 
 
 def length_of(clocks: Changes) -> int:
