@@ -119,6 +119,12 @@ def test_steady_throughput_is_that_of_each_subscriber_in_the_middle_of_what_it_w
     assert measured(tmp_path / "u", []).traffic[0].steady_throughput is None
 
 
+def test_what_comes_in_frames_took_the_time_between_them(tmp_path: Path) -> None:
+    rows = [publish(0, seq) for seq in range(1, 41)]
+    rows += [deliver(1_000 * (1 + (seq - 1) // 20), "s", seq) for seq in range(1, 41)]  # two frames of twenty
+    assert measured(tmp_path / "t", rows).traffic[0].steady_throughput == pytest.approx(20_000)
+
+
 def test_a_delivery_counts_for_latency_only_behind_its_publication(tmp_path: Path) -> None:
     rows = [
         deliver(0, "s", 1),

@@ -83,15 +83,25 @@ def _throughput(observed: Observed) -> float | None:
 
 def _steady_throughput(observed: Observed) -> float | None:
     """Each subscriber by itself, from the first quarter of its deliveries to the last: neither the beginning counts,
-    when links find out what they carry, nor how far from the publishers anybody stands."""
+    when links find out what they carry, nor how far from the publishers anybody stands. What comes at one moment came
+    together, and took the time since whatever came before it."""
     nodes, times_us = observed.deliveries.node, observed.deliveries.time_us
     order = np.lexsort((times_us, nodes))
     total = 0.0
     for own in np.split(times_us[order], np.flatnonzero(np.diff(nodes[order])) + 1):
-        begin, end = len(own) // 4, len(own) * 3 // 4
-        if end > begin and own[end] > own[begin]:
-            total += (end - begin) * _MICROSECONDS / float(own[end] - own[begin])
+        total += _steady_rate(own)
     return total or None
+
+
+def _steady_rate(own: Numbers) -> float:
+    """Per second, of times in order; 0 where all is one moment."""
+    moments, counts = np.unique(own, return_counts=True)
+    if len(moments) < 2:
+        return 0.0
+    there = np.cumsum(counts)
+    first = min(int(np.searchsorted(there, len(own) // 4, side="right")), len(moments) - 2)
+    last = max(int(np.searchsorted(there, len(own) * 3 // 4, side="right")), first + 1)
+    return float(there[last] - there[first]) * _MICROSECONDS / float(moments[last] - moments[first])
 
 
 def _messages(stack: str, observed: Observed) -> dict[str, int]:
