@@ -3,6 +3,10 @@
 Every broker gets and keeps everything, so a repair can pool whole logs, and all logs can be compared at the end. What
 the real brokers do about interest, safety and acknowledgement plays no part here. Time is virtual; links are FIFO with
 a latency that is fixed or drawn per message. A crash cuts each outgoing stream at an arbitrary point.
+
+Its repair stays beside the real one (`stacks/resprout/repair`): it pools whole logs, so whatever is missing or out of
+order in the end is the doing of the hand-over of totals, of which tests leave single rules out on purpose; and all logs
+can be compared as a whole, which real brokers do not keep.
 """
 
 import dataclasses

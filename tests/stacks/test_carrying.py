@@ -48,12 +48,12 @@ def publish(tree: Tree, name: str, guarantee: Guarantee, *keys: str, payload: by
 
 def arrive(tree: Tree, sender: str, receiver: str) -> None:
     """Everything that is under way from one to the other."""
-    while tree.queues[sender, receiver]:
+    while tree.streams.between(sender, receiver):
         tree.arrive(sender, receiver)
 
 
 def until(tree: Tree, sender: str, receiver: str, kind: type) -> None:
-    while not isinstance(tree.queues[sender, receiver][0][1], kind):
+    while not isinstance(tree.streams.between(sender, receiver)[0][1], kind):
         tree.arrive(sender, receiver)
 
 
@@ -112,7 +112,7 @@ def test_eventual_waits_neither_for_its_client_nor_for_a_key() -> None:
     publish(tree, "p", EVENTUAL, "k")
     publish(tree, "q", EVENTUAL, "k")
     assert waiting(tree, "p") == waiting(tree, "q") == 0
-    sent = [type(message).__name__ for _, message in tree.queues["b1", "b0"]]
+    sent = [type(message).__name__ for _, message in tree.streams.between("b1", "b0")]
     assert sent.count("Forward") == 2, "on their way, while the total is not delivered"
     tree.run()
     check_at_rest(tree)
