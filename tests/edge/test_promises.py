@@ -42,7 +42,7 @@ from tests.edge.desk import Desk
 from tests.edge.puppets import Puppet
 from tests.stacks.asking import Asked, Told, ask
 
-STACKS: Final = ("resprout", "ginger", "flood", "cbcast", "causal-barriers")
+STACKS: Final = ("resprout", "ginger", "flood", "cbcast", "causal-barriers", "delta")
 
 NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "resprout": {"log_bytes": 65_536},
@@ -50,6 +50,7 @@ NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "flood": {"buffer": 20},
     "cbcast": {"buffer": 20},
     "causal-barriers": {"buffer": 20},
+    "delta": {"buffer": 20},
 }
 """Options under which a broker keeps little before it holds its publishers back. A stack without such an entry never
 does."""

@@ -35,7 +35,7 @@ def test_one_that_cannot_be_loaded_is_told_in_a_line_and_stops_nobody(
         find_stack("unheard")
     assert (
         str(unknown.value)
-        == "unknown stack 'unheard'; there is resprout, ginger, flood, cbcast, causal-barriers, seats"
+        == "unknown stack 'unheard'; there is resprout, ginger, flood, cbcast, causal-barriers, delta, seats"
     )
     assert [record.getMessage().partition(" cannot be loaded: ")[2] for record in caplog.records] == [
         "ModuleNotFoundError: No module named 'strange_absent'",
