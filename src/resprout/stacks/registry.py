@@ -6,11 +6,12 @@ from resprout.core.errors import UsageError
 from resprout.stacks.cbcast import CBCAST
 from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
+from resprout.stacks.gossip import GOSSIP
 from resprout.stacks.installed import installed_stack, installed_stacks
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.stack import Stack
 
-STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER, FLOOD, CBCAST)}
+STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER, FLOOD, CBCAST, GOSSIP)}
 """The built-in ones; no other package can take their names."""
 
 
