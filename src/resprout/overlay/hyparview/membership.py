@@ -24,7 +24,8 @@ from resprout.overlay.hyparview.shuffling import Shuffling, check_sample, check_
 from resprout.overlay.hyparview.views import Views
 
 ASKED_MAX: Final = 16
-"""Members that may be asked at the same time: newcomers, mostly. Who comes beyond that is only remembered."""
+"""Members that may be asked at the same time: newcomers, mostly, and those that do not answer. Who comes beyond that is
+only remembered."""
 
 
 class NeighbourUp(Outcome, frozen=True):
@@ -67,7 +68,7 @@ class Wires(Protocol):
 
 
 class _Ask:
-    __slots__ = ("insists", "member", "number", "routine")
+    __slots__ = ("insists", "is_overdue", "member", "number", "routine")
 
     def __init__(self, member: OverlayMember, number: int, insists: bool, routine: bool) -> None:
         self.member = member
@@ -75,6 +76,8 @@ class _Ask:
         self.insists = insists
         """If it accepts it is a neighbour, though another one may have to give way."""
         self.routine = routine
+        self.is_overdue = False
+        """Others are asked meanwhile. Its answer counts all the same: it may be far away."""
 
     @property
     def timer(self) -> AskedTooLong:
@@ -94,7 +97,9 @@ class HyParView:
         self._asked: dict[str, _Ask] = {}
         self._numbers = 0
         self._tried: dict[str, None] = {}
-        """Asked in vain since the last neighbour failed, or the last shuffle."""
+        """Asked since the last neighbour failed, or the last shuffle: this round."""
+        self._is_routine = False
+        """This round began with a shuffle: nothing has happened, and nobody waits for it."""
         self.handlers: dict[type, Callable[[str, Any], None]] = {
             JoinOverlay: self._join,
             ForwardJoin: self._forward_join,
@@ -116,7 +121,7 @@ class HyParView:
 
     def begin(self) -> None:
         self._wires.wake(ShuffleDue(), self._options.shuffle_us)
-        self._fill(routine=False)
+        self._fill()
 
     def leave(self) -> None:
         for name in list(self.views.active):
@@ -136,13 +141,14 @@ class HyParView:
         if name is not None:
             self._ask(self.views.lost[name], urgent=True, insists=True, routine=True)
         self._tried.clear()
-        self._fill(routine=True)
+        self._is_routine = True
+        self._fill()
 
     def asked_too_long(self, timer: AskedTooLong) -> None:
         ask = self._asked.get(timer.name)
         if ask is not None and ask.number == timer.number:
-            del self._asked[timer.name]
-            self._fill(ask.routine)
+            ask.is_overdue = True
+            self._fill()
 
     # -- joining -------------------------------------------------------------------------------------------------------
 
@@ -164,23 +170,24 @@ class HyParView:
         if message.steps and onward is not None:
             self._wires.say(views.active[onward], ForwardJoin(newcomer, message.steps - 1))
         elif newcomer.name not in views.active and newcomer.name not in self._asked:
-            if len(self._asked) < ASKED_MAX:
-                self._ask(newcomer, urgent=False, insists=True, routine=False)
-            else:
-                views.add_passive(newcomer)
+            self._ask(newcomer, urgent=False, insists=True, routine=False)
 
     # -- asking and answering ------------------------------------------------------------------------------------------
 
     def _ask(self, member: OverlayMember, *, urgent: bool, insists: bool, routine: bool, joins: bool = False) -> None:
+        if len(self._asked) >= ASKED_MAX:
+            overdue = next((name for name, ask in self._asked.items() if ask.is_overdue), None)
+            if overdue is None:
+                self.views.add_passive(member)
+                return
+            self._end_ask(overdue)
         self._numbers += 1
         ask = self._asked[member.name] = _Ask(member, self._numbers, insists, routine)
         address = self.views.me.address
-        self._wires.say(
-            member,
-            JoinOverlay(ask.number, address, routine)
-            if joins
-            else NeighbourRequest(ask.number, address, urgent, routine),
-        )
+        if joins:
+            self._wires.say(member, JoinOverlay(ask.number, address, routine))
+        else:
+            self._wires.say(member, NeighbourRequest(ask.number, address, urgent, routine))
         self._wires.wake(ask.timer, self._options.answer_us)
 
     def _end_ask(self, name: str) -> _Ask | None:
@@ -211,13 +218,13 @@ class HyParView:
             return
         self._end_ask(name)
         if not message.accepted:
-            self._fill(ask.routine)
+            self._fill()
         elif name not in self.views.active:
             if self.views.is_full and not ask.insists:
                 self._wires.say(member, NeighbourDropped(()))
             else:
                 self._add(member)
-                self._fill(ask.routine)
+                self._fill()
 
     def _add(self, member: OverlayMember) -> None:
         while self.views.is_full:
@@ -251,8 +258,7 @@ class HyParView:
         for other in message.others:
             views.add_passive(other)
         if member is not None:
-            self._tried = {name: None}  # it has just made room for somebody else
-            self._fill(routine=False)
+            self._replace(name)  # it has just made room for somebody else
 
     def gone(self, name: str, lives: bool) -> None:
         """The session with it is over, or there cannot be one. `lives`: it was heard since."""
@@ -268,9 +274,9 @@ class HyParView:
                 views.lose(member)
         if was_neighbour:
             self._wires.tell(NeighbourDown(name))
-            self._tried = {name: None}
-        if was_neighbour or ask is not None:
-            self._fill(routine=ask is not None and ask.routine and not was_neighbour)
+            self._replace(name)
+        elif ask is not None:
+            self._fill()
 
     def forget(self, name: str) -> None:
         """It breaks the rules: nothing is remembered of it."""
@@ -279,21 +285,29 @@ class HyParView:
         self.views.forget(name)
         if was_neighbour:
             self._wires.tell(NeighbourDown(name))
-            self._fill(routine=False)
+            self._replace(name)
 
-    def _fill(self, routine: bool) -> None:
-        """While there is room for a neighbour, one after the other of those that are known is asked, each once. Without
-        any neighbour, those that were lost and the contacts as well."""
-        views = self.views
-        if views.is_full or any(ask.routine == routine for ask in self._asked.values()):
+    # -- replacing -----------------------------------------------------------------------------------------------------
+
+    def _replace(self, name: str) -> None:
+        """By anybody else, in a round of its own."""
+        self._tried = {name: None}
+        self._is_routine = False
+        self._fill()
+
+    def _fill(self) -> None:
+        """While there is room for a neighbour, one after the other of those that are known is asked, each once in a
+        round. Without any neighbour, those that were lost and the contacts as well."""
+        views, routine = self.views, self._is_routine
+        if views.is_full or any(not ask.is_overdue and (routine or not ask.routine) for ask in self._asked.values()):
             return
         untried = [name for name in views.passive if name not in self._tried and name not in self._asked]
         if (name := views.choose(untried)) is not None:
             self._tried[name] = None
             self._ask(views.passive[name], urgent=not views.active, insists=False, routine=routine)
-        elif not views.active and not self._asked:
+        elif not views.active:
             for member in (*self._contacts, *views.lost.values()):
-                if member.name not in self._tried:
+                if member.name not in self._tried and member.name not in self._asked:
                     self._tried[member.name] = None
                     self._ask(member, urgent=True, insists=True, routine=routine, joins=True)
                     return
