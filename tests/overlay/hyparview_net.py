@@ -3,7 +3,7 @@ no clients."""
 
 import heapq
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from itertools import count
 from typing import Any
@@ -19,7 +19,8 @@ from resprout.overlay.hyparview.membership import (
 from resprout.overlay.hyparview.messages import OverlayMember
 from resprout.overlay.hyparview.options import ViewOptions
 
-LATENCY_US = 5_000
+LATENCY_US = (1_000, 20_000)
+"""Least and most, of a pair."""
 NOTICED_US = 50_000
 """After so long it is known of a member that it cannot be reached."""
 
@@ -39,7 +40,7 @@ class OneMember:
     def say(self, member: OverlayMember, message: ProtocolMessage) -> None:
         assert member.name != self.name
         self.net.said[type(message).__name__] += 1
-        self.net.later(LATENCY_US, ("hear", member.name, self.name, message))
+        self.net.later(self.net.latency_us(self.name, member.name), ("hear", member.name, self.name, message))
 
     def wake(self, timer: Timer, after_us: int) -> None:
         self.timers[timer] = self.net.now_us + after_us
@@ -66,12 +67,20 @@ class Members:
         self.said: Counter[str] = Counter()
         self.cut: frozenset[str] = frozenset()
         """These, and all others, do not reach each other."""
+        self.resting = False
+        """Nobody shuffles any more."""
         self._calendar: list[tuple[int, int, Any]] = []
         self._numbers = count()
-        self._gone: deque[tuple[str, str]] = deque()
+        self._ways: dict[tuple[str, str], int] = {}
 
     def later(self, after_us: int, what: Any) -> None:
         heapq.heappush(self._calendar, (self.now_us + after_us, next(self._numbers), what))
+
+    def latency_us(self, one: str, other: str) -> int:
+        """From one to the other, always the same: so what one says comes in order."""
+        if (one, other) not in self._ways:
+            self._ways[one, other] = self.rng.randint(*LATENCY_US)
+        return self._ways[one, other]
 
     def join(self, name: str, *contacts: str) -> OneMember:
         member = self.living[name] = OneMember(self, name, contacts)
@@ -79,9 +88,9 @@ class Members:
         return member
 
     def grow(self, members: int, every_us: int = 20_000) -> None:
-        """One after the other, each by anybody who was there before it."""
+        """One after the other, each by anybody who was there before it, or else by the first."""
         for no in range(members):
-            contacts = [self.rng.choice(list(self.living))] if no else []
+            contacts = [self.rng.choice(list(self.living)), "m0"] if no else []
             self.join(f"m{no}", *contacts)
             self.pass_time(every_us)
 
@@ -110,6 +119,11 @@ class Members:
             self._happen(*what)
         self.now_us = end_us
 
+    def rest(self) -> None:
+        """Until nothing is on its way."""
+        self.resting = True
+        self.pass_time(20_000_000)
+
     def _reach(self, one: str, other: str) -> bool:
         return (one in self.cut) == (other in self.cut)
 
@@ -125,7 +139,8 @@ class Members:
             case "wake" if member is not None and member.timers.get(first) == second:
                 del member.timers[first]
                 if isinstance(first, ShuffleDue):
-                    member.overlay.shuffle_due(first)
+                    if not self.resting:
+                        member.overlay.shuffle_due(first)
                 elif isinstance(first, AskedTooLong):
                     member.overlay.asked_too_long(first)
 

@@ -26,6 +26,8 @@ from resprout.overlay.hyparview.views import Views
 ASKED_MAX: Final = 16
 """Members that may be asked at the same time: newcomers, mostly, and those that do not answer. Who comes beyond that is
 only remembered."""
+JOINING_MAX: Final = 256
+"""Newcomers that may wait."""
 
 
 class NeighbourUp(Outcome, frozen=True):
@@ -68,14 +70,15 @@ class Wires(Protocol):
 
 
 class _Ask:
-    __slots__ = ("insists", "is_overdue", "member", "number", "routine")
+    __slots__ = ("insists", "is_overdue", "joins", "member", "number", "routine")
 
-    def __init__(self, member: OverlayMember, number: int, insists: bool, routine: bool) -> None:
+    def __init__(self, member: OverlayMember, number: int, insists: bool, routine: bool, joins: bool) -> None:
         self.member = member
         self.number = number
         self.insists = insists
         """If it accepts it is a neighbour, though another one may have to give way."""
         self.routine = routine
+        self.joins = joins
         self.is_overdue = False
         """Others are asked meanwhile. Its answer counts all the same: it may be far away."""
 
@@ -100,6 +103,8 @@ class HyParView:
         """Asked since the last neighbour failed, or the last shuffle: this round."""
         self._is_routine = False
         """This round began with a shuffle: nothing has happened, and nobody waits for it."""
+        self._joining: dict[str, JoinOverlay] = {}
+        """Newcomers that wait until this member is in the overlay itself: there is nobody yet to tell of them."""
         self.handlers: dict[type, Callable[[str, Any], None]] = {
             JoinOverlay: self._join,
             ForwardJoin: self._forward_join,
@@ -149,13 +154,32 @@ class HyParView:
         if ask is not None and ask.number == timer.number:
             ask.is_overdue = True
             self._fill()
+            self._take_in()
 
     # -- joining -------------------------------------------------------------------------------------------------------
 
     def _join(self, name: str, message: JoinOverlay) -> None:
-        newcomer = OverlayMember(name, message.address)
-        self._accept(newcomer, message.number, message.routine)
-        for other in list(self.views.active.values()):
+        self._joining[name] = message
+        if name in self._asked or len(self._joining) > JOINING_MAX or not self._is_joining:
+            self._take_in()
+
+    @property
+    def _is_joining(self) -> bool:
+        return not self.views.active and any(not ask.is_overdue for ask in self._asked.values())
+
+    def _take_in(self) -> None:
+        joining, self._joining = self._joining, {}
+        for name, message in joining.items():
+            self._introduce(name, message)
+
+    def _introduce(self, name: str, message: JoinOverlay) -> None:
+        newcomer, views = OverlayMember(name, message.address), self.views
+        others = [
+            *views.sample(views.active, self._options.shuffle_active, (name,)),
+            *views.sample(views.passive, self._options.shuffle_passive, (name,)),
+        ]
+        self._accept(newcomer, message.number, message.routine, tuple(others))
+        for other in list(views.active.values()):
             if other.name != name:
                 self._wires.say(other, ForwardJoin(newcomer, self._options.join_walk))
 
@@ -182,7 +206,7 @@ class HyParView:
                 return
             self._end_ask(overdue)
         self._numbers += 1
-        ask = self._asked[member.name] = _Ask(member, self._numbers, insists, routine)
+        ask = self._asked[member.name] = _Ask(member, self._numbers, insists, routine, joins)
         address = self.views.me.address
         if joins:
             self._wires.say(member, JoinOverlay(ask.number, address, routine))
@@ -203,12 +227,15 @@ class HyParView:
         else:
             self._accept(member, message.number, message.routine)
 
-    def _accept(self, member: OverlayMember, number: int, routine: bool) -> None:
-        self._wires.say(member, NeighbourAnswer(number, True, self.views.me.address, routine))
+    def _accept(
+        self, member: OverlayMember, number: int, routine: bool, others: tuple[OverlayMember, ...] = ()
+    ) -> None:
+        self._wires.say(member, NeighbourAnswer(number, True, self.views.me.address, routine, others))
         if member.name not in self.views.active:
             self._add(member)
 
     def _answer(self, name: str, message: NeighbourAnswer) -> None:
+        check_sample(message.others)
         ask = self._asked.get(name)
         member = OverlayMember(name, message.address)
         if ask is None or ask.number != message.number:
@@ -224,7 +251,10 @@ class HyParView:
                 self._wires.say(member, NeighbourDropped(()))
             else:
                 self._add(member)
-                self._fill()
+                if not ask.joins:  # the word of a newcomer is on its way, to better ones than it can know
+                    self._fill()
+        for other in message.others:
+            self.views.add_passive(other)
 
     def _add(self, member: OverlayMember) -> None:
         while self.views.is_full:
@@ -233,6 +263,8 @@ class HyParView:
             self._drop(name)
         self.views.add_active(member)
         self._wires.tell(NeighbourUp(member.name))
+        if self._joining:
+            self._take_in()
 
     # -- losing --------------------------------------------------------------------------------------------------------
 
@@ -264,6 +296,7 @@ class HyParView:
         """The session with it is over, or there cannot be one. `lives`: it was heard since."""
         views = self.views
         ask = self._end_ask(name)
+        self._joining.pop(name, None)
         was_neighbour = name in views.active
         member = views.active.get(name) or views.passive.get(name) or (ask.member if ask is not None else None)
         if member is not None:
@@ -277,11 +310,14 @@ class HyParView:
             self._replace(name)
         elif ask is not None:
             self._fill()
+        if self._joining and not self._is_joining:
+            self._take_in()
 
     def forget(self, name: str) -> None:
         """It breaks the rules: nothing is remembered of it."""
         was_neighbour = name in self.views.active
         self._end_ask(name)
+        self._joining.pop(name, None)
         self.views.forget(name)
         if was_neighbour:
             self._wires.tell(NeighbourDown(name))
@@ -297,17 +333,17 @@ class HyParView:
 
     def _fill(self) -> None:
         """While there is room for a neighbour, one after the other of those that are known is asked, each once in a
-        round. Without any neighbour, those that were lost and the contacts as well."""
+        round. Who is short of neighbours asks the contacts as well, and without any, those that were lost."""
         views, routine = self.views, self._is_routine
         if views.is_full or any(not ask.is_overdue and (routine or not ask.routine) for ask in self._asked.values()):
             return
         untried = [name for name in views.passive if name not in self._tried and name not in self._asked]
         if (name := views.choose(untried)) is not None:
             self._tried[name] = None
-            self._ask(views.passive[name], urgent=not views.active, insists=False, routine=routine)
-        elif not views.active:
-            for member in (*self._contacts, *views.lost.values()):
-                if member.name not in self._tried and member.name not in self._asked:
+            self._ask(views.passive[name], urgent=views.is_short, insists=False, routine=routine)
+        elif views.is_short:
+            for member in (*self._contacts, *(() if views.active else views.lost.values())):
+                if not any(member.name in known for known in (self._tried, self._asked, views.active)):
                     self._tried[member.name] = None
                     self._ask(member, urgent=True, insists=True, routine=routine, joins=True)
                     return

@@ -56,6 +56,8 @@ class NeighbourAnswer(ProtocolMessage, frozen=True, tag=275):
     accepted: bool
     address: str
     routine: bool
+    others: tuple[OverlayMember, ...] = ()
+    """For a newcomer: who else there is."""
 
     @property
     def background(self) -> bool:

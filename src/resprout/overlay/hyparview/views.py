@@ -24,6 +24,12 @@ class Views:
     def is_full(self) -> bool:
         return len(self.active) >= self._options.active
 
+    @property
+    def is_short(self) -> bool:
+        """Half of the neighbours are missing, or more: somebody has to give way. The paper waits until there are none;
+        but a few that have only each other, and whom all others decline, would stay by themselves."""
+        return 2 * len(self.active) <= self._options.active
+
     def choose(self, names: Iterable[str]) -> str | None:
         """Anyone of these."""
         candidates = list(names)

@@ -4,8 +4,9 @@ A broker whose host says that its process is gone is gone. One that falls silent
 given up if it is not heard for a while: to be wrong about it costs a neighbour, and nothing that anybody relies on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
+from typing import Final
 
 from resprout.core.contract import (
     CancelTimer,
@@ -32,7 +33,8 @@ from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 
-IDLE_US = 5_000_000
+SUCCESSORS_MAX: Final = 8
+IDLE_US: Final = 5_000_000
 """After this, a session that nobody needs is closed by whoever opened it."""
 
 
@@ -66,18 +68,13 @@ class OverlaySessions:
         me = OverlayMember(seat.name, seat.address)
         self.overlay = HyParView(me, list(contacts), options.views, rng, self)
         self.knows_somebody = bool(contacts)
+        self.successors: tuple[Successor, ...] = ()
+        """Where clients turn when this broker is gone."""
         self.timers: Table = {
             ShuffleDue: self._shuffle_due,
             AskedTooLong: self.overlay.asked_too_long,
             SilentTooLong: self._silent_too_long,
         }
-
-    @property
-    def successors(self) -> tuple[Successor, ...]:
-        """Where clients turn when this broker is gone."""
-        views = self.overlay.views
-        known = views.active or views.passive
-        return tuple([Successor(member.name, member.address) for member in known.values()])
 
     def find(self, name: str) -> Peer | None:
         """A neighbour."""
@@ -111,6 +108,17 @@ class OverlaySessions:
 
     def tell(self, outcome: Outcome) -> None:
         self._step.outcomes.append(outcome)
+        self._succeed(self.overlay.neighbours)
+
+    def _succeed(self, first: Iterable[str]) -> None:
+        """Clients are told of these, then of those that they were told of and that are not lost, and of others that are
+        known if there are few. Passive views change all the time, and clients need not hear of it."""
+        views = self.overlay.views
+        told = [successor.name for successor in self.successors if successor.name not in views.lost]
+        known = {successor.name: successor.address for successor in self.successors}
+        known |= {name: member.address for name, member in (*views.passive.items(), *views.active.items())}
+        names = list(dict.fromkeys([*first, *told, *views.passive]))[:SUCCESSORS_MAX]
+        self.successors = tuple([Successor(name, known[name]) for name in names])
 
     # -- sessions (`BrokerSessions`) -----------------------------------------------------------------------------------
 
@@ -168,3 +176,4 @@ class OverlaySessions:
     def _shuffle_due(self, timer: ShuffleDue) -> None:
         self.overlay.shuffle_due(timer)
         self._peers.keep_only(self.overlay.needed, IDLE_US)
+        self._succeed(())
