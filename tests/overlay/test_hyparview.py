@@ -86,18 +86,6 @@ def test_two_halves_find_each_other_when_the_network_heals() -> None:
     assert net.components() == [60] and net.one_sided() == []
 
 
-def test_without_calling_those_it_lost_the_halves_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Views, "lose", lambda self, member: self.forget(member.name))
-    net = Members(seed=3)
-    net.grow(60)
-    net.pass_time(2_000_000)
-    net.part(list(net.living)[:30])
-    net.pass_time(30_000_000)
-    net.cut = frozenset()
-    net.pass_time(10_000_000)
-    assert net.components() == [30, 30]
-
-
 def test_whoever_is_alone_comes_back_when_its_contact_does() -> None:
     net = Members(seed=5)
     net.join("a")
@@ -255,6 +243,27 @@ def test_a_neighbour_that_fails_is_replaced_by_one_that_is_known() -> None:
     assert me.said[-1] == ("x", NeighbourRequest(1, "here", True, False)), "urgent: it has nobody else"
     me.hear("x", NeighbourAnswer(1, True, "", False))
     assert me.neighbours == ["x"] and list(me.overlay.views.lost) == ["a"]
+
+
+def test_whoever_was_lost_is_called_again_though_nobody_is_missing() -> None:
+    me = Alone(active=2)
+    me.befriend("a", "b")
+    me.overlay.gone("b", lives=False)
+    me.befriend("c")
+    me.overlay.shuffle_due(ShuffleDue())
+    assert me.said[-1] == ("b", NeighbourRequest(1, "here", True, True))
+    me.hear("b", NeighbourAnswer(1, True, "", True))
+    assert "b" in me.neighbours and len(me.neighbours) == 2, "so that parts of a network grow together"
+
+
+def test_whoever_is_short_of_neighbours_asks_urgently_and_its_contacts_as_well() -> None:
+    me = Alone("k", "l")
+    me.hear("k", NeighbourAnswer(1, True, "", False, (member("x"),)))
+    assert list(me.overlay.views.passive) == ["x"] and len(me.said) == 1, "others are on their way"
+    me.overlay.shuffle_due(ShuffleDue())
+    assert me.said[-1] == ("x", NeighbourRequest(2, "here", True, True))
+    me.hear("x", NeighbourAnswer(2, True, "", True))
+    assert me.neighbours == ["k", "x"] and me.said[3:] == [("l", JoinOverlay(3, "here", True))]
 
 
 def test_each_that_is_known_is_asked_once_in_a_round_and_again_after_a_shuffle() -> None:

@@ -30,7 +30,8 @@ from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival
 
 FAULTS = 3
-"""Brokers that a swarm strikes at once. What is survived has no bound; what comes of it is a matter of shares."""
+"""Brokers that a swarm strikes at once, most of a small network left: clients must find somebody. What is survived has
+no bound; what comes of it is a matter of shares."""
 
 GOSSIP = Stack(
     name="gossip",
@@ -49,7 +50,7 @@ GOSSIP = Stack(
     },
     waits=lambda options: WaitTimes(death_us=options.silent_us + options.answer_us + 2 * options.shuffle_us),
     survives=lambda options: Survival(
-        FAULTS, silent_hosts=True, freezes=True, cuts=True, partitions=True, joins=True, leaves=True,
+        FAULTS, majority=True, silent_hosts=True, freezes=True, cuts=True, partitions=True, joins=True, leaves=True,
         recovers_with_disk=True, recovers_without_disk=True, returns_early=True, again=True,
     ),
 )  # fmt: skip
