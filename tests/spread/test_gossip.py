@@ -8,13 +8,13 @@ import pytest
 from resprout.core.errors import PeerError
 from resprout.order.seen import SeenRanges
 from resprout.spread.gossip.announced import ANNOUNCED_MAX, Announced
-from resprout.spread.gossip.gossip import RecoverDue, Settled
+from resprout.spread.gossip.gossip import GossipSettled, RecoverDue
 from resprout.spread.gossip.messages import (
     RANGES_MAX,
     Gossiped,
     Graft,
     IHave,
-    Offer,
+    OfferedRanges,
     check_offers,
     in_parts,
 )  # fmt: skip
@@ -25,8 +25,8 @@ RING = ("ab", "bc", "cd", "de", "ea")
 ORIGIN = ("p", "e", 1)
 
 
-def offer(*ranges: tuple[int, int], publisher: str = "p") -> Offer:
-    return Offer(publisher, bundle(publisher, 1).stream, 1, ranges)
+def offer(*ranges: tuple[int, int], publisher: str = "p") -> OfferedRanges:
+    return OfferedRanges(publisher, bundle(publisher, 1).stream, 1, ranges)
 
 
 # -- eager push --------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_a_newcomer_is_not_owed_what_there_was_before_it() -> None:
     net.brokers["a"].publish(bundle("p", 1))
     net.link("ab")
     net.settle()
-    assert net.brokers["b"].got == [] and net.brokers["b"].told == [Settled()]
+    assert net.brokers["b"].got == [] and net.brokers["b"].told == [GossipSettled()]
     net.brokers["a"].publish(bundle("p", 2))
     net.settle()
     assert net.brokers["b"].got == [("p", 2)]
@@ -140,7 +140,7 @@ def test_two_newcomers_do_not_settle_each_other_but_a_third_settles_both() -> No
     net.brokers["a"].gossip.settle()
     net.link("ab")
     net.settle()
-    assert net.brokers["b"].told == net.brokers["c"].told == [Settled()]
+    assert net.brokers["b"].told == net.brokers["c"].told == [GossipSettled()]
 
 
 # -- lazy push ---------------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed
 from resprout.spread.gossip.gossip import GraftDue
-from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Offer, Prune
+from resprout.spread.gossip.messages import Gossiped, Graft, IHave, OfferedRanges, Prune
 from resprout.stacks.gossip import GOSSIP
 from resprout.stacks.gossip.broker import AloneDue, GossipBroker
 from resprout.stacks.gossip.neighbours import SilentTooLong
@@ -273,7 +273,7 @@ def test_nobody_is_served_before_it_is_known_what_is_not_owed() -> None:
     net.say("b1", NeighbourAnswer(1, True, "", False), IHave((), False))
     assert not net.said("p", Serving)
     stream = foreign(1).stream
-    net.say("b1", IHave((Offer("x", stream, 1, ((1, 3),)),), True))
+    net.say("b1", IHave((OfferedRanges("x", stream, 1, ((1, 3),)),), True))
     assert net.said("p", Serving)
     net.say("s", Subscribe(1, "t", None))
     net.say("b1", Gossiped(foreign(2), 1), Gossiped(foreign(4), 1))
@@ -310,17 +310,17 @@ def test_neighbours_never_wait_for_each_other_and_what_was_left_out_is_offered()
     net.step(Writable("b2", ROOM))
     assert len(net.said("b2", Gossiped)) == 2, "what waited; the rest was left out"
     assert [one.offers[0].ranges for one in net.said("b2", IHave)[offered:]] == [((1, 6),)]
-    net.say("b2", Graft((Offer("x", foreign(1).stream, 1, ((3, 6),)),)))
+    net.say("b2", Graft((OfferedRanges("x", foreign(1).stream, 1, ((3, 6),)),)))
     assert [one.bundle.first for one in net.said("b2", Gossiped)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_what_is_missing_is_asked_for_after_a_while() -> None:
     net = OneBroker()
-    net.say("b1", IHave((Offer("x", foreign(1).stream, 1, ((1, 2),)),), True))
+    net.say("b1", IHave((OfferedRanges("x", foreign(1).stream, 1, ((1, 2),)),), True))
     assert not net.said("b1", Graft)
     net.say("b2", Gossiped(foreign(1), 1))
     net.step(TimerFired(GraftDue()))
-    assert net.said("b1", Graft) == [Graft((Offer("x", foreign(1).stream, 1, ((2, 2),)),))]
+    assert net.said("b1", Graft) == [Graft((OfferedRanges("x", foreign(1).stream, 1, ((2, 2),)),))]
 
 
 def test_a_neighbour_whose_process_is_gone_is_replaced_at_once_and_a_silent_one_after_a_while() -> None:
@@ -378,8 +378,8 @@ def test_whoever_leaves_tells_its_neighbours_and_ends() -> None:
     [
         Attend(0),
         ForwardJoin(OverlayMember("n"), 99),
-        IHave((Offer("x", "e", 1, ((0, 4),)),), True),
-        Graft((Offer("x", "e", 1, ((5, 4),)),)),
+        IHave((OfferedRanges("x", "e", 1, ((0, 4),)),), True),
+        Graft((OfferedRanges("x", "e", 1, ((5, 4),)),)),
         Gossiped(Bundle("x", 1, 1, 1, 0, "t", (), Guarantee.TOTAL, b"", b""), 1),
     ],
 )

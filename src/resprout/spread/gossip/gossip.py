@@ -16,7 +16,7 @@ from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Prune, check
 from resprout.spread.gossip.store import RecentBundles, joined
 
 
-class Settled(Outcome, frozen=True):
+class GossipSettled(Outcome, frozen=True):
     """This broker may serve clients: what it is not owed is known."""
 
 
@@ -90,7 +90,7 @@ class Gossip:
     def settle(self) -> None:
         if not self.is_settled:
             self.is_settled = True
-            self._lines.tell(Settled())
+            self._lines.tell(GossipSettled())
             for name in self._links:  # some may wait for somebody who is
                 self.offer(name)
 

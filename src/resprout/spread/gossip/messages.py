@@ -16,7 +16,7 @@ _OFFER_BYTES: Final = 96
 _RANGE_BYTES: Final = 19
 
 
-class Offer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class OfferedRanges(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Publications of one origin, by number."""
 
     publisher: str
@@ -30,7 +30,7 @@ class Offer(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.publisher, self.stream, self.incarnation)
 
 
-Offers = tuple[Offer, ...]
+Offers = tuple[OfferedRanges, ...]
 
 
 class Gossiped(ProtocolMessage, frozen=True, tag=280):
@@ -106,12 +106,12 @@ def check_offers(offers: Offers) -> None:
 def in_parts(offered: Mapping[Origin, Iterable[Range]]) -> list[Offers]:
     """Each part fits into a message; none where nothing is offered."""
     parts: list[Offers] = []
-    part: list[Offer] = []
+    part: list[OfferedRanges] = []
     left = RANGES_MAX
     for origin, given in offered.items():
         ranges = list(given)
         while ranges:
-            part.append(Offer(*origin, tuple(ranges[:left])))
+            part.append(OfferedRanges(*origin, tuple(ranges[:left])))
             taken = len(part[-1].ranges)
             left -= taken
             ranges = ranges[taken:]

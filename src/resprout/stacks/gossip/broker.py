@@ -14,7 +14,7 @@ from resprout.edge.messages import Publish, Serving
 from resprout.edge.requests import LeaveRequest
 from resprout.order.seen import SeenRanges
 from resprout.overlay.hyparview.membership import NeighbourDown, NeighbourUp
-from resprout.spread.gossip.gossip import AnnounceDue, Gossip, GraftDue, RecoverDue, Settled
+from resprout.spread.gossip.gossip import AnnounceDue, Gossip, GossipSettled, GraftDue, RecoverDue
 from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Prune
 from resprout.spread.gossip.store import RecentBundles
 from resprout.spread.recorded import RecordedSubscriptions
@@ -84,7 +84,7 @@ class GossipBroker(Shell):
             outcomes={
                 NeighbourUp: lambda outcome: gossip.begin_link(outcome.name),
                 NeighbourDown: lambda outcome: gossip.end_link(outcome.name),
-                Settled: lambda outcome: step.note("joined", ""),
+                GossipSettled: lambda outcome: step.note("joined", ""),
             },
             at_end=(clients.serve, clients.tell, lambda: self._kept.push_back(step.out)),
         )
