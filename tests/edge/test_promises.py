@@ -42,13 +42,14 @@ from tests.edge.desk import Desk
 from tests.edge.puppets import Puppet
 from tests.stacks.asking import Asked, Told, ask
 
-STACKS: Final = ("resprout", "ginger", "flood", "cbcast", "gossip")
+STACKS: Final = ("resprout", "ginger", "flood", "cbcast", "causal-barriers", "gossip")
 
 NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "resprout": {"log_bytes": 65_536},
     "ginger": {"buffer": 20},
     "flood": {"buffer": 20},
     "cbcast": {"buffer": 20},
+    "causal-barriers": {"buffer": 20},
     "gossip": {"buffer": 20},
 }
 """Options under which a broker keeps little before it holds its publishers back. A stack without such an entry never

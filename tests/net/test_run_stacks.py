@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
@@ -59,18 +61,20 @@ def test_flood_reaches_everybody_in_a_chain() -> None:
     assert verdict.counts["publications"] == 90 and verdict.counts["deliveries"] > 180
 
 
-def test_cbcast_keeps_causal_order_in_a_chain() -> None:
+@pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
+def test_a_causal_multicast_keeps_causal_order_in_a_chain(stack: str) -> None:
     work = '{kind="random", topics=["line/up", "line/down"], operations=30, mix={causal=0.8, fifo=0.2}, start="4s"}'
-    _, verdict = run("chain", ['stack="cbcast"', "options={}", f"workload=[{work}]"])
+    _, verdict = run("chain", [f'stack="{stack}"', "options={}", f"workload=[{work}]"])
     assert verdict.counts["publications"] == 90 and verdict.counts["deliveries"] > 180
 
 
-def test_cbcast_goes_around_a_broker_that_is_killed() -> None:
+@pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
+def test_a_causal_multicast_goes_around_a_broker_that_is_killed(stack: str) -> None:
     work = (
         '{kind="random", topics=["line/up", "line/down"], operations=40, mix={causal=1.0}, start="4s", interval="50ms"}'
     )
     fault = 'fault=[{at="5s", kind="crash", nodes=["b5"]}]'
-    result, verdict = run("chain", ['stack="cbcast"', "options={}", f"workload=[{work}]", fault])
+    result, verdict = run("chain", [f'stack="{stack}"', "options={}", f"workload=[{work}]", fault])
     assert nodes(result, "crash") == ["b5"]
     assert verdict.counts["publications"] == 120
 

@@ -14,15 +14,10 @@ from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
 from resprout.stacks.cbcast import CBCAST, causal
 from resprout.stacks.cbcast.causal import CausalOrder
-from resprout.stacks.cbcast.messages import (
-    HEADER_MAX,
-    Multicast,
-    NotOwed,
-    in_parts,
-    length_of,
-)  # fmt: skip
+from resprout.stacks.cbcast.messages import Multicast
+from resprout.stacks.multicast.messages import HEADER_MAX, NotOwed, in_parts, length_of
 from tests.edge.desk import Desk
-from tests.stacks.cbcast_net import ANSWER, FIRST, SECOND, Carried, OneBroker, message, row
+from tests.stacks.multicast_net import ANSWER, FIRST, SECOND, Carried, OneBroker, message, row
 
 # -- order -------------------------------------------------------------------------------------------------------------
 

@@ -10,23 +10,19 @@ from resprout.core.contract import LinkUp, Open, Silent
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.messages import Attend, Serving, Subscribe, Turned
 from resprout.edge.requests import SessionLost
+from resprout.order.crossing import Progress
 from resprout.overlay.places import Place
 from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed
 from resprout.stacks.cbcast import CBCAST
-from resprout.stacks.cbcast.around import BypassTree
-from resprout.stacks.cbcast.copies import LinkCopies
-from resprout.stacks.cbcast.messages import (
-    Around,
-    Flushed,
-    LinkCounts,
-    Multicast,
-    PlacesNear,
-)  # fmt: skip
+from resprout.stacks.cbcast.messages import Multicast
 from resprout.stacks.cbcast.options import CbcastOptions
+from resprout.stacks.multicast.around import BypassTree
+from resprout.stacks.multicast.copies import LinkCopies
+from resprout.stacks.multicast.messages import Around, Flushed, PlacesNear
 from tests.stacks.asking import ask
-from tests.stacks.cbcast_net import FIRST, ROOM, OneBroker, row, strike
+from tests.stacks.multicast_net import FIRST, ROOM, OneBroker, row, strike
 
 
 def crash(*names: str) -> Scenario:
@@ -100,7 +96,7 @@ def test_a_publication_is_shown_and_safe_when_another_broker_has_it() -> None:
     net.say("p", Subscribe(1, "t", None))
     net.publish()
     assert net.shown("p") == [] and not is_safe(net)
-    net.say("b2", LinkCounts(1, 0, 0))
+    net.say("b2", Progress(1, 0, 0))
     assert net.shown("p") == net.shown() == [("p", 1)] and is_safe(net)
 
 
@@ -109,7 +105,7 @@ def test_when_a_neighbour_dies_its_other_neighbours_are_called_and_given_what_it
     net.publish()
     net.say("b1", FIRST)
     net.publish()
-    net.say("b1", LinkCounts(1, 1, 0))  # the first publication is beyond it
+    net.say("b1", Progress(1, 1, 0))  # the first publication is beyond it
     net.step(Silent("b1", refused=True))
     assert [effect.peer for effect in net.effects if isinstance(effect, Open)] == ["b5", "b6"]
     net.step(LinkUp("b5", "broker", 1, ROOM))
@@ -174,7 +170,7 @@ def test_a_child_of_the_dead_that_is_new_here_is_given_what_it_may_be_owed() -> 
     assert [one.bundle.first for one in net.said("b7", Multicast)] == [1, 2, 3] and net.said("b7", Flushed)
 
 
-@pytest.mark.parametrize("wrong", [Around("b9"), LinkCounts(1, 0, 0), LinkCounts(0, 1, 0), LinkCounts(0, 0, 1)])
+@pytest.mark.parametrize("wrong", [Around("b9"), Progress(1, 0, 0), Progress(0, 1, 0), Progress(0, 0, 1)])
 def test_a_neighbour_that_says_what_cannot_be_of_links_is_cut_off(wrong: Any) -> None:
     net = OneBroker()
     net.say("b1", wrong)

@@ -8,6 +8,7 @@ from unittest import mock
 import msgspec
 import pytest
 
+from resprout.core.bundle import Bundle
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.promises import OrderScope, Promises, Reliability
@@ -161,3 +162,28 @@ def _without(result: RunResult, place: int) -> Recorder:
         if number != place:
             recorder.record(row)
     return recorder
+
+
+class _Nothing(int):
+    """For any field of a message: no number, no entries, and whatever is asked of it takes no room."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getattr__(self, name: str) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("stack", registry.all_stacks().values(), ids=registry.all_stacks())
+def test_whatever_carries_a_bundle_says_how_much_of_a_frame_that_takes(stack: Stack[Any]) -> None:
+    """Otherwise as many of them share a frame as there are, and it is too large to be sent."""
+    keys = tuple(f"k{no}" for no in range(50))
+    bundle = Bundle("c", 1, 1, 1, 1, "t", keys, Guarantee.TOTAL, b"", bytes(5_000))
+    carrying = [kind for kind in stack.messages if "bundle" in kind.__struct_fields__]
+    assert carrying
+    for kind in carrying:
+        message: Any = kind(*(bundle if field == "bundle" else _Nothing() for field in kind.__struct_fields__))
+        assert message.cost + message.bulk >= bundle.cost + bundle.key_bytes, kind

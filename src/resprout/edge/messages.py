@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
 
@@ -50,18 +50,10 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
         return MARK_BYTES * marks + sum(4 * len(held.filter) + 4 * len(held.where or "") for held in self.subscriptions)
 
 
-class Publish(ProtocolMessage, frozen=True, tag=16):
+class Publish(BundleMessage, frozen=True, tag=16):
     bundle: Bundle
     prompt: bool = True
     """Somebody waits for the receipts: tell them at once, all the way. Otherwise they may wait for company."""
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
 
 
 class Subscribe(ProtocolMessage, frozen=True, tag=17):
@@ -165,7 +157,7 @@ class Unsubscribed(ProtocolMessage, frozen=True, tag=35):
     id: int
 
 
-class Delivery(ProtocolMessage, frozen=True, tag=36):
+class Delivery(BundleMessage, frozen=True, tag=36):
     bundle: Bundle
     hops: int
     metadata_bytes: int
@@ -177,14 +169,6 @@ class Delivery(ProtocolMessage, frozen=True, tag=36):
     tseq: Annotated[int, msgspec.Meta(ge=-1)] = -1
     """Of totals: the place in the one order of totals, as the network claims it, of the first one of the original
     bundle; those behind it follow. -1 for others."""
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
 
 
 class Turned(ProtocolMessage, frozen=True, tag=37):

@@ -5,10 +5,10 @@ from typing import Annotated
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 
 
-class Forward(ProtocolMessage, frozen=True, tag=64):
+class Forward(BundleMessage, frozen=True, tag=64):
     """The next bundle of the sender's log that this link is owed."""
 
     bundle: Bundle
@@ -18,14 +18,6 @@ class Forward(ProtocolMessage, frozen=True, tag=64):
     """Its publisher waits: report its delivery at once."""
     is_backup: bool = False
     """Only to be kept: nobody on your side is owed it, but too few brokers have it."""
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
 
 
 class Ahead(msgspec.Struct, frozen=True, array_like=True):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from resprout.core.errors import UsageError
+from resprout.stacks.barriers import CAUSAL_BARRIERS
 from resprout.stacks.cbcast import CBCAST
 from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
@@ -11,7 +12,9 @@ from resprout.stacks.installed import installed_stack, installed_stacks
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.stack import Stack
 
-STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in (RESPROUT, GINGER, FLOOD, CBCAST, GOSSIP)}
+STACKS: dict[str, Stack[Any]] = {
+    stack.name: stack for stack in (RESPROUT, GINGER, FLOOD, CBCAST, CAUSAL_BARRIERS, GOSSIP)
+}
 """The built-in ones; no other package can take their names."""
 
 

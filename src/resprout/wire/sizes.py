@@ -5,6 +5,7 @@ encoding is up to two bytes per reference shorter while the tables are small, an
 travels in full. `widest_body` encodes like that, to compare with.
 """
 
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -110,6 +111,8 @@ def _value_bytes(value: str | int) -> int:
 
 
 def _struct_size(info: inspect.StructType) -> Size:
+    if hasattr(info.cls, "encoded_bytes"):  # it may be large and shared by many messages: it counts itself once
+        return operator.attrgetter("encoded_bytes")
     tag = 0 if info.tag is None else _value_bytes(info.tag)
     fixed = array_bytes(len(info.fields) + (info.tag is not None)) + tag
     sizes = [(field.name, _size(field.type)) for field in info.fields]

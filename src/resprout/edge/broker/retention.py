@@ -1,9 +1,9 @@
 """Keeps bundles for as long as somebody here needs them, and holds back whoever brings more than can be kept.
 
-For stacks that show a bundle as soon as it has its place, and forget it when it has left (`ports.RetentionPort`). Each
-item is counted against the *source* that brought it, a neighbour or a client, for as long as it waits: for a reader to
-take it, or for room on a link. In a tree that cannot come to a standstill: what counts against a neighbour waits only
-for those on the other side. A stack that keeps what others may still lack counts for itself.
+What sessions of clients ask of a stack (`ports.RetentionPort`). Each item is charged to the *source* that brought it, a
+neighbour or a client, for as long as somebody needs it: a reader that has not taken it, a link without room, or, in a
+stack that keeps what others may still lack, everybody behind a link. In a tree that cannot come to a standstill: what
+is charged to a neighbour waits only for those on the other side.
 """
 
 from resprout.core.contract import Effect
@@ -31,18 +31,31 @@ class Retention:
     def keep(self, item: KeptItem) -> None:
         """One more needs it."""
         item.needed += 1
-        if item.needed == 1 and item.source is not None:
-            kept = self._kept[item.source] = self._kept.get(item.source, 0) + item.bundle.count
-            if kept > self._most:
-                self._over[item.source] = None
+        if item.needed == 1:
+            self.charge(item.source, item.bundle.count)
 
     def let_go(self, item: KeptItem) -> None:
         """One of them needs it no more."""
         item.needed -= 1
-        if item.needed == 0 and item.source in self._kept:
-            self._kept[item.source] -= item.bundle.count
-            if not self._kept[item.source]:
-                del self._kept[item.source]
+        if item.needed == 0:
+            self.charge(item.source, -item.bundle.count)
+
+    def move(self, item: KeptItem, source: str | None) -> None:
+        """Somebody else stands for it from now on."""
+        if item.needed:
+            self.charge(item.source, -item.bundle.count)
+            self.charge(source, item.bundle.count)
+        item.source = source
+
+    def charge(self, source: str | None, messages: int) -> None:
+        """To a source that brought so many more, or of which so many less are needed."""
+        if source is None:
+            return
+        kept = self._kept[source] = self._kept.get(source, 0) + messages
+        if kept > self._most:
+            self._over[source] = None
+        elif not kept:
+            del self._kept[source]
 
     def forget(self, source: str) -> None:
         """Its session is over. What it brought is still kept, and counts against its next one."""

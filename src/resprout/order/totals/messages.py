@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Final
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import MARK_BYTES, Marks
@@ -41,34 +41,23 @@ def tseq_of(place: Place) -> int:
     return place[0] << _NUMBER_BITS | place[1]
 
 
-class Submit(ProtocolMessage, frozen=True, tag=68):
+class Submit(BundleMessage, frozen=True, tag=68):
     """To the parent: please have this total ordered."""
 
     bundle: Bundle
 
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
-
-
-class Lock(ProtocolMessage, frozen=True, tag=69):
-    """The root has given this total its place. Locks cross every link in the order of their places."""
+class PlacedMessage(BundleMessage, frozen=True):
+    """Says something about a total that has its place: `Lock`, `LockReport`, `GrantedLock` or `WelcomeLock`."""
 
     epoch: int
     number: int
     bundle: Bundle
+    """With its final stamp when it is delivered."""
 
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
+class Lock(PlacedMessage, frozen=True, tag=69):
+    """The root has given this total its place. Locks cross every link in the order of their places."""
 
 
 class Closed(ProtocolMessage, frozen=True, tag=70):
@@ -81,15 +70,11 @@ class Closed(ProtocolMessage, frozen=True, tag=70):
     stamp: int
 
 
-class LockReport(ProtocolMessage, frozen=True, tag=71):
+class LockReport(PlacedMessage, frozen=True, tag=71):
     """To the coordinator of a repair: one lock as a member knows it."""
 
     pressing: ClassVar[bool] = True
 
-    epoch: int
-    number: int
-    bundle: Bundle
-    """With its final stamp when it is delivered."""
     stamp: _Maybe = -1
     """Its final stamp; -1 while it is not delivered at the member."""
     told: _Maybe = -1
@@ -97,53 +82,23 @@ class LockReport(ProtocolMessage, frozen=True, tag=71):
     heard: _Maybe = -1
     """What the dead broker had said `Closed` with to the member."""
 
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
-
-
-class GrantedLock(ProtocolMessage, frozen=True, tag=72):
+class GrantedLock(PlacedMessage, frozen=True, tag=72):
     """To the members of a repair: one lock of all that any of them knew."""
 
     pressing: ClassVar[bool] = True
 
-    epoch: int
-    number: int
-    bundle: Bundle
     stamp: _Maybe = -1
     """Its final stamp when anybody has delivered it; then its bundle carries it too."""
 
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
-
-
-class WelcomeLock(ProtocolMessage, frozen=True, tag=73):
+class WelcomeLock(PlacedMessage, frozen=True, tag=73):
     """To a newcomer: a total that is not yet delivered at its parent."""
 
     pressing: ClassVar[bool] = True
 
-    epoch: int
-    number: int
-    bundle: Bundle
     active: bool
     """Its keys are closed at the parent, so they are at the newcomer."""
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
 
 
 class LastTotals(ProtocolMessage, frozen=True, tag=74):
@@ -160,10 +115,8 @@ class LastTotals(ProtocolMessage, frozen=True, tag=74):
 
 TOTAL_MESSAGES = (Submit, Lock, Closed, LockReport, GrantedLock, WelcomeLock, LastTotals)
 
-AnyLock = Lock | LockReport | GrantedLock | WelcomeLock
 
-
-def check_locks(locks: Iterable[AnyLock]) -> None:
+def check_locks(locks: Iterable[PlacedMessage]) -> None:
     """Raises PeerError for what no honest broker says. Whoever receives locks calls this before anything else."""
     for lock in locks:
         check_total(lock.bundle)

@@ -25,7 +25,7 @@ neighbour has not counted comes behind.
 
 *Copies.* A publication is shown to clients, and `safe`, when a second broker has it (f = 1): otherwise a dead broker
 could take along what others already depend on, and they would wait for ever (L6 of the corrections to the thesis).
-Neighbours count for each other what has arrived (`LinkCounts`), and each keeps what a neighbour may still owe to its
+Neighbours count for each other what has arrived (`Progress`), and each keeps what a neighbour may still owe to its
 other neighbours.
 
 *Around the dead.* Everybody knows the tree within two hops. When the host of a broker says that its process is gone,
@@ -48,32 +48,38 @@ are sent and charged: what is really sent is in `bytes_sent`.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.stacks.cbcast.broker import GUARANTEES, RECEIPTS, CbcastBroker
-from resprout.stacks.cbcast.messages import CBCAST_MESSAGES, Around, Flushed, LinkCounts, Multicast, NotOwed, PlacesNear
+from resprout.order.crossing import Progress
+from resprout.stacks.cbcast.broker import CbcastBroker
+from resprout.stacks.cbcast.messages import Multicast
 from resprout.stacks.cbcast.options import CbcastOptions
 from resprout.stacks.families import Family
+from resprout.stacks.multicast.broker import CLIENTS_TOLD, GUARANTEES, ONE_DEATH, RECEIPTS
+from resprout.stacks.multicast.messages import (
+    MULTICAST_MESSAGES,
+    Around,
+    Flushed,
+    NotOwed,
+    PlacesNear,
+)  # fmt: skip
 from resprout.stacks.shell.tree import TREE_MESSAGES
 from resprout.stacks.stack import Stack
 from resprout.stacks.survival import Survival
-
-_CLIENTS = "clients of a dead broker go on at its neighbours, and are told that they may have missed something"
-_CRASH = "one broker may die: what two neighbours had that died together is lost, and what depends on that waits"
 
 CBCAST = Stack(
     name="cbcast",
     guarantees=GUARANTEES,
     options=CbcastOptions,
-    messages=CLIENT_MESSAGES + TREE_MESSAGES + CBCAST_MESSAGES,
+    messages=CLIENT_MESSAGES + TREE_MESSAGES + MULTICAST_MESSAGES + (Multicast,),
     make_broker=CbcastBroker,
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (Multicast,),
         Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed, PlacesNear),
-        Family.REPORTS: (LinkCounts,),
+        Family.REPORTS: (Progress,),
         Family.REPAIR: (Around, Flushed),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     survives=lambda options: Survival(faults=1),
-    known_anomalies={"lost_told": _CLIENTS},
-    known_limits={"lost": _CRASH},
+    known_anomalies={"lost_told": CLIENTS_TOLD},
+    known_limits={"lost": ONE_DEATH},
 )

@@ -3,7 +3,7 @@
 import random
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention
@@ -29,15 +29,11 @@ GUARANTEES = (Guarantee.EVENTUAL,)
 RECEIPTS = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 
-class Flooded(ProtocolMessage, frozen=True, tag=180):
+class Flooded(BundleMessage, frozen=True, tag=180):
     """A publication, on to everybody but the one that says it."""
 
     bundle: Bundle
     hops: int
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
 
 class FloodBroker(Shell):

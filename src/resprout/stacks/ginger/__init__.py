@@ -67,7 +67,7 @@ GINGER = Stack(
     name="ginger",
     guarantees=tuple(Guarantee),
     options=GingerOptions,
-    messages=CLIENT_MESSAGES + GINGER_MESSAGES + (Interested, InterestConfirmed, Uninterested),
+    messages=CLIENT_MESSAGES + GINGER_MESSAGES + (Progress, Interested, InterestConfirmed, Uninterested),
     make_broker=GingerBroker,
     families={
         Family.PUBLICATIONS: (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed),

@@ -222,7 +222,7 @@ class GingerBroker(Shell):
         """What somebody waits for; the rest soon."""
         core = self.core
         core.sessions.flush(core.out)
-        core.pressure.release(core.out)
+        core.push_back(core.out)
         later = core.report(all_news=False) or core.sessions.patient
         if later and not self._report_set:
             self._report_set = True

@@ -81,8 +81,7 @@ class GingerClients:
         core = self._core
         if self._settling.pop(name, 0) is None:
             core.out.append(CancelTimer(SettleDue(name)))
-        core.unstable.pop(name, None)
-        core.pressure.forget(name)
+        core.forget(name)
 
     # -- clients of the dead -------------------------------------------------------------------------------------------
 
@@ -101,7 +100,7 @@ class GingerClients:
 
     def keep_old_for_ghosts(self, entry: WindowEntry) -> None:
         """Nobody here wanted it when it passed, but they may."""
-        entry.taken_in = entry.shown = True
+        entry.shown = True
         self.keep_for_ghosts(entry)
         if entry.readers:
             self._core.log[entry.id] = entry
@@ -148,9 +147,8 @@ class GingerClients:
             return
         if self._totals.knows(id):
             return
-        core.counted[id] = session
-        core.unstable[session.name] = core.unstable.get(session.name, 0) + bundle.count
-        core.pressure.check(session.name, core.unstable[session.name], core.out)
+        core.charged[id] = None
+        core.charge(session.name, bundle.count)
         core.clock += 1
         stamped = bundle.stamped(core.clock)
         if bundle.guarantee is Guarantee.TOTAL:

@@ -8,30 +8,31 @@ client. Gaps in a client's numbers say nothing and are not looked at.
 """
 
 from collections import deque
+from typing import Any
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks, to_marks
-from resprout.edge.broker.backpressure import BackPressure
-from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving
+from resprout.order.crossing import Progress
 from resprout.order.seen import Seen
 from resprout.spread.recorded import RecordedSubscriptions
-from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, Progress, TotalProcessed
+from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.ginger.window import READERS, GingerLink, WindowEntry
+from resprout.stacks.ginger.window import GingerLink, WindowEntry
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.step import Step
 
 
-class GingerCore(Step):
+class GingerCore(Step, Retention):
     """The state that every part of a broker works on, and the ways of a publication through it."""
 
     def __init__(self, name: str, options: GingerOptions) -> None:
-        super().__init__()
+        Step.__init__(self)
+        Retention.__init__(self, options.buffer)
         self.name = name
         self.options = options
         self.outbox = Outbox(self)
@@ -44,7 +45,6 @@ class GingerCore(Step):
         self.seen = Seen()
         self.wishes = RecordedSubscriptions(self.seen.marks)
         self.sessions = ClientSessions(Serving("ginger", tuple(Guarantee), 1), self, self.wishes)
-        self.pressure = BackPressure(options.buffer, self._unstable_of)
         self.links: dict[str, GingerLink] = {}
         """Neighbours in the tree, those that died and are not replaced yet included."""
         self.broken: dict[str, None] = {}
@@ -52,11 +52,8 @@ class GingerCore(Step):
         self.log: dict[MessageId, WindowEntry] = {}
         """What is not stable, in the order it was taken in."""
         self.held_back: deque[WindowEntry] = deque()
-        self.taken_in = 0
-        self.unstable: dict[str, int] = {}
-        """Messages that each local client published here and that are not stable."""
-        self.counted: dict[MessageId, ClientSession] = {}
-        """The publications that are counted there."""
+        self.charged: dict[MessageId, None] = {}
+        """Publications of clients here that are charged to them until they are stable."""
 
     @property
     def parent(self) -> GingerLink | None:
@@ -80,6 +77,7 @@ class GingerCore(Step):
     def arrive(self, link: GingerLink, message: Metadata) -> WindowEntry:
         """A publication is here; its place in the order comes later, when no lock holds it."""
         entry = WindowEntry(message.bundle, message.hops, link.name, message.prompt)
+        self.keep(entry)
         self.count_in(link, entry)
         if message.hops == 1:
             link.urgent = True
@@ -87,28 +85,26 @@ class GingerCore(Step):
 
     def count_in(self, link: GingerLink, entry: WindowEntry) -> None:
         """It is the next one on this link."""
-        entry.waiting[link.name] = None
+        self.keep_for(link.name, entry)
         link.received.add(entry)
         link.news = True
-        link.unstable += entry.bundle.count
-        self.pressure.check(link.name, link.unstable, self.out)
 
     def take_in_new(self, entry: WindowEntry) -> None:
         """A second copy is counted, because its sender counts it, and otherwise ignored."""
         if self.seen.is_new(entry.bundle):
             self.take_in(entry)
-        else:
-            entry.taken_in = True
-            self._less_waiting(entry)
+
+    def take_in_arrived(self, entry: WindowEntry) -> None:
+        self.take_in_new(entry)
+        self.let_go(entry)
 
     def take_in(self, entry: WindowEntry) -> None:
         """The next in this broker's order: on to the links and readers that want it."""
         bundle = entry.bundle
+        self.keep(entry)
         self.clock = max(self.clock, bundle.stamp)
         self.seen.raise_to(bundle.origin, bundle.last)
-        self.taken_in += 1
-        entry.no = self.taken_in
-        entry.taken_in = True
+        self.place(entry)
         self.log[entry.id] = entry
         wanting = self.wishes.table.matches(bundle)
         self.sessions.address(entry, bundle, wanting)
@@ -116,12 +112,12 @@ class GingerCore(Step):
             if name == entry.source:
                 continue
             if name in self.broken:
-                entry.waiting[name] = None
+                self.keep_for(name, entry)
             else:
                 self.pass_on(link, entry, name in wanting)
         self.held_back.append(entry)
         self.show_safe()
-        self._less_waiting(entry)
+        self.let_go(entry)
 
     def pass_on(self, link: GingerLink, entry: WindowEntry, wanted: bool) -> None:
         """Down a link, or past it."""
@@ -129,7 +125,7 @@ class GingerCore(Step):
             bundle = entry.bundle
             link.skips[bundle.origin] = bundle.last
             return
-        entry.waiting[link.name] = None
+        self.keep_for(link.name, entry)
         link.sent.add(entry)
         self.tell_skips(link)
         if entry.tseq < 0:
@@ -143,31 +139,9 @@ class GingerCore(Step):
         while self.held_back and (self.held_back[0].safe or not self.links):
             self.sessions.show(self.held_back.popleft(), self.out)
 
-    # -- what clients read (`RetentionPort`) ---------------------------------------------------------------------------
-
-    @property
-    def next_no(self) -> int:
-        return self.taken_in + 1
-
     @property
     def first_held_back(self) -> int | None:
         return self.held_back[0].no if self.held_back else None
-
-    def show(self, entry: WindowEntry) -> None:
-        entry.shown = True
-
-    def add_reader(self, entry: WindowEntry, session: ClientSession) -> None:
-        entry.needed += 1
-        entry.waiting[READERS] = None
-        if not entry.shown:
-            entry.readers = (*entry.readers, session)
-
-    def took(self, entry: WindowEntry) -> bool:
-        """Whether it is stable then is noticed here, and by nobody else."""
-        entry.needed -= 1
-        if entry.needed == 0:
-            self.through(entry, READERS)
-        return False
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
@@ -189,45 +163,42 @@ class GingerCore(Step):
 
     # -- stability -----------------------------------------------------------------------------------------------------
 
-    def through(self, entry: WindowEntry, direction: str) -> None:
-        """Everyone in this direction has it, or is owed it no more."""
-        if entry.waiting.pop(direction, 0) is None:
-            self._less_waiting(entry)
+    def keep_for(self, name: str, entry: WindowEntry) -> None:
+        """Not everyone behind this link has it."""
+        if name not in entry.waiting:
+            entry.waiting[name] = None
+            self.keep(entry)
 
-    def _less_waiting(self, entry: WindowEntry) -> None:
-        if len(entry.waiting) > 1 or not entry.taken_in:
+    def through(self, entry: WindowEntry, name: str) -> None:
+        """Everyone behind this link has it, or is owed it no more."""
+        if entry.waiting.pop(name, 0) is None:
+            self.let_go(entry)
+
+    def let_go(self, item: Any) -> None:
+        """When nobody but one link needs it, that is news there; when nobody does, for all, and it is stable."""
+        entry: WindowEntry = item
+        super().let_go(entry)
+        if entry.needed > 1:
             return
-        for direction in entry.waiting or self.links:
-            if (link := self.links.get(direction)) is not None:
+        for name in entry.waiting if entry.needed else self.links:
+            if (link := self.links.get(name)) is not None:
                 link.news = True
                 link.urgent |= entry.prompt
-        if not entry.waiting:
-            self._forget(entry)
+        if not entry.needed:
+            self._end(entry)
 
-    def _forget(self, entry: WindowEntry) -> None:
+    def _end(self, entry: WindowEntry) -> None:
         if self.log.get(entry.id) is entry:
             del self.log[entry.id]
             self.sessions.delivered(entry)
-        session = self.counted.pop(entry.id, None)
-        if session is not None and not session.gone:
-            self.unstable[session.name] -= entry.bundle.count
-        if (link := self.links.get(entry.source or "")) is not None:
-            link.unstable -= entry.bundle.count
-
-    def _unstable_of(self, source: str) -> int:
-        link = self.links.get(source)
-        return link.unstable if link is not None else self.unstable.get(source, 0)
+        if self.charged.pop(entry.id, 0) is None:
+            self.charge(entry.bundle.publisher, -entry.bundle.count)
 
     def hear_progress(self, link: GingerLink, message: Progress) -> None:
-        if not link.acknowledged <= message.received <= link.sent.last:
-            raise PeerError(f"{message.received} of {link.sent.last} publications received")
-        for no in range(link.acknowledged + 1, message.received + 1):
-            if (entry := link.sent.entries.get(no)) is not None:
-                entry.safe = True
-        link.acknowledged = message.received
-        for entry in link.sent.hear(message.done):
-            self.through(entry, link.name)
-        for entry in link.received.hear(message.clear):
+        arrived, through = link.hear(message)
+        for entry in arrived:
+            entry.safe = True
+        for entry in through:
             self.through(entry, link.name)
         self.show_safe()
 
@@ -240,11 +211,7 @@ class GingerCore(Step):
             if not link.urgent and not all_news:
                 later = True
                 continue
-            link.received.advance(link.name)
-            link.sent.advance(link.name)
             link.news = link.urgent = False
-            progress = Progress(link.received.last, link.received.mine, min(link.sent.mine, link.left))
-            if progress != link.told:
-                link.told = progress
+            if (progress := link.report(link.left)) is not None:
                 self.outbox.pass_by(link.name, progress)
         return later

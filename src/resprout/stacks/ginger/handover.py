@@ -61,18 +61,18 @@ class GingerHandover:
         for name in names:
             core.links.pop(name, None)
             core.broken.pop(name, None)
-            core.pressure.forget(name)
-        waiting = dict.fromkeys([*children, *([parent] if parent else [])])
+            core.forget(name)
+        waiting = [*children, *([parent] if parent else [])]
         entries: list[WindowEntry] = []
         for id in ids:
             entry = core.log.get(id)
             if entry is None:
                 entry = self._take_lost(id, lost.get(id), parent, waiting)
             else:
-                entry.waiting.update(waiting)
+                self._keep_for(waiting, entry)
                 self._clients.keep_for_ghosts(entry)
                 if entry.source in names:
-                    entry.source = parent
+                    core.move(entry, parent)
                 entry.safe = entry.safe or parent is not None
                 for name in names:
                     core.through(entry, name)
@@ -81,15 +81,14 @@ class GingerHandover:
         return entries
 
     def _take_lost(
-        self, id: MessageId, lost: LostMessage | None, parent: str | None, waiting: dict[str, None]
+        self, id: MessageId, lost: LostMessage | None, parent: str | None, waiting: list[str]
     ) -> WindowEntry:
         if lost is None:
             entry = WindowEntry(_trace_of(id), 1, parent, False)
-            entry.waiting.update(waiting)
-            entry.taken_in = True
+            self._keep_for(waiting, entry)
             return entry
         entry = WindowEntry(lost.bundle, max(1, lost.hops), parent, lost.prompt, lost.place)
-        entry.waiting.update(waiting)
+        self._keep_for(waiting, entry)
         total = self._totals.in_progress.get(id)
         if total is not None and lost.place >= 0:
             self._totals.process(total, entry)
@@ -98,6 +97,10 @@ class GingerHandover:
         else:
             self._core.take_in_new(entry)
         return entry
+
+    def _keep_for(self, names: list[str], entry: WindowEntry) -> None:
+        for name in names:
+            self._core.keep_for(name, entry)
 
     def pass_on_what_waited(self, dead: Iterable[str], names: Iterable[str]) -> None:
         """Taken in since this broker said what it has: the new neighbours have not heard of it."""
@@ -126,8 +129,6 @@ class GingerHandover:
         lane = link.received if is_parent else link.sent
         for entry in pool:
             lane.add(entry)
-            if entry.source == name:
-                link.unstable += entry.bundle.count
         link.left = link.sent.last  # the pool goes over as a whole, with `Attached`
         link.news = link.urgent = True
         self._peers.open(name)

@@ -22,7 +22,7 @@ class Intake:
     def hear(self, link: GingerLink, message: Metadata | Passed | TotalRequest | TotalProcessed) -> None:
         entry = self._core.arrive(link, message) if isinstance(message, Metadata) else None
         if entry is not None and self._overtakes(entry):
-            self._core.take_in_new(entry)
+            self._core.take_in_arrived(entry)
             return
         link.pool.append((message, entry))
         self.drain(link)
@@ -54,7 +54,7 @@ class Intake:
     def _handle(self, link: GingerLink, message: ProtocolMessage, entry: WindowEntry | None) -> None:
         typed: Any = message
         if entry is not None:
-            self._core.take_in_new(entry)
+            self._core.take_in_arrived(entry)
         elif isinstance(message, Passed):
             for mark in message.marks:
                 origin, reached = mark.origin, mark.seq

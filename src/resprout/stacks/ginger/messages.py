@@ -5,8 +5,9 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, FreeBundleMessage, ProtocolMessage
 from resprout.core.marks import Marks
+from resprout.order.crossing import Progress as Progress
 from resprout.spread.messages import Interested
 
 Place = Annotated[int, msgspec.Meta(ge=-1)]
@@ -15,16 +16,12 @@ Place = Annotated[int, msgspec.Meta(ge=-1)]
 # -- publications ------------------------------------------------------------------------------------------------------
 
 
-class Metadata(ProtocolMessage, frozen=True, tag=128):
+class Metadata(BundleMessage, frozen=True, tag=128):
     """A publication on its way along the subscriptions."""
 
     bundle: Bundle
     hops: int
     prompt: bool = False
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
 
 class Passed(ProtocolMessage, frozen=True, tag=129):
@@ -33,33 +30,18 @@ class Passed(ProtocolMessage, frozen=True, tag=129):
     marks: Marks
 
 
-class Progress(ProtocolMessage, frozen=True, tag=130):
-    """Cumulative, in publications counted from 1 on this link; see `window`."""
-
-    received: int
-    """So many of yours are here."""
-    done: int
-    """So many of yours are delivered to everyone behind me."""
-    clear: int
-    """So many of mine are delivered to everyone behind me."""
-
-
 # -- total order -------------------------------------------------------------------------------------------------------
 
 
-class TotalRequest(ProtocolMessage, frozen=True, tag=131):
+class TotalRequest(BundleMessage, frozen=True, tag=131):
     """A total on its way up to the root."""
 
     bundle: Bundle
     hops: int
     prompt: bool = False
 
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
-
-class TotalLock(ProtocolMessage, frozen=True, tag=132):
+class TotalLock(FreeBundleMessage, frozen=True, tag=132):
     """From the root down: the next total in its order. Free, because what waits for its end may fill the windows."""
 
     no: int
@@ -139,17 +121,13 @@ class ParentBuffer(ProtocolMessage, frozen=True, tag=139):
     buffered: tuple[MessageId, ...]
 
 
-class LostMessage(ProtocolMessage, frozen=True, tag=140):
+class LostMessage(BundleMessage, frozen=True, tag=140):
     """One publication that the receiver lacks. Belongs to the `LostMessageRequest` or `Attached` that follows."""
 
     bundle: Bundle
     hops: int
     prompt: bool
     place: Place = -1
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
 
 
 class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
@@ -204,6 +182,6 @@ class NodeGone(ProtocolMessage, frozen=True, tag=144):
 
 
 GINGER_MESSAGES = (
-    Metadata, Passed, Progress, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
+    Metadata, Passed, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
     ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached, NodeGone,
 )  # fmt: skip

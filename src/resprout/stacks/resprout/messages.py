@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 from resprout.core.marks import Marks
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Configuration, Life, Place
@@ -141,7 +141,7 @@ class Grant(ParcelMessage, frozen=True, tag=107):
 # -- parts of parcels --------------------------------------------------------------------------------------------------
 
 
-class Item(ParcelMessage, frozen=True, tag=108):
+class Item(BundleMessage, ParcelMessage, frozen=True, tag=108):
     """A bundle of the pool. `side`: in `Attach`, 1 when it came from the sender's side of the dead link, else 0; in
     `Grant`, the member from whose side it came, 0 for the sender's own, -1 for that of a dead broker's clients."""
 
@@ -149,14 +149,6 @@ class Item(ParcelMessage, frozen=True, tag=108):
     side: Annotated[int, msgspec.Meta(ge=-1)]
     hops: int
     prompt: bool
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
 
 
 class Stub(ParcelMessage, frozen=True, tag=109):

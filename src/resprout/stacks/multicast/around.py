@@ -3,7 +3,7 @@
 Everybody knows the tree within two hops (`overlay.neighbourhood`): brokers tell their neighbours who their neighbours
 are, and where they listen. When the host of a neighbour says that its process is gone, or another neighbour of it says
 so (`Around`), it is passed over: its other neighbours are called, and are links from then on. What it may have owed
-them is theirs to send (`stacks.cbcast.copies`); who has sent all of that says so (`Flushed`).
+them is theirs to send (`stacks.multicast.copies`); who has sent all of that says so (`Flushed`).
 
 Circles do no harm: what comes a second time is dropped. Nobody takes the place of the dead, and a broker that returns
 joins like a newcomer, below the parent that it was given.
@@ -16,7 +16,7 @@ from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import Place
-from resprout.stacks.cbcast.messages import Around, Flushed, PlacesNear
+from resprout.stacks.multicast.messages import Around, Flushed, PlacesNear
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer

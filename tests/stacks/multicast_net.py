@@ -1,4 +1,4 @@
-"""Brokers of CBCAST in hands that carry what they say: in order as links do, or in any order, as no link does."""
+"""Brokers of a causal multicast in hands that carry what they say: in order as links do, or in any, as no link does."""
 
 import random
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
 from resprout.order.vector_clock import Changes
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultSpec, Scenario
-from resprout.stacks.cbcast.broker import CbcastBroker
 from resprout.stacks.cbcast.messages import Multicast
-from resprout.stacks.cbcast.options import CbcastOptions
+from resprout.stacks.multicast.messages import MulticastMessage
+from resprout.stacks.registry import find_stack
 from resprout.stacks.shell.tree import Join
 from resprout.stacks.stack import BrokerSeat
 from tests.edge.desk import Desk
@@ -22,13 +22,13 @@ from tests.edge.desk import Desk
 ROOM = 1 << 24
 
 
-def row(guarantee: str = "causal", operations: int = 30) -> Scenario:
+def row(guarantee: str = "causal", operations: int = 30, stack: str = "cbcast") -> Scenario:
     """Four brokers in a row; clients at both ends publish and read."""
     brokers = "".join(
         f'[[broker]]\nname = "b{no}"\nlatency = "3ms"\n' + (f'parent = "b{no - 1}"\n' if no else "") for no in range(4)
     )
     return parse_scenario(f"""
-stack = "cbcast"
+stack = "{stack}"
 seed = 5
 time_limit = "60s"
 {brokers}
@@ -50,8 +50,13 @@ start = "1s"
 """)
 
 
-def strike(*faults: FaultSpec) -> Scenario:
-    return msgspec.structs.replace(row(operations=100), faults=faults)
+def strike(*faults: FaultSpec, stack: str = "cbcast") -> Scenario:
+    return msgspec.structs.replace(row(operations=100, stack=stack), faults=faults)
+
+
+def broker(stack: str, seat: BrokerSeat, **options: int) -> Any:
+    found = find_stack(stack)
+    return found.make_broker(seat, found.parse_options(options), random.Random(1))
 
 
 def message(publisher: str, sender: str, clocks: Changes, topic: str = "t", first: int = 1) -> Multicast:
@@ -67,10 +72,10 @@ ANSWER = message("y", "b8/1", (("t", (("b7/1", 1),)), ("u", (("b8/1", 1),))), to
 class OneBroker:
     """A root with two children, `b1` and `b2`, and two clients, `p` who publishes and `s` who reads `t` and `u`."""
 
-    def __init__(self, room: int = ROOM, **options: int) -> None:
-        self.machine = CbcastBroker(BrokerSeat("b0", 1, None), CbcastOptions(**options), random.Random(1))
+    def __init__(self, room: int = ROOM, stack: str = "cbcast", **options: int) -> None:
+        self.machine = broker(stack, BrokerSeat("b0", 1, None), **options)
         self.effects: list[Effect] = []
-        self.bundles = Desk("cbcast")
+        self.bundles = Desk(stack)
         self.effects.extend(self.machine.start(0))
         for name in ("b1", "b2"):
             self.join(name, room)
@@ -109,18 +114,15 @@ class Carried:
     """Brokers in a random tree, with a client each that reads everything and publishes. Each publication is remembered
     with what its publisher had read before it."""
 
-    def __init__(self, seed: int, brokers: int = 6) -> None:
+    def __init__(self, seed: int, brokers: int = 6, stack: str = "cbcast") -> None:
         self.rng = random.Random(seed)
         self.names = [f"b{no}" for no in range(brokers)]
         parents = {name: self.names[self.rng.randrange(no)] if no else None for no, name in enumerate(self.names)}
-        self.machines = {
-            name: CbcastBroker(BrokerSeat(name, 1, parents[name]), CbcastOptions(), random.Random(1))
-            for name in self.names
-        }
+        self.machines = {name: broker(stack, BrokerSeat(name, 1, parents[name])) for name in self.names}
         self.on_the_way: list[tuple[str, str, Any]] = []
         self.read: dict[str, list[tuple[str, int]]] = {name: [] for name in self.names}
         self.past: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
-        self._bundles = Desk("cbcast")
+        self._bundles = Desk(stack)
         for name in self.names:
             self.do(name, self.machines[name].start(0))
         for name, parent in parents.items():
@@ -151,9 +153,11 @@ class Carried:
     def carry_any(self) -> None:
         """Publications in any order, whatever else is said in the order of its link."""
         sender, receiver, message = taken = self.rng.choice(self.on_the_way)
-        if not isinstance(message, Multicast):
+        if not isinstance(message, MulticastMessage):
             taken = next(
-                one for one in self.on_the_way if one[:2] == (sender, receiver) and not isinstance(one[2], Multicast)
+                one
+                for one in self.on_the_way
+                if one[:2] == (sender, receiver) and not isinstance(one[2], MulticastMessage)
             )
         self.on_the_way.remove(taken)
         self.step(receiver, Received(sender, taken[2]))

@@ -1,0 +1,90 @@
+"""What brokers say to each other in any causal multicast along a tree, beside joining it and the publications."""
+
+from typing import Final
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import BundleMessage, ProtocolMessage
+from resprout.order.crossing import Progress
+from resprout.order.vector_clock import Changes
+from resprout.overlay.places import Place
+
+HEADER_MAX: Final = 1 << 18
+"""Characters of names and digits in the clocks of one message, so that it fits into a frame beside the largest bundle
+even if each takes four bytes. Some 15,000 entries with short names."""
+_ENTRY: Final = 10
+"""What a count takes, and what holds it together with its names."""
+
+
+class MulticastMessage(BundleMessage, frozen=True):
+    """A publication, on to everybody but the one that says it. What orders it is the stack's."""
+
+    bundle: Bundle
+    hops: int
+    sender: str
+    """The member that multicasts it: the life of the broker at which it was published."""
+
+    @property
+    def group(self) -> str:
+        """Among which messages of its sender it has its number."""
+        raise NotImplementedError
+
+    def checked_number(self) -> int:
+        """PeerError unless it has one, and a header that an honest peer may send."""
+        raise NotImplementedError
+
+
+class NotOwed(ProtocolMessage, frozen=True, tag=185):
+    """So much has passed before this link began: nobody behind it need wait for that. Both sides begin with it, in as
+    many messages as it takes; what is news is passed on."""
+
+    clocks: Changes
+
+    @property
+    def bulk(self) -> int:
+        return length_of(self.clocks)
+
+
+class PlacesNear(ProtocolMessage, frozen=True, tag=187):
+    """Who stands next to whom, within two hops of the receiver."""
+
+    places: tuple[Place, ...]
+
+
+class Around(ProtocolMessage, frozen=True, tag=188):
+    """This broker, next to both of us, is dead: we are neighbours now. The first message of the link."""
+
+    dead: str
+
+
+class Flushed(ProtocolMessage, frozen=True, tag=189):
+    """All that the dead broker may have owed you and was here has been sent."""
+
+    dead: str
+
+
+MULTICAST_MESSAGES: Final = (NotOwed, PlacesNear, Around, Flushed, Progress)
+
+
+def length_of(clocks: Changes) -> int:
+    """Characters, more or less as they travel."""
+    return sum(len(group) + _ENTRY + sum(len(member) + _ENTRY for member, _ in entries) for group, entries in clocks)
+
+
+def in_parts(clocks: Changes) -> list[Changes]:
+    """The same, of which each part fits into a message."""
+    parts: list[Changes] = []
+    part: dict[str, list[tuple[str, int]]] = {}
+    length = 0
+    for group, entries in clocks:
+        for entry in entries:
+            more = length_of(((group, (entry,)),))
+            if part and length + more > HEADER_MAX:
+                parts.append(_as_changes(part))
+                part, length = {}, 0
+            part.setdefault(group, []).append(entry)
+            length += more
+    return [*parts, _as_changes(part)] if part else parts
+
+
+def _as_changes(part: dict[str, list[tuple[str, int]]]) -> Changes:
+    return tuple([(group, tuple(entries)) for group, entries in part.items()])
