@@ -1,7 +1,6 @@
 """The stack `gossip`: calm runs miss nothing, faults cost a share that is told, and nobody waits for ever."""
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +52,7 @@ from resprout.stacks.gossip.broker import AloneDue, GossipBroker
 from resprout.stacks.gossip.neighbours import SilentTooLong
 from resprout.stacks.gossip.options import GossipOptions
 from resprout.stacks.stack import BrokerSeat
+from resprout.trace import kinds
 from tests.edge.desk import Desk
 from tests.stacks.asking import ask
 
@@ -158,19 +158,10 @@ def test_lazy_push_sends_fewer_copies_and_misses_nothing() -> None:
 
 def _copies(scenario: Scenario) -> float:
     """Of each publication, between brokers."""
-    said: list[Any] = []
-    step = GossipBroker.step
-
-    def overheard(self: GossipBroker, event: Any, now_us: int) -> Sequence[Effect]:
-        effects = step(self, event, now_us)
-        said.extend(effect.message for effect in effects if isinstance(effect, Send))
-        return effects
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GossipBroker, "step", overheard)
-        verdict = judged(scenario)
+    verdict, rows = judged(scenario), run_scenario(scenario).rows
     assert verdict.reliability == 1.0
-    return sum(isinstance(message, Gossiped) for message in said) / verdict.counts["publications"]
+    sent = [(row.attributes or {}).get(kinds.SENT + "Gossiped", "0") for row in rows if row.kind == kinds.LOAD]
+    return sum(map(int, sent)) / verdict.counts["publications"]
 
 
 def test_clients_of_a_dead_broker_go_on_at_another_and_are_told() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.ranges import Range
 
@@ -33,21 +33,13 @@ class OfferedRanges(msgspec.Struct, frozen=True, array_like=True, gc=False):
 Offers = tuple[OfferedRanges, ...]
 
 
-class Gossiped(ProtocolMessage, frozen=True, tag=280):
+class Gossiped(BundleMessage, frozen=True, tag=280):
     """A publication."""
 
     bundle: Bundle
     hops: int
     asked: bool = False
     """In answer to `Graft`."""
-
-    @property
-    def cost(self) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self) -> int:
-        return self.bundle.key_bytes
 
 
 class IHave(ProtocolMessage, frozen=True, tag=281):
