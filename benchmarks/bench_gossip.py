@@ -23,8 +23,9 @@ from resprout.sim.run import RunResult, run_scenario
 from resprout.stacks.gossip import GOSSIP
 from resprout.trace import kinds
 
-BROKERS: Final = 50
-SHARES: Final = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7)
+BROKERS: Final = 40
+SHARES: Final = (0.1, 0.2, 0.3, 0.5)
+OVERLAY_SHARES: Final = (*SHARES, 0.7)
 MEMBERS: Final = 1_000
 
 
@@ -114,7 +115,7 @@ def run(quick: bool = False) -> list[Measure]:
             Measure(f"{word}: copies of a publication", calm.copies, "between brokers", "a tree", brokers - 1.0),
             Measure(f"{word}: latency of a delivery", calm.latency_ms, "ms, median", "two links", 10.0),
         ]
-        for share in SHARES[1:4] if quick else SHARES[1:]:
+        for share in SHARES:
             struck = point(share, lazy, seeds, brokers, operations)
             measures += [
                 Measure(
@@ -125,7 +126,7 @@ def run(quick: bool = False) -> list[Measure]:
                 ),
             ]
     members = MEMBERS // 4 if quick else MEMBERS
-    for share in SHARES[1:]:
+    for share in OVERLAY_SHARES:
         together, full, said = overlay(share, 1, members)
         name = f"overlay of {members}: {share:.0%} die at once"
         measures += [

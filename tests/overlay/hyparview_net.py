@@ -16,8 +16,8 @@ from resprout.overlay.hyparview.membership import (
     NeighbourUp,
     ShuffleDue,
 )  # fmt: skip
-from resprout.overlay.hyparview.messages import OverlayMember
 from resprout.overlay.hyparview.options import ViewOptions
+from resprout.overlay.wires import OverlayMember
 
 LATENCY_US = (1_000, 20_000)
 """Least and most, of a pair."""

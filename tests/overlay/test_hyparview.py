@@ -21,12 +21,12 @@ from resprout.overlay.hyparview.messages import (
     NeighbourAnswer,
     NeighbourDropped,
     NeighbourRequest,
-    OverlayMember,
     Shuffle,
     ShuffleReply,
 )  # fmt: skip
 from resprout.overlay.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
 from resprout.overlay.hyparview.views import Views
+from resprout.overlay.wires import OverlayMember
 from tests.overlay.hyparview_net import Members
 
 # -- many of them ------------------------------------------------------------------------------------------------------

@@ -1,27 +1,27 @@
 """Who the neighbours of a member are: joining, asking, answering, dropping, and replacing those that fail.
 
 A pure part: what it is told are the messages of other members, and who cannot be reached (`gone`); what it wants is
-said to its owner (`Wires`), who opens sessions where a message needs one, and closes those that nobody needs.
+said to its owner (`overlay.wires`).
 """
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from resprout.core.contract import Outcome, ProtocolMessage, Timer
+from resprout.core.contract import Outcome, Timer
 from resprout.overlay.hyparview.messages import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
     NeighbourDropped,
     NeighbourRequest,
-    OverlayMember,
     Shuffle,
     ShuffleReply,
 )  # fmt: skip
 from resprout.overlay.hyparview.options import ViewOptions
 from resprout.overlay.hyparview.shuffling import Shuffling, check_sample, check_steps
 from resprout.overlay.hyparview.views import Views
+from resprout.overlay.wires import OverlayMember, Wires
 
 ASKED_MAX: Final = 16
 """Members that may be asked at the same time: newcomers, mostly, and those that do not answer. Who comes beyond that is
@@ -58,15 +58,6 @@ class AskedTooLong(Timer, frozen=True):
     @property
     def background(self) -> bool:
         return self.routine
-
-
-class Wires(Protocol):
-    def say(self, member: OverlayMember, message: ProtocolMessage) -> None:
-        """In order for each; without a session one is opened. Lost when that cannot be, and then `gone` is told."""
-
-    def wake(self, timer: Timer, after_us: int) -> None: ...
-    def let_sleep(self, timer: Timer) -> None: ...
-    def tell(self, outcome: Outcome) -> None: ...
 
 
 class _Ask:

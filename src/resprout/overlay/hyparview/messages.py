@@ -2,18 +2,8 @@
 
 from typing import Final
 
-import msgspec
-
 from resprout.core.contract import ProtocolMessage
-
-MEMBER_BYTES: Final = 4_200
-"""At most what a member takes in a frame: its name and its address."""
-
-
-class OverlayMember(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    address: str = ""
-    """Where it listens; empty where names are enough to connect."""
+from resprout.overlay.wires import OverlayMember
 
 
 class JoinOverlay(ProtocolMessage, frozen=True, tag=272):

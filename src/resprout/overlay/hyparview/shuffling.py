@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
-from resprout.overlay.hyparview.messages import OverlayMember, Shuffle, ShuffleReply
+from resprout.overlay.hyparview.messages import Shuffle, ShuffleReply
 from resprout.overlay.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
 from resprout.overlay.hyparview.views import Views
+from resprout.overlay.wires import OverlayMember
 
 
 class Shuffling:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from random import Random
 
-from resprout.overlay.hyparview.messages import OverlayMember
 from resprout.overlay.hyparview.options import ViewOptions
+from resprout.overlay.wires import OverlayMember
 
 
 class Views:

@@ -24,16 +24,17 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.edge.messages import Successor
 from resprout.overlay.hyparview.membership import AskedTooLong, HyParView, ShuffleDue
-from resprout.overlay.hyparview.messages import OverlayMember
+from resprout.overlay.wires import OverlayMember
 from resprout.stacks.gossip.options import GossipOptions
-from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 
-SUCCESSORS_MAX: Final = 8
+SUCCESSORS_MAX: Final = 16
+"""That clients are told of: one of them must live when this broker does not, though half of all died with it."""
 IDLE_US: Final = 5_000_000
 """After this, a session that nobody needs is closed by whoever opened it."""
 
@@ -82,8 +83,12 @@ class OverlaySessions:
 
     def desk(self) -> Desk:
         """What any broker may say."""
-        hear: Handler = lambda peer, message: self.overlay.hear(peer.name, message)  # noqa: E731
-        return Desk(self._peers.find, dict.fromkeys(self.overlay.handlers, hear))
+        return Desk(self._peers.find, dict.fromkeys(self.overlay.handlers, self._hear))
+
+    def _hear(self, peer: Peer, message: ProtocolMessage) -> None:
+        self.overlay.hear(peer.name, message)
+        if len(self.successors) < SUCCESSORS_MAX:
+            self._succeed(())
 
     def leave(self) -> None:
         self.overlay.leave()
