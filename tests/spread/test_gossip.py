@@ -7,6 +7,7 @@ import pytest
 
 from resprout.core.errors import PeerError
 from resprout.order.seen import SeenRanges
+from resprout.spread.gossip import gossip as gossip_module
 from resprout.spread.gossip.announced import ANNOUNCED_MAX, Announced
 from resprout.spread.gossip.gossip import GossipSettled, RecoverDue
 from resprout.spread.gossip.messages import (
@@ -15,6 +16,7 @@ from resprout.spread.gossip.messages import (
     Graft,
     IHave,
     OfferedRanges,
+    Prune,
     check_offers,
     in_parts,
 )  # fmt: skip
@@ -160,6 +162,31 @@ def test_lazy_push_leaves_a_tree() -> None:
     assert net.lacking() == []
 
 
+def test_there_is_a_tree_for_each_publisher() -> None:
+    net = Gossipers("abc", lazy=True)
+    net.link("ab", "bc", "ca")
+    net.settle()
+    for no in range(1, 4):
+        for name in "abc":
+            net.brokers[name].publish(bundle(f"p{name}", no))
+        net.settle()
+    before = net.said["Gossiped"]
+    for name in "abc":
+        net.brokers[name].publish(bundle(f"p{name}", 4))
+    net.settle()
+    assert net.said["Gossiped"] - before == 6 and net.said["Graft"] == 0
+    assert net.brokers["a"].gossip.is_eager("b", "pa") and not net.brokers["a"].gossip.is_eager("b", "pc")
+
+
+def test_publishers_that_a_link_remembers_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gossip_module, "LAZY_MAX", 2)
+    net = Gossipers("ab", lazy=True)
+    net.link("ab")
+    for publisher in "xyz":
+        net.brokers["a"].hear("b", Prune(publisher))
+    assert [net.brokers["a"].gossip.is_eager("b", publisher) for publisher in "xyz"] == [True, False, False]
+
+
 def test_a_tree_that_breaks_is_mended_by_what_was_announced() -> None:
     net = Gossipers("abc", lazy=True)
     net.link("ab", "bc", "ca")
@@ -167,12 +194,12 @@ def test_a_tree_that_breaks_is_mended_by_what_was_announced() -> None:
     for no in range(1, 4):
         net.brokers["a"].publish(bundle("p", no))
         net.settle()
-    assert not net.brokers["b"].gossip.is_eager("c")
+    assert not net.brokers["b"].gossip.is_eager("c", "p")
     net.lost.add(frozenset("ab"))
     net.brokers["a"].publish(bundle("p", 4))
     net.settle()
     assert net.lacking() == [] and net.said["Graft"] == 1
-    assert net.brokers["b"].gossip.is_eager("c") and net.brokers["c"].gossip.is_eager("b")
+    assert net.brokers["b"].gossip.is_eager("c", "p") and net.brokers["c"].gossip.is_eager("b", "p")
 
 
 def test_without_lazy_push_nobody_is_pruned() -> None:
@@ -181,7 +208,7 @@ def test_without_lazy_push_nobody_is_pruned() -> None:
     for no in range(1, 4):
         net.brokers["a"].publish(bundle("p", no))
         net.settle()
-    assert net.said["Prune"] == 0 and net.brokers["b"].gossip.is_eager("c")
+    assert net.said["Prune"] == 0 and net.brokers["b"].gossip.is_eager("c", "p")
 
 
 # -- what is kept and said ---------------------------------------------------------------------------------------------

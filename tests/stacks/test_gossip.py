@@ -341,7 +341,7 @@ def test_one_that_is_heard_again_in_time_is_kept() -> None:
 def test_what_a_broker_says_that_is_no_neighbour_is_ignored() -> None:
     net = OneBroker()
     net.say("b1", NeighbourDropped(()))
-    net.say("b1", Gossiped(foreign(1), 1), IHave((), True), Prune())
+    net.say("b1", Gossiped(foreign(1), 1), IHave((), True), Prune("x"))
     assert not net.said("s", Delivery) and not net.of(Close)
 
 

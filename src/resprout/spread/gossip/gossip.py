@@ -4,8 +4,9 @@ A pure part. The owner says what is new here (`put`) and what its neighbours say
 overlay. What it wants is said to the owner (`Lines`).
 """
 
+from collections.abc import Iterable
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
@@ -14,6 +15,9 @@ from resprout.order.seen import SeenRanges
 from resprout.spread.gossip.announced import Announced
 from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Prune, check_offers, in_parts
 from resprout.spread.gossip.store import RecentBundles, joined
+
+LAZY_MAX: Final = 10_000
+"""Publishers that are remembered for a link. Those of one that is forgotten come in full again, until it is pruned."""
 
 
 class GossipSettled(Outcome, frozen=True):
@@ -61,14 +65,24 @@ class GossipTimes(Protocol):
 
 
 class _Link:
-    __slots__ = ("compared", "eager", "unsaid")
+    __slots__ = ("compared", "lazy", "unsaid")
 
     def __init__(self) -> None:
-        self.eager = True
+        self.lazy: dict[str, None] = {}
+        """Publishers whose publications are only announced here; the longest first."""
         self.compared = 0
         """The version of the store that was told last."""
         self.unsaid: dict[Origin, list[Range]] = {}
         """To be announced."""
+
+    def prune(self, publisher: str) -> None:
+        self.lazy[publisher] = None
+        if len(self.lazy) > LAZY_MAX:
+            del self.lazy[next(iter(self.lazy))]
+
+    def graft(self, publishers: Iterable[str]) -> None:
+        for publisher in publishers:
+            self.lazy.pop(publisher, None)
 
 
 class Gossip:
@@ -104,8 +118,8 @@ class Gossip:
         self._links.pop(name, None)
         self._announced.forget(name)
 
-    def is_eager(self, name: str) -> bool:
-        return name in self._links and self._links[name].eager
+    def is_eager(self, name: str, publisher: str) -> bool:
+        return name in self._links and publisher not in self._links[name].lazy
 
     def offer(self, name: str, routine: bool = False) -> None:
         """Tell a neighbour all that it can ask for."""
@@ -121,22 +135,22 @@ class Gossip:
     def put(self, bundle: Bundle, hops: int, source: str | None) -> None:
         """It is new here, and came over so many hops, from this neighbour if it was one."""
         self._store.put(bundle, hops)
-        message = Gossiped(bundle, hops + 1)
+        message, publisher = Gossiped(bundle, hops + 1), bundle.publisher
         for name, link in self._links.items():
             if name == source:
-                link.eager = True
-            elif link.eager:
+                link.graft((publisher,))
+            elif publisher not in link.lazy:
                 self._lines.push(name, message)
             else:
                 link.unsaid.setdefault(bundle.origin, []).append((bundle.first, bundle.last))
                 self._announce_soon()
 
     def repeated(self, name: str, message: Gossiped) -> None:
-        """It was here before: with lazy push, this link is not needed."""
-        link = self._links[name]
-        if self._options.lazy and link.eager and not message.asked:
-            link.eager = False
-            self._lines.say(name, Prune())
+        """It was here before: with lazy push, this link is not needed for its publisher."""
+        link, publisher = self._links[name], message.bundle.publisher
+        if self._options.lazy and publisher not in link.lazy and not message.asked:
+            link.prune(publisher)
+            self._lines.say(name, Prune(publisher))
 
     # -- what neighbours say -------------------------------------------------------------------------------------------
 
@@ -155,14 +169,14 @@ class Gossip:
 
     def hear_graft(self, name: str, message: Graft) -> None:
         check_offers(message.offers)
-        self._links[name].eager = True
+        self._links[name].graft(offer.publisher for offer in message.offers)
         for offer in message.offers:
             for found in self._store.find(offer.origin, offer.ranges):
                 self._lines.push(name, Gossiped(found.bundle, found.hops + 1, asked=True))
 
     def hear_prune(self, name: str, message: Prune) -> None:
         if self._options.lazy:
-            self._links[name].eager = False
+            self._links[name].prune(message.publisher)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -176,7 +190,7 @@ class Gossip:
     def graft_due(self, timer: GraftDue) -> None:
         self._is_grafting = False
         for name, wanted in self._announced.take().items():
-            self._links[name].eager = True
+            self._links[name].graft(publisher for publisher, _, _ in wanted)
             for part in in_parts({origin: joined(ranges) for origin, ranges in wanted.items()}):
                 self._lines.say(name, Graft(part))
         self._graft_soon()

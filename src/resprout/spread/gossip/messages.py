@@ -63,7 +63,7 @@ class IHave(ProtocolMessage, frozen=True, tag=281):
 
 
 class Graft(ProtocolMessage, frozen=True, tag=282):
-    """Send these; and with lazy push, whatever comes from now on."""
+    """Send these; and with lazy push, whatever comes of their publishers from now on."""
 
     offers: Offers
 
@@ -73,7 +73,9 @@ class Graft(ProtocolMessage, frozen=True, tag=282):
 
 
 class Prune(ProtocolMessage, frozen=True, tag=283):
-    """What you push comes another way: tell me of it, and do not send it."""
+    """What you push of this publisher comes another way: tell me of it, and do not send it."""
+
+    publisher: str
 
 
 GOSSIP_MESSAGES: Final = (Gossiped, IHave, Graft, Prune)
