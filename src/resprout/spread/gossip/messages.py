@@ -1,4 +1,4 @@
-"""What gossiping brokers say to each other. Tags 280 to 287 of the wire belong to this file."""
+"""What gossiping brokers say to each other. Tags 280 to 283 of the wire belong to this file."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
