@@ -59,10 +59,23 @@ class Running(msgspec.Struct):
 
 
 @contextlib.contextmanager
-def running(*words: str) -> Iterator[Running]:
+def ctrl_c(ends: bool = True) -> Iterator[None]:
+    """Processes that are started here can be ended with Ctrl-C, or cannot, as one that a script put in the background.
+    They inherit it: without this it would depend on how the tests themselves were started."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler if ends else signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def running(*words: str, ctrl_c_ends: bool = True) -> Iterator[Running]:
     """A command in the background."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([*_COMMAND, *words], stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
+    with ctrl_c(ctrl_c_ends):
+        started = subprocess.Popen([*_COMMAND, *words], stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+    with started as process:
         try:
             yield Running(process)
         finally:

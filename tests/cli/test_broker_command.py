@@ -28,6 +28,14 @@ def test_ctrl_c_is_a_clean_end_too() -> None:
         assert err == b"" and json.loads(out)["kind"] == "founded"
 
 
+def test_ctrl_c_is_not_for_a_broker_that_a_script_put_in_the_background() -> None:
+    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--json", ctrl_c_ends=False) as process:
+        address = json.loads(process.line())["address"]
+        process.process.send_signal(signal.SIGINT)
+        assert resprout("pub", "t", "x", "--server", address).returncode == 0
+        assert process.end(signal.SIGTERM) == 0
+
+
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
 def test_it_listens_on_ipv6() -> None:
     with broker("b1", listen="[::1]:0") as (_, address):

@@ -24,6 +24,7 @@ from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.trace.schema import Row
 from resprout.trace.store import read_info
+from tests.cli.processes import ctrl_c
 
 TREE = """
 name = "a small tree"
@@ -147,10 +148,11 @@ def command(folder: Path, *more: str) -> Iterator["subprocess.Popen[str]"]:
     file = folder / "tree.toml"
     file.write_text(TREE)
     words = [sys.executable, "-m", "resprout", "run", str(file), "--trace", str(folder / "trace")]
-    process = subprocess.Popen(
-        [*words, "--set", "workload.0.operations=10000", *more],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    with ctrl_c():
+        process = subprocess.Popen(
+            [*words, "--set", "workload.0.operations=10000", *more],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
     try:
         yield process
     finally:

@@ -79,6 +79,32 @@ def test_a_causal_multicast_goes_around_a_broker_that_is_killed(stack: str) -> N
     assert verdict.counts["publications"] == 120
 
 
+DELTA = 'mix={fifo=0.7, eventual=0.3}, start="4s", interval="50ms"'
+
+
+def test_delta_routes_and_confirms_in_a_chain() -> None:
+    work = f'{{kind="random", topics=["line/up", "line/down"], operations=30, {DELTA}}}'
+    _, verdict = run("chain", ['stack="delta"', "options={}", f"workload=[{work}]"])
+    assert verdict.counts["publications"] == 90 and verdict.counts["deliveries"] > 180
+
+
+def test_delta_goes_around_a_broker_that_is_killed() -> None:
+    work = f'{{kind="random", topics=["line/up", "line/down"], operations=40, {DELTA}}}'
+    fault = 'fault=[{at="5s", kind="crash", nodes=["b5"]}]'
+    result, verdict = run("chain", ['stack="delta"', "options={}", f"workload=[{work}]", fault])
+    assert nodes(result, "crash") == ["b5"]
+    assert verdict.counts["publications"] == 120
+
+
+def test_delta_tells_a_broker_that_returns_what_it_missed() -> None:
+    work = f'{{kind="random", topics=["line/up", "line/down"], operations=60, {DELTA}}}'
+    faults = 'fault=[{at="5s", kind="crash", nodes=["b5"]}, {at="6s", kind="recover", nodes=["b5"]}]'
+    result, verdict = run("chain", ['stack="delta"', "options={}", f"workload=[{work}]", faults])
+    back = next(row.time_us for row in result.rows if row.kind == "recover")
+    assert any(row.kind == "joined" and row.node == "b5" and row.time_us > back for row in result.rows)
+    assert verdict.counts["publications"] == 180
+
+
 GOSSIP = [
     'stack="gossip"',
     "options={}",

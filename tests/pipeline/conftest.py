@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline, in one worker of the test run."""
+"""One Spark session for all tests that need one, in one worker of the test run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ MARK = pytest.mark.xdist_group("spark")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if isinstance(item, pytest.Function) and HERE in item.path.parents and "spark" in item.fixturenames:
             item.add_marker(MARK)
 
 

@@ -18,8 +18,8 @@ from resprout.pipeline.archive.ingest import Added, add_runs
 from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import find_runs, run_folder
+from resprout.trace.arrow_schema import ARROW_SCHEMA
 from resprout.trace.errors import TraceError
-from resprout.trace.schema import ARROW_SCHEMA
 from resprout.trace.store import read_trace
 from tests.pipeline.small import a_trace, files, spoil
 

@@ -15,8 +15,9 @@ from resprout.cli.main import run
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.live.findings import Finding, JudgeProgress, Violation
 from resprout.pipeline.live.stream import SPARK_SCHEMA, LiveWatch, watching
+from resprout.trace.arrow_schema import ARROW_SCHEMA
 from resprout.trace.live_folder import LiveFolder
-from resprout.trace.schema import ARROW_SCHEMA, Row
+from resprout.trace.schema import Row
 from tests.audit.live_comparison import watched
 from tests.audit.model import good_trace
 from tests.audit.mutations import MUTATIONS

@@ -189,6 +189,15 @@ def test_an_interrupt_is_answered_and_waits_until_java_is_up_and_can_be_told_to_
 
 
 @pytest.mark.usefixtures("default_handler")
+def test_spark_does_not_bring_ctrl_c_back_where_it_was_ignored() -> None:
+    """A job that a script put in the background, though Spark puts in a handler of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interrupts_wait(0):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("default_handler")
 def test_a_second_interrupt_waits_for_nothing() -> None:
     came_to = []
     with (

@@ -12,6 +12,7 @@ import pytest
 from resprout.pipeline.places import find_runs
 from resprout.pipeline.sweep.plan import load_plan, look
 from resprout.pipeline.sweep.run import run_sweep
+from tests.cli.processes import ctrl_c
 from tests.pipeline.small import a_sweep, files
 
 
@@ -21,13 +22,11 @@ def test_ctrl_c_stops_a_sweep_and_the_next_one_goes_on(tmp_path: Path) -> None:
     path, out = a_sweep(tmp_path), tmp_path / "out"
     path.write_text(path.read_text().replace("[3, 6]", "[100]").replace("[1, 2]", "[1, 2, 3, 4, 5, 6, 7, 8]"))
     options = ["--conf", "spark.driver.memory=1g", "--master", "local[1]"]
-    sweep = subprocess.Popen(
-        [sys.executable, "-m", "resprout", "sweep", str(path), "--out", str(out), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    with ctrl_c():
+        sweep = subprocess.Popen(
+            [sys.executable, "-m", "resprout", "sweep", str(path), "--out", str(out), *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
     try:
         while not list(out.glob("runs/*/*")) and sweep.poll() is None:
             time.sleep(0.05)

@@ -186,3 +186,9 @@ def test_a_run_is_not_over_while_dead_authorities_are_passed_over(seed: int) -> 
     """The root and whoever would have declared it dead fell silent together: the others wait two leases for that one
     before they go on, and nothing else is pending meanwhile."""
     assert not try_seed(seed, "totals").complaint
+
+
+def test_a_publisher_that_comes_to_a_broker_which_never_saw_its_publications_is_told_all_the_same() -> None:
+    """Nobody wanted them, so they went no farther than to f + 1 brokers. Its broker died with the next one, which was
+    back as a newcomer far away and served it: there nobody knew that anything was to be told."""
+    assert not try_seed(3032233, "doubled-clients").complaint

@@ -15,7 +15,8 @@ from resprout.sim.trial import Trial
 from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
 
-SEEDS = 200
+SEEDS = 120
+"""So many keep `make test` short; `make soak` tries 2,000, of all classes."""
 BLOCK = 10
 
 
@@ -33,7 +34,7 @@ def test_trials_with_what_people_do_keep_every_promise(drawn: str) -> None:
 
 def test_a_publication_that_waits_for_somebody_it_does_not_concern_is_a_complaint() -> None:
     """The receipts of one that nobody slow asked for are taken out of the trace."""
-    for seed in range(1, 50):
+    for seed in range(12, 50):  # in the trials before, everything concerns somebody slow
         trial = swarm_trial(seed, "unread")
         result = trial.run()
         told = {row.topic for row in result.rows if row.kind == "publish"}

@@ -6,7 +6,7 @@ Brokers of this stage can be asked to accuse another one, whatever they hear fro
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from unittest import mock
 
 import msgspec
@@ -104,7 +104,7 @@ class Played:
         self.result = result
         self.rows = result.rows
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         return judge(self.rows)
 

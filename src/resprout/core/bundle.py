@@ -20,6 +20,9 @@ Origin = tuple[str, str, int]
 """(publisher, stream, incarnation): one sequence of publications. Each life of a client counts for itself, so that
 what an earlier one has published is no repeat where a later one was faster."""
 
+CausalKey = tuple[int, str, str, int, int]
+"""(stamp, publisher, stream, incarnation, first number)."""
+
 KEY_FRAME_BYTES: Final = limits.KEY_BYTES + 3
 
 _STREAMS: Final = tuple(guarantee.stream for guarantee in Guarantee)
@@ -83,6 +86,12 @@ class Bundle:
             self.attributes, self.payloads,
         )  # fmt: skip
 
+    @property
+    def causal_key(self) -> CausalKey:
+        """Puts bundles into an order of causes before effects, the same for everybody: whatever one depends on has a
+        smaller Lamport stamp."""
+        return (self.stamp, self.publisher, self.stream, self.incarnation, self.first)
+
     def _fields(self) -> tuple[Any, ...]:
         return (
             self.publisher, self.incarnation, self.first, self.count, self.stamp, self.topic, self.keys,
@@ -100,6 +109,12 @@ class Bundle:
             f"<{self.publisher}.{self.incarnation}/{self.stream}:{self.first}+{self.count} {self.topic}"
             f" {self.guarantee.label} @{self.stamp}>"
         )
+
+
+def shadow(publisher: str, stream: str, incarnation: int, first: int, last: int, stamp: int) -> Bundle:
+    """A bundle of which only the name is left."""
+    guarantee = Guarantee.EVENTUAL if stream == Guarantee.EVENTUAL.stream else Guarantee.FIFO
+    return Bundle(publisher, incarnation, first, max(1, last - first + 1), stamp, "", (), guarantee, b"", b"")
 
 
 def pack_payloads(payloads: Sequence[bytes]) -> bytes:

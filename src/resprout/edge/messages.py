@@ -17,7 +17,7 @@ class Successor(msgspec.Struct, frozen=True, array_like=True):
     """A broker to turn to."""
 
     name: str
-    address: str
+    address: str = ""
     """Empty where names are enough to connect."""
 
 
@@ -29,6 +29,13 @@ class HeldSubscription(msgspec.Struct, frozen=True, array_like=True):
     where: str | None
     base: Marks
     """What had passed before it was confirmed; see `Subscribed`."""
+
+
+class StreamMark(msgspec.Struct, frozen=True, array_like=True):
+    """How far a stream of the client's own publications has come."""
+
+    stream: str
+    last: int
 
 
 class Attend(ProtocolMessage, frozen=True, tag=22):
@@ -43,6 +50,9 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
     """Nobody it asked could make good what it missed: serve it all the same."""
     home: int = 0
     """Which life of the first of those brokers served it: another one of that name owes it nothing."""
+    safe: tuple[StreamMark, ...] = ()
+    """By stream: up to which number it was told `safe`, where `delivered` is still to come. The broker it comes to need
+    not have seen these publications."""
 
     @property
     def bulk(self) -> int:

@@ -9,14 +9,13 @@ Two ladders say how far it has come, each from reports of the neighbours concern
 
 from typing import TYPE_CHECKING, Any
 
-from resprout.core.bundle import Bundle, Origin
+from resprout.core.bundle import Bundle, CausalKey, Origin
 
 if TYPE_CHECKING:
     from resprout.order.link import Link
 
 
-Id = tuple[int, str, str, int, int]
-"""(stamp, publisher, stream, incarnation, first)."""
+Id = CausalKey
 
 
 class Entry:

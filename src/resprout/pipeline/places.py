@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 
 from resprout.pipeline.archive.head import HEAD_NAME, check_archive
 from resprout.pipeline.errors import PipelineError
+from resprout.trace.arrow_schema import ARROW_SCHEMA
 from resprout.trace.errors import TraceError
-from resprout.trace.schema import ARROW_SCHEMA, COLUMNS
+from resprout.trace.schema import COLUMNS
 from resprout.trace.store import INFO_NAME, RunInfo, read_info
 
 RUNS_FOLDER: Final = "runs"

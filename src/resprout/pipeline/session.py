@@ -200,8 +200,14 @@ def interrupts_wait(terminal: int) -> Iterator[None]:
     """Until the block is over, which is some seconds, and says so there; a second Ctrl-C does not. A Java process that
     is left alone while it starts fails to say where it can be reached, and then stays for good."""
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+    if before is None or threading.current_thread() is not threading.main_thread():
         yield
+        return
+    if before is not signal.default_int_handler:
+        try:
+            yield
+        finally:  # Spark has put in its own: a job that was started with Ctrl-C ignored would end by it
+            signal.signal(signal.SIGINT, before)
         return
     asked = threading.Event()
 

@@ -1,9 +1,11 @@
 """Who takes part in a scenario: puts its brokers, clients and applications into a world."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import Any, Final
+
+import msgspec
 
 from resprout.core import limits
 from resprout.core.contract import Machine, Timer
@@ -31,6 +33,12 @@ from resprout.wire.codec import Codec
 
 INCARNATION_MAX: Final = 1 << 20
 """Nobody begins so many lives in a run: they count from 1."""
+
+
+@cache
+def _codec_of(messages: tuple[type[msgspec.Struct], ...]) -> Codec:
+    """Made once for a stack: it never changes, and making one takes as long as hundreds of events."""
+    return Codec(FRAMES, messages)
 
 
 class Cast:
@@ -167,7 +175,7 @@ class Cast:
         places: list[Any] = [*self._scenario.brokers, *self._scenario.faults]
         if not self._scenario.counts_bytes and all(place.bandwidth_bps is None for place in places):
             return None
-        return Scales(Codec(FRAMES, self._stack.messages))
+        return Scales(_codec_of(self._stack.messages))
 
     def _busy(self) -> bool:
         return any(client.busy for client in self._clients)

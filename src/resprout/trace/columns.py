@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from resprout.trace.arrow_schema import ARROW_SCHEMA
 from resprout.trace.errors import TraceError
-from resprout.trace.schema import ARROW_SCHEMA, COLUMNS, Row
+from resprout.trace.schema import COLUMNS, Row
 
 
 def table_of(rows: Sequence[Row]) -> Any:

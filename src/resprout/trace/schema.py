@@ -1,4 +1,4 @@
-"""One row per observation: its columns as a Python value and as an Arrow schema.
+"""One row per observation, as a Python value. `trace.arrow_schema` has the same columns for Arrow.
 
 The columns are a promise to users and to Spark; a change of their meaning, order or type raises `SCHEMA_VERSION`.
 """
@@ -6,7 +6,6 @@ The columns are a promise to users and to Spark; a change of their meaning, orde
 from typing import Final
 
 import msgspec
-import pyarrow as pa
 
 SCHEMA_VERSION: Final = 1
 
@@ -47,28 +46,3 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 COLUMNS: Final[tuple[str, ...]] = Row.__struct_fields__
-
-ARROW_SCHEMA: Final = pa.schema(
-    [
-        pa.field("time_us", pa.int64(), nullable=False),
-        pa.field("node", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("publisher", pa.string()),
-        pa.field("incarnation", pa.int32()),
-        pa.field("stream", pa.string()),
-        pa.field("seq", pa.int64()),
-        pa.field("topic", pa.string()),
-        pa.field("keys", pa.list_(pa.string())),
-        pa.field("guarantee", pa.string()),
-        pa.field("attributes", pa.map_(pa.string(), pa.string())),
-        pa.field("position", pa.int64()),
-        pa.field("receipt", pa.string()),
-        pa.field("filter", pa.string()),
-        pa.field("where", pa.string()),
-        pa.field("tseq", pa.int64()),
-        pa.field("hops", pa.int32()),
-        pa.field("metadata_bytes", pa.int32()),
-        pa.field("payload_bytes", pa.int32()),
-        pa.field("detail", pa.string()),
-    ]
-)

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resprout.core.promises import Promises
+from resprout.trace.arrow_schema import ARROW_SCHEMA
 from resprout.trace.columns import rows_of, table_of
 from resprout.trace.digest import Digest, digest_of
 from resprout.trace.errors import TraceError
-from resprout.trace.schema import ARROW_SCHEMA, SCHEMA_VERSION, Row
+from resprout.trace.schema import SCHEMA_VERSION, Row
 
 INFO_NAME: Final = "run.json"
 _PART: Final = "part-{:05d}.parquet"

@@ -8,7 +8,7 @@ returned that it was told to wait for, the ghost has nothing more to do.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from resprout.core.bundle import Bundle, unpack_attributes
+from resprout.core.bundle import Bundle, CausalKey, unpack_attributes
 from resprout.core.contract import Effect, Timer
 from resprout.core.errors import WireError
 from resprout.edge.broker.owed import Owed
@@ -192,11 +192,9 @@ class Ghosts:
             return False
 
 
-def _causally(item: HeldBundle) -> tuple[int, str, str, int, int]:
-    """Lamport clocks: whatever a publication depends on has a smaller stamp."""
-    bundle = item.bundle
-    assert bundle is not None, "a ghost keeps it"
-    return (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+def _causally(item: HeldBundle) -> CausalKey:
+    assert item.bundle is not None, "a ghost keeps it"
+    return item.bundle.causal_key
 
 
 def home_of(attend: Attend) -> Life:

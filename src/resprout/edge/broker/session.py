@@ -8,7 +8,7 @@ from resprout.core.errors import PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
 from resprout.edge.broker.ports import HeldBundle
-from resprout.edge.messages import Attend, Publish, SafeCopies, Turned
+from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, Turned
 from resprout.filters.predicate import Predicate
 from resprout.order.ranges import Range, Ranges, as_ranges
 
@@ -21,8 +21,8 @@ class ClientSession:
 
     __slots__ = (
         "announced", "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered", "delivered_now",
-        "endings", "gave", "given", "gone", "incarnation", "last", "moved", "name", "received", "room", "subscriptions",
-        "taken", "turned", "unconfirmed", "unsaid", "unturned", "users", "waiting",
+        "endings", "gave", "given", "gone", "incarnation", "last", "moved", "name", "received", "room",
+        "subscriptions", "taken", "told_safe", "turned", "unconfirmed", "unsaid", "unturned", "users", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int) -> None:
@@ -40,6 +40,8 @@ class ClientSession:
         """It was told `Serving`."""
         self.moved = False
         """It was with another broker, or in another session, before: what was refused or safe there is missing here."""
+        self.told_safe: tuple[StreamMark, ...] = ()
+        """Before it was served here."""
         self.subscriptions: dict[int, Predicate] = {}
         self.users: dict[Predicate, int] = {}
         """How many subscriptions share a predicate."""

@@ -87,6 +87,7 @@ class ClientSessions:
         held = read_held(attend.subscriptions) if resumed else []
         session.attending = True
         session.moved = bool(attend.tried)
+        session.told_safe = attend.safe
         if attend.received:
             session.received = from_marks(attend.received)
             self.returned[session.name] = session

@@ -248,8 +248,9 @@ class ClientMachine:
             held = self._wanted.hold(received)
             search = self._search
             clock, tried = self.incoming.clock, tuple(search.tried)
-            attend = Attend(clock, tried, received, held, search.anyhow, self._home_life if tried else 0)
-            out.append(Send(event.peer, attend))
+            home = self._home_life if tried else 0
+            safe = self.publishing.safe_undelivered() if tried else ()
+            out.append(Send(event.peer, Attend(clock, tried, received, held, search.anyhow, home, safe)))
 
     def _latest_received(self) -> Marks:
         marks = tuple(self.incoming.received.marks())

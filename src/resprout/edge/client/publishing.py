@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from resprout.core.contract import Answer, Effect
 from resprout.core.errors import UsageError, WireError
-from resprout.core.guarantee import Guarantee, GuaranteeName, ReceiptLevel, check_offered
+from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName, ReceiptLevel, check_offered
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
 from resprout.edge.client.outgoing import Outgoing
 from resprout.edge.client.unconfirmed import Unconfirmed
-from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, SafeCopies, Serving, Turned
+from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, SafeCopies, Serving, StreamMark, Turned
 from resprout.edge.options import ClientOptions
 from resprout.edge.requests import (
     CopiesCounted,
@@ -113,6 +113,11 @@ class Publishing:
             following = self._reached(stream, ReceiptLevel.SAFE).upto + 1
             out.append(Answer(CopiesCounted(stream, following, faults_tolerated + 1)))
         self._counted.clear()
+
+    def safe_undelivered(self) -> tuple[StreamMark, ...]:
+        """By stream: up to where it was told `safe`, if not all of that was called delivered."""
+        marks = [StreamMark(stream, self._reached(stream, ReceiptLevel.SAFE).upto) for stream in STREAMS]
+        return tuple(mark for mark in marks if mark.last > self._reached(mark.stream, ReceiptLevel.DELIVERED).upto)
 
     def count(self, message: SafeCopies, out: list[Effect]) -> None:
         self._check_published(message.stream, message.first)

@@ -13,7 +13,7 @@ lets it hold its keys and acknowledges; the root then has it processed, and the 
 its parent for a place, then their siblings, then break the degree (`orphan`); the parent collects what all of them
 have, and sends everybody on from the same cut (`leader`, `handover`). When the root dies, the next in its published
 order does this, and continues the totals in progress. Clients of a dead broker go where it told them, and get what they
-missed (`clients`, `reception`). Crash faults only: up to one broker at a time in any neighbourhood. A broker that is
+missed (`clients`). Crash faults only: up to one broker at a time in any neighbourhood. A broker that is
 wrongly declared dead is told, and begins a new life as a leaf.
 
 *What was corrected.* The thesis' pseudocode fails in sixteen ways; docs/stacks/ginger.md lists them with the test that
@@ -30,30 +30,18 @@ from typing import Final
 
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.families import Family
 from resprout.stacks.ginger.broker import GingerBroker
 from resprout.stacks.ginger.messages import (
     GINGER_MESSAGES,
-    Attached,
-    LostMessage,
-    LostMessageRequest,
-    Metadata,
-    NodeGone,
-    ParentBuffer,
-    ParentRequest,
-    ParentResponse,
+    PUBLICATION_MESSAGES,
+    REPAIR_MESSAGES,
+    VIEW_MESSAGES,
     Passed,
-    Placed,
     Progress,
-    TotalAck,
-    TotalLock,
-    TotalProcessed,
-    TotalRequest,
-    TreeViewSeen,
-    TreeViewUpdate,
 )
 from resprout.stacks.ginger.options import GingerOptions
+from resprout.stacks.shell.asking import ASKING_MESSAGES
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival
 
@@ -67,16 +55,14 @@ GINGER = Stack(
     name="ginger",
     guarantees=tuple(Guarantee),
     options=GingerOptions,
-    messages=CLIENT_MESSAGES + GINGER_MESSAGES + (Progress, Interested, InterestConfirmed, Uninterested),
+    messages=CLIENT_MESSAGES + GINGER_MESSAGES + ASKING_MESSAGES + (Progress,),
     make_broker=GingerBroker,
     families={
-        Family.PUBLICATIONS: (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed),
+        Family.PUBLICATIONS: PUBLICATION_MESSAGES,
         Family.REPORTS: (Passed, Progress),
-        Family.SUBSCRIPTIONS: (Interested, InterestConfirmed, Uninterested),
-        Family.MEMBERSHIP: (TreeViewUpdate, TreeViewSeen, NodeGone),
-        Family.REPAIR: (
-            ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached,
-        ),
+        Family.SUBSCRIPTIONS: ASKING_MESSAGES,
+        Family.MEMBERSHIP: VIEW_MESSAGES,
+        Family.REPAIR: REPAIR_MESSAGES,
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     waits=lambda options: WaitTimes(death_us=options.timer_us, return_us=options.client_timer_us),

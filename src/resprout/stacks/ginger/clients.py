@@ -1,13 +1,17 @@
-"""What the clients of one broker publish, whom it answers for, and the clients of dead brokers that it expects.
+"""The clients of one broker: whom it serves and who is sent on, what they publish, and those of dead brokers.
 
-A client publishes through one queue: what a total holds waits in it, and everything behind that waits too. A
-publication is `safe` when a neighbour has it, and `delivered` when it is stable. The clients of a dead broker are stood
+A client that lost its broker is served where it is expected: by whoever led that broker's repair. While the repair is
+not complete it waits, because what it saw there may not have arrived here yet. The clients of a dead broker are stood
 in for (`edge.broker.ghosts`): what they may have missed is kept until they come and say how far they got, or for a
 while.
+
+A client publishes through one queue: what a total holds waits in it, and everything behind that waits too. A
+publication is `safe` when a neighbour has it, and `delivered` when it is stable.
 """
 
 from resprout.core.contract import CancelTimer, SetTimer, Timer
-from resprout.core.guarantee import STREAMS, Guarantee
+from resprout.core.guarantee import Guarantee
+from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Publish, Successor
@@ -17,6 +21,12 @@ from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.messages import TotalRequest
 from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.window import WindowEntry, id_of
+
+
+class AttendDue(Timer, frozen=True):
+    """When to send a client back to its broker, which seems to live."""
+
+    client: str
 
 
 class SettleDue(Timer, frozen=True):
@@ -32,22 +42,33 @@ class GingerClients:
         self._totals = totals
         self._me = Life(core.name, incarnation)
         self._ghosts = Ghosts(core.sessions, core, core.wishes, core.wishes.table.index)
-        self._settling: dict[str, None] = {}
-        """Clients that published through a broker for which this one cannot answer."""
+        self._answering = Answering(core.sessions, core.seen.mark)
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
-    def expects(self, attend: Attend) -> bool:
-        """Whether what this client may have missed is kept here, if anywhere."""
-        return self._core.name in attend.tried or bool(self._standing_in(attend))
+    def door(self, session: ClientSession, attend: Attend, waited_us: int) -> bool | Successor:
+        """Those are served whose former broker is buried, or who had none; one that lives gets its clients back."""
+        core = self._core
+        is_expected = core.name in attend.tried or bool(self._standing_in(attend))
+        near = [tried for tried in reversed(attend.tried) if tried in core.links]
+        if is_expected or not near:
+            leader = None if is_expected or not attend.subscriptions else core.view.leader_of(attend.tried)
+            return True if leader is None else core.view.contact(leader)
+        left_us = 2 * core.options.timer_us - waited_us
+        if left_us > 0:
+            core.out.append(SetTimer(AttendDue(session.name), core.now_us + left_us))
+            return False
+        alive = next((tried for tried in near if tried not in core.broken), None)
+        return False if alive is None else core.view.contact(alive)
 
-    def serve(self, session: ClientSession, attend: Attend, successors: tuple[Successor, ...]) -> None:
+    def serve(self, session: ClientSession, attend: Attend) -> None:
         core = self._core
         core.clock = max(core.clock, attend.clock)
         ghosts = self._standing_in(attend)
         resumed = not attend.subscriptions or bool(ghosts)
-        core.sessions.welcome(session, attend, successors, resumed, core.out)
+        core.sessions.welcome(session, attend, core.view.successors, resumed, core.out)
         if attend.tried:
+            core.out.append(CancelTimer(AttendDue(session.name)))
             self._answer_for(session, bool(ghosts) or home_of(attend) == self._me)
         if resumed and attend.subscriptions:
             self._ghosts.claim(session, attend, ghosts, core.out)
@@ -55,33 +76,28 @@ class GingerClients:
         self._ghosts.unawait(session.name)
         for ghost in self._ghosts.idle():
             self.dismiss(GhostOver(ghost))
+        core.view.is_stale = True
 
-    def _answer_for(self, session: ClientSession, certain: bool) -> None:
-        """What it published through other brokers, or in another session. `certain`: whatever is not kept here is
+    def _answer_for(self, session: ClientSession, is_certain: bool) -> None:
+        """What it published through other brokers, or in another session. `is_certain`: whatever is not kept here is
         stable, because this broker has kept all of it, or has led the repair of the one that did."""
         core = self._core
         mine = [entry for entry in core.log.values() if core.sessions.publisher_of(entry.bundle) is session]
-        core.sessions.adopt(session, mine, self._reached(session) if certain else None)
-        if not certain:
-            self._settling[session.name] = None
-            due_us = core.now_us + core.options.client_timer_us
+        due_us = core.now_us + core.options.client_timer_us
+        self._answering.adopt(session, mine, None if is_certain else due_us)
+        if not is_certain:
             core.out.append(SetTimer(SettleDue(session.name), due_us))
 
     def settle(self, timer: SettleDue) -> None:
-        session = self._core.sessions.all[timer.client]
-        del self._settling[timer.client]
-        self._core.sessions.adopt(session, (), self._reached(session))
-
-    def _reached(self, session: ClientSession) -> dict[str, int]:
-        marks = {s: self._core.seen.mark((session.name, s, session.incarnation)) for s in STREAMS}
-        return {stream: last for stream, last in marks.items() if last}
+        self._answering.settle(self._core.now_us)
 
     def leave(self, name: str) -> None:
         """Nothing is owed to it any more."""
         core = self._core
-        if self._settling.pop(name, 0) is None:
-            core.out.append(CancelTimer(SettleDue(name)))
+        core.out.extend((CancelTimer(AttendDue(name)), CancelTimer(SettleDue(name))))
+        self._answering.leave(name)
         core.forget(name)
+        core.view.is_stale = True
 
     # -- clients of the dead -------------------------------------------------------------------------------------------
 
@@ -141,13 +157,12 @@ class GingerClients:
     def _publish_now(self, session: ClientSession, message: Publish) -> None:
         core = self._core
         bundle = message.bundle
-        id = id_of(bundle)
-        if core.is_old(bundle):  # it came through another broker before
-            core.sessions.known(session, bundle, everywhere=session.name not in self._settling)
+        if core.seen.has(bundle):  # it came through another broker before
+            core.sessions.known(session, bundle, everywhere=self._answering.is_settled(session))
             return
-        if self._totals.knows(id):
+        if self._totals.knows(id_of(bundle)):
             return
-        core.charged[id] = None
+        core.charged[id_of(bundle)] = None
         core.charge(session.name, bundle.count)
         core.clock += 1
         stamped = bundle.stamped(core.clock)

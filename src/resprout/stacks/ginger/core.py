@@ -10,10 +10,9 @@ client. Gaps in a client's numbers say nothing and are not looked at.
 from collections import deque
 from typing import Any
 
-from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Marks, to_marks
+from resprout.core.marks import to_marks
 from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving
@@ -22,6 +21,8 @@ from resprout.order.seen import Seen
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions
+from resprout.stacks.ginger.peers import GingerPeers
+from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import GingerLink, WindowEntry
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.step import Step
@@ -36,8 +37,8 @@ class GingerCore(Step, Retention):
         self.name = name
         self.options = options
         self.outbox = Outbox(self)
-        self.orphaned = False
-        """This broker looks for a parent."""
+        self.peers = GingerPeers(self, self.outbox)
+        self.view = View(self)
         self.clock = 0
         self.epoch = 0
         """Counts roots: every number that orders totals begins with it."""
@@ -57,6 +58,7 @@ class GingerCore(Step, Retention):
 
     @property
     def parent(self) -> GingerLink | None:
+        """Which may be dead, and not replaced yet."""
         return next((link for link in self.links.values() if link.is_parent), None)
 
     @property
@@ -66,11 +68,8 @@ class GingerCore(Step, Retention):
     def open_links(self) -> list[GingerLink]:
         return [link for name, link in self.links.items() if name not in self.broken]
 
-    def is_old(self, bundle: Bundle) -> bool:
-        return self.seen.has(bundle)
-
-    def marks(self) -> Marks:
-        return tuple(self.seen.marks())
+    def open_link(self, name: str) -> GingerLink | None:
+        return self.links.get(name) if name not in self.broken else None
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
@@ -85,7 +84,7 @@ class GingerCore(Step, Retention):
 
     def count_in(self, link: GingerLink, entry: WindowEntry) -> None:
         """It is the next one on this link."""
-        self.keep_for(link.name, entry)
+        self.keep_for(entry, link.name)
         link.received.add(entry)
         link.news = True
 
@@ -112,7 +111,7 @@ class GingerCore(Step, Retention):
             if name == entry.source:
                 continue
             if name in self.broken:
-                self.keep_for(name, entry)
+                self.keep_for(entry, name)
             else:
                 self.pass_on(link, entry, name in wanting)
         self.held_back.append(entry)
@@ -125,13 +124,12 @@ class GingerCore(Step, Retention):
             bundle = entry.bundle
             link.skips[bundle.origin] = bundle.last
             return
-        self.keep_for(link.name, entry)
+        self.keep_for(entry, link.name)
         link.sent.add(entry)
-        self.tell_skips(link)
         if entry.tseq < 0:
-            self.put(link, Metadata(entry.bundle, entry.hops + 1, entry.prompt))
+            self.say(link, Metadata(entry.bundle, entry.hops + 1, entry.prompt))
         else:
-            self.put(link, TotalProcessed(entry.lock, entry.bundle.stamp, entry.tseq, entry.hops + 1))
+            self.say(link, TotalProcessed(entry.lock, entry.bundle.stamp, entry.tseq, entry.hops + 1))
         if not self.outbox.waiting(link.name):
             link.left = link.sent.last
 
@@ -143,15 +141,21 @@ class GingerCore(Step, Retention):
     def first_held_back(self) -> int | None:
         return self.held_back[0].no if self.held_back else None
 
+    def hear_passed(self, link: GingerLink, message: Passed) -> None:
+        for mark in message.marks:
+            if mark.seq > self.seen.mark(mark.origin):
+                self.seen.raise_to(mark.origin, mark.seq)
+                for other in self.open_links():
+                    if other is not link:
+                        other.skips[mark.origin] = mark.seq
+
     # -- out -----------------------------------------------------------------------------------------------------------
 
-    def tell_skips(self, link: GingerLink) -> None:
+    def say(self, link: GingerLink, message: ProtocolMessage) -> None:
+        """Behind all that passed, as soon as there is room."""
         if link.skips:
-            self.put(link, Passed(to_marks(link.skips)))
+            self.outbox.send(link.name, Passed(to_marks(link.skips)))
             link.skips = {}
-
-    def put(self, link: GingerLink, message: ProtocolMessage) -> None:
-        """In order, as soon as there is room."""
         self.outbox.send(link.name, message)
 
     def writable(self, peer: str, room: int) -> None:
@@ -163,11 +167,12 @@ class GingerCore(Step, Retention):
 
     # -- stability -----------------------------------------------------------------------------------------------------
 
-    def keep_for(self, name: str, entry: WindowEntry) -> None:
-        """Not everyone behind this link has it."""
-        if name not in entry.waiting:
-            entry.waiting[name] = None
-            self.keep(entry)
+    def keep_for(self, entry: WindowEntry, *names: str) -> None:
+        """Not everyone behind these links has it."""
+        for name in names:
+            if name not in entry.waiting:
+                entry.waiting[name] = None
+                self.keep(entry)
 
     def through(self, entry: WindowEntry, name: str) -> None:
         """Everyone behind this link has it, or is owed it no more."""

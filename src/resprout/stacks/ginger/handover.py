@@ -7,17 +7,13 @@ link: so both ends go on to agree about what is stable, and nothing of it is for
 
 from collections.abc import Iterable, Mapping
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import shadow
 from resprout.core.contract import CancelTimer, Timer
-from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Marks
 from resprout.spread.messages import Interested
 from resprout.stacks.ginger.clients import GingerClients
 from resprout.stacks.ginger.core import GingerCore
-from resprout.stacks.ginger.messages import LostMessage, MessageId, TotalLock
-from resprout.stacks.ginger.peers import GingerPeers
+from resprout.stacks.ginger.messages import Adopted, Cut, LostMessage, MessageId, TotalLock
 from resprout.stacks.ginger.totals import GingerTotals, Total
-from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import GingerLink, WindowEntry
 
 
@@ -28,15 +24,10 @@ class OrphansDue(Timer, frozen=True):
 
 
 class GingerHandover:
-    def __init__(
-        self, core: GingerCore, totals: GingerTotals, clients: GingerClients, view: View, peers: GingerPeers
-    ) -> None:
+    def __init__(self, core: GingerCore, totals: GingerTotals, clients: GingerClients) -> None:
         self._core = core
         self._totals = totals
         self._clients = clients
-        self._view = view
-        self._peers = peers
-        self._new_links: list[str] = []
 
     def crossed(self, dead: Iterable[str]) -> list[WindowEntry]:
         """All that is not stable here and came from the dead, went there, or waits to."""
@@ -69,7 +60,7 @@ class GingerHandover:
             if entry is None:
                 entry = self._take_lost(id, lost.get(id), parent, waiting)
             else:
-                self._keep_for(waiting, entry)
+                core.keep_for(entry, *waiting)
                 self._clients.keep_for_ghosts(entry)
                 if entry.source in names:
                     core.move(entry, parent)
@@ -83,24 +74,19 @@ class GingerHandover:
     def _take_lost(
         self, id: MessageId, lost: LostMessage | None, parent: str | None, waiting: list[str]
     ) -> WindowEntry:
-        if lost is None:
-            entry = WindowEntry(_trace_of(id), 1, parent, False)
-            self._keep_for(waiting, entry)
-            return entry
-        entry = WindowEntry(lost.bundle, max(1, lost.hops), parent, lost.prompt, lost.place)
-        self._keep_for(waiting, entry)
+        found = lost or LostMessage(shadow(id.publisher, id.stream, id.incarnation, id.seq, id.seq, 0), 1, False)
+        entry = WindowEntry(found.bundle, max(1, found.hops), parent, found.prompt, found.place)
+        self._core.keep_for(entry, *waiting)
         total = self._totals.in_progress.get(id)
-        if total is not None and lost.place >= 0:
+        if lost is None:
+            pass  # it is stable here, and the others have to hear so
+        elif total is not None and lost.place >= 0:
             self._totals.process(total, entry)
-        elif self._core.is_old(lost.bundle):
+        elif self._core.seen.has(lost.bundle):
             self._clients.keep_old_for_ghosts(entry)
         else:
             self._core.take_in_new(entry)
         return entry
-
-    def _keep_for(self, names: list[str], entry: WindowEntry) -> None:
-        for name in names:
-            self._core.keep_for(name, entry)
 
     def pass_on_what_waited(self, dead: Iterable[str], names: Iterable[str]) -> None:
         """Taken in since this broker said what it has: the new neighbours have not heard of it."""
@@ -122,16 +108,15 @@ class GingerHandover:
     ) -> None:
         """`wants`: what the neighbour asks; `asks`: what it was told to be asked."""
         core = self._core
-        self._peers.reserved.pop(name, None)
-        self._peers.dead.pop(name, None)
+        core.peers.reserved.pop(name, None)
+        core.peers.dead.pop(name, None)
         link = core.links[name] = GingerLink(name, is_parent)
-        self._new_links.append(name)
         lane = link.received if is_parent else link.sent
         for entry in pool:
             lane.add(entry)
         link.left = link.sent.last  # the pool goes over as a whole, with `Attached`
         link.news = link.urgent = True
-        self._peers.open(name)
+        core.peers.open(name)
         core.wishes.add_link(name, asks)
         for wanted in wants:
             core.sessions.confirm(core.wishes.hear(name, wanted), core.out)
@@ -142,31 +127,33 @@ class GingerHandover:
         for name in dead:
             if core.wishes.has_link(name):
                 core.sessions.confirm(core.wishes.remove_link(name), core.out)
-            self._view.forget(name)
+            core.view.forget(name)
             core.out.append(CancelTimer(OrphansDue(name)))
 
-    def agree(self, seen: Marks, pending: Iterable[TotalLock]) -> None:
-        """What another broker has seen is decided here too, and what it has locked is locked."""
+    def cut(self) -> Cut:
         core = self._core
-        for mark in seen:
-            core.seen.raise_to(mark.origin, mark.seq)
-        for p in pending:
-            if not core.is_old(p.bundle):
-                self._totals.lock(Total(p))
+        return Cut(tuple(core.seen.marks()), core.clock, core.epoch, self._totals.pending())
 
-    def introduce(self) -> None:
-        """This broker, to its new neighbours."""
-        self._view.refresh()
-        for name in self._new_links:
-            self._view.introduce(name)
-        self._new_links.clear()
+    def have_seen(self, cut: Cut) -> None:
+        """What another broker has seen is decided here too."""
+        self._core.clock = max(self._core.clock, cut.clock)
+        for mark in cut.seen:
+            self._core.seen.raise_to(mark.origin, mark.seq)
+
+    def lock(self, pending: Iterable[TotalLock]) -> None:
+        """What others have locked is locked."""
+        for lock in sorted(pending, key=lambda lock: lock.no):
+            if not self._core.seen.has(lock.bundle):
+                self._totals.lock(Total(lock))
 
 
 def lost_message(entry: WindowEntry) -> LostMessage:
     return LostMessage(entry.bundle, entry.hops, entry.prompt, entry.tseq)
 
 
-def _trace_of(id: MessageId) -> Bundle:
-    """Stands for a publication that is here no more."""
-    guarantee = Guarantee.EVENTUAL if id.stream == Guarantee.EVENTUAL.stream else Guarantee.FIFO
-    return Bundle(id.publisher, id.incarnation, id.seq, 1, 0, "-", (), guarantee, b"", b"")
+def with_adopted(wants: tuple[Interested, ...], adopted: Iterable[Adopted]) -> tuple[Interested, ...]:
+    """What an orphan asks of the leader for itself and for those that it adopts; both ends number it alike."""
+    known = {(wanted.filter, wanted.where) for wanted in wants}
+    further = {(w.filter, w.where): None for child in adopted for w in child.wants if (w.filter, w.where) not in known}
+    first = 1 + max((wanted.id for wanted in wants), default=0)
+    return (*wants, *(Interested(no, *what) for no, what in enumerate(further, start=first)))

@@ -6,7 +6,8 @@ import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import BundleMessage, FreeBundleMessage, ProtocolMessage
-from resprout.core.marks import Marks
+from resprout.core.marks import MARK_BYTES, Marks
+from resprout.edge.messages import Successor
 from resprout.order.crossing import Progress as Progress
 from resprout.spread.messages import Interested
 
@@ -67,10 +68,8 @@ class TotalProcessed(ProtocolMessage, frozen=True, tag=134):
 
 # -- the tree ----------------------------------------------------------------------------------------------------------
 
-
-class Contact(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    address: str = ""
+Contact = Successor
+"""A broker, and where it listens."""
 
 
 class TreeViewUpdate(ProtocolMessage, frozen=True, tag=135):
@@ -130,16 +129,30 @@ class LostMessage(BundleMessage, frozen=True, tag=140):
     place: Place = -1
 
 
-class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
-    """An orphan's half of the synchronisation: send me what I lack."""
+class Cut(msgspec.Struct, frozen=True, array_like=True):
+    """How far a broker is: from the leader's, everybody continues."""
 
-    buffered: tuple[MessageId, ...]
-    """All that is not stable here and crossed the dead broker; what the leader lacked of it came before."""
     seen: Marks
     clock: int
     epoch: int
     pending: tuple[TotalLock, ...]
     """Totals that the root has ordered and that are not processed."""
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.seen) + sum(lock.bulk for lock in self.pending)
+
+
+class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
+    """An orphan's half of the synchronisation: send me what I lack."""
+
+    buffered: tuple[MessageId, ...]
+    """All that is not stable here and crossed the dead broker; what the leader lacked of it came before."""
+    cut: Cut
+
+    @property
+    def bulk(self) -> int:
+        return self.cut.bulk
 
 
 class Placed(ProtocolMessage, frozen=True, tag=142):
@@ -166,12 +179,13 @@ class Attached(ProtocolMessage, frozen=True, tag=143):
     dead: tuple[str, ...]
     pool: tuple[MessageId, ...]
     """What was not stable, in causal order: the first publications of the new link, downwards."""
-    seen: Marks
-    clock: int
-    epoch: int
+    cut: Cut
     wants: tuple[Interested, ...]
-    pending: tuple[TotalLock, ...]
     adopted: tuple[Adopted, ...] = ()
+
+    @property
+    def bulk(self) -> int:
+        return self.cut.bulk
 
 
 class NodeGone(ProtocolMessage, frozen=True, tag=144):
@@ -181,7 +195,7 @@ class NodeGone(ProtocolMessage, frozen=True, tag=144):
     incarnation: int
 
 
-GINGER_MESSAGES = (
-    Metadata, Passed, TotalRequest, TotalLock, TotalAck, TotalProcessed, TreeViewUpdate, TreeViewSeen,
-    ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached, NodeGone,
-)  # fmt: skip
+PUBLICATION_MESSAGES = (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed)
+VIEW_MESSAGES = (TreeViewUpdate, TreeViewSeen, NodeGone)
+REPAIR_MESSAGES = (ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached)
+GINGER_MESSAGES = (*PUBLICATION_MESSAGES, Passed, *VIEW_MESSAGES, *REPAIR_MESSAGES)

@@ -6,12 +6,11 @@ again, which must break its degree. When there is nobody to ask it tries again a
 with the parent it was given, and then with its contacts.
 """
 
-from resprout.core.contract import CancelTimer, Note, SetTimer, Timer
+from resprout.core.contract import CancelTimer, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.spread.messages import Interested
 from resprout.stacks.ginger.core import GingerCore
-from resprout.stacks.ginger.handover import GingerHandover, lost_message
-from resprout.stacks.ginger.leader import with_adopted
+from resprout.stacks.ginger.handover import GingerHandover, lost_message, with_adopted
 from resprout.stacks.ginger.messages import (
     Attached,
     Contact,
@@ -23,11 +22,10 @@ from resprout.stacks.ginger.messages import (
     ParentResponse,
     Placed,
 )  # fmt: skip
-from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, Linked, LinksChanged
-from resprout.stacks.ginger.peers import GingerPeers
+from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, LinksChanged
 from resprout.stacks.ginger.totals import GingerTotals
-from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import id_of
+from resprout.stacks.shell.tree import LinkBegan
 from resprout.stacks.stack import BrokerSeat
 
 
@@ -39,8 +37,6 @@ class ParentAnswerDue(Timer, frozen=True):
 
 class Quest:
     """One search."""
-
-    __slots__ = ("asked", "asks", "breaking", "dead", "declined", "leader", "lost", "place", "refused", "unreachable")
 
     def __init__(self, dead: tuple[str, ...]) -> None:
         self.dead = dead
@@ -60,28 +56,15 @@ class Quest:
 
 
 class Seeker:
-    def __init__(
-        self,
-        seat: BrokerSeat,
-        core: GingerCore,
-        totals: GingerTotals,
-        view: View,
-        peers: GingerPeers,
-        handover: GingerHandover,
-    ) -> None:
+    def __init__(self, seat: BrokerSeat, core: GingerCore, totals: GingerTotals, handover: GingerHandover) -> None:
         self._seat = seat
         self._core = core
         self._totals = totals
-        self._view = view
-        self._peers = peers
         self._handover = handover
         self.quest: Quest | None = None
-        self.led: dict[str, str] = {}
-        """By dead broker, who led its repair: its clients are expected there."""
 
     def begin(self, dead: tuple[str, ...]) -> None:
         self.quest = Quest(dead)
-        self._core.orphaned = True
         self._seek_leader(self.quest)
 
     # -- whom to ask ---------------------------------------------------------------------------------------------------
@@ -89,8 +72,8 @@ class Seeker:
     def _candidates(self, quest: Quest) -> list[str]:
         """Who may lead, nearest first."""
         if quest.dead:
-            names = [contact.name for contact in (*self._view.line, *self._view.succession)]
-            avoid = {*quest.unreachable, *quest.dead, *self._peers.dead}
+            names = [contact.name for contact in (*self._core.view.line, *self._core.view.succession)]
+            avoid = {*quest.unreachable, *quest.dead, *self._core.peers.dead}
         else:
             names = [*([self._seat.parent] if self._seat.parent else []), *self._seat.contacts]
             avoid = {*quest.unreachable}
@@ -106,7 +89,6 @@ class Seeker:
         candidates = self._candidates(quest)
         if quest.dead and candidates[:1] == [core.name]:
             self.quest = None
-            core.orphaned = False
             core.outcomes.append(FollowsRoot(quest.dead))
             return
         quest.leader = next((name for name in candidates if name != core.name), None)
@@ -120,9 +102,9 @@ class Seeker:
     def _ask_next(self, quest: Quest) -> None:
         """Somebody who has not declined; then the leader, who must accept."""
         assert quest.leader is not None
-        avoid = {*quest.declined, *self._peers.dead, quest.leader, self._core.name}
+        avoid = {*quest.declined, *self._core.peers.dead, quest.leader, self._core.name}
         if quest.dead:
-            others = [name for dead in quest.dead for name in self._view.children_of(dead) if name not in avoid]
+            others = [name for dead in quest.dead for name in self._core.view.children_of(dead) if name not in avoid]
         else:
             others = [name for name in self._candidates(quest) if name not in avoid]
             quest.leader = others[0] if others else quest.leader
@@ -137,17 +119,17 @@ class Seeker:
     def _ask(self, quest: Quest, name: str) -> None:
         core = self._core
         quest.asked = name
-        self._peers.open(name)
+        core.peers.open(name)
         if quest.dead:
-            core.out.append(Note("repair_round", {"detail": quest.dead[0]}))
+            core.note("repair_round", quest.dead[0])
         core.out.append(SetTimer(ParentAnswerDue(name), core.now_us + core.options.timer_us))
-        if self._peers.is_up(name):
+        if core.peers.is_up(name):
             self.session_began(name)
 
     def session_began(self, name: str) -> None:
         quest = self.quest
         if quest is not None and quest.asked == name:
-            lives = tuple(self._peers.dead.get(dead, 0) for dead in quest.dead)
+            lives = tuple(self._core.peers.dead.get(dead, 0) for dead in quest.dead)
             request = ParentRequest(quest.dead, lives, quest.breaking, self._seat.address, quest.asks)
             self._core.outbox.send(name, request)
 
@@ -156,23 +138,24 @@ class Seeker:
     def concerns(self, name: str) -> bool:
         return self.quest is not None and name in (self.quest.leader, self.quest.asked, self.quest.place)
 
-    def found_dead(self, name: str) -> None:
-        """Whoever is asked next shall know that this one is dead as well."""
-        if self.quest is not None and self.quest.dead and name == self.quest.leader:
-            self.quest.dead = (*self.quest.dead, name)
-
     def give_up_on(self, name: str) -> None:
         quest = self.quest
         if quest is None or not self.concerns(name):
             return
         quest.unreachable[name] = None
         if name == quest.leader:
-            self._peers.close_if_strange(name)
+            if quest.dead and name in self._core.peers.dead:
+                quest.dead = (*quest.dead, name)  # whoever is asked next shall know
+            self._close_if_strange(name)
             self._seek_leader(quest)
         else:
             quest.declined[name] = None
             quest.place = None
             self._ask_next(quest)
+
+    def _close_if_strange(self, name: str) -> None:
+        if name not in self._core.links:
+            self._core.peers.close(name, "no neighbour in the tree")
 
     def answer_due(self, timer: ParentAnswerDue) -> None:
         core = self._core
@@ -180,7 +163,7 @@ class Seeker:
             return
         if not timer.peer:
             self._seek_leader(self.quest)
-        elif self._peers.cannot_be_reached(timer.peer):
+        elif core.peers.cannot_be_reached(timer.peer):
             self.give_up_on(timer.peer)
         elif self.concerns(timer.peer):  # it lives, and has its reasons
             core.out.append(SetTimer(timer, core.now_us + core.options.timer_us))
@@ -192,15 +175,14 @@ class Seeker:
         if quest is None or quest.asked != name or quest.place is not None:
             return
         core = self._core
+        core.outcomes.append(Answered())
         if message.accepted:
             quest.place = name
-            core.outcomes.append(Answered())
             if name != quest.leader and quest.leader is not None:
                 core.outbox.send(quest.leader, Placed(name))
         else:
             quest.declined[name] = None
             quest.refused |= name == quest.leader
-            core.outcomes.append(Answered())
             self._ask_next(quest)
 
     def hear_buffer(self, name: str, message: ParentBuffer) -> None:
@@ -215,8 +197,7 @@ class Seeker:
             if entry.id not in there:
                 core.outbox.send(name, lost_message(entry))
         ids = tuple(entry.id for entry in crossed)
-        pending = self._totals.pending()
-        core.outbox.send(name, LostMessageRequest(ids, core.marks(), core.clock, core.epoch, pending))
+        core.outbox.send(name, LostMessageRequest(ids, self._handover.cut()))
 
     def hear_lost(self, name: str, message: LostMessage) -> None:
         if self.quest is not None and self.quest.leader == name:
@@ -228,29 +209,25 @@ class Seeker:
             raise PeerError(f"{name} does not lead a repair here")
         core, handover = self._core, self._handover
         self.quest = None
-        core.orphaned = False
         for asked in dict.fromkeys((quest.leader, quest.asked or "", "")):
             core.out.append(CancelTimer(ParentAnswerDue(asked)))
-        core.clock = max(core.clock, message.clock)
-        core.epoch = message.epoch
+        core.epoch = message.cut.epoch
         adopted = [child.name for child in message.adopted]
         dead = dict.fromkeys((*quest.dead, *message.dead))
         entries = handover.take_over(message.pool, quest.lost, dead, message.parent, adopted)
-        self._totals.new_parent()
         asks = with_adopted(quest.asks, message.adopted)
         handover.begin_link(message.parent, True, message.wants, asks, entries)
         for child in message.adopted:
-            self._view.locate(Contact(child.name, child.address))
+            core.view.locate(Contact(child.name, child.address))
             handover.begin_link(child.name, False, child.wants, child.asks, entries)
-        handover.agree(message.seen, ())
+        handover.have_seen(message.cut)
         handover.pass_on_what_waited(dead, [message.parent, *adopted])
         handover.bury(dead)
-        handover.agree((), message.pending)
+        handover.lock(message.cut.pending)
         self._totals.request_again()
         if quest.dead:
-            self.led.update(dict.fromkeys(quest.dead, name))
-            core.out.append(Note("repair_end", {"detail": quest.dead[0]}))
-        if name != message.parent:
-            self._peers.close_if_strange(name)
+            core.view.led_by(name, quest.dead)
+            core.note("repair_end", quest.dead[0])
+        self._close_if_strange(name)
         core.outcomes.append(LinksChanged())
-        core.outcomes.extend(Linked(other) for other in (message.parent, *adopted))
+        core.outcomes.extend(LinkBegan(other) for other in (message.parent, *adopted))

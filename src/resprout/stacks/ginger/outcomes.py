@@ -11,12 +11,6 @@ class Answered(Outcome, frozen=True):
     """Whoever was asked to be the parent has accepted, or declined: others may wait to hear that."""
 
 
-class Linked(Outcome, frozen=True):
-    """A link has begun."""
-
-    name: str
-
-
 class FollowsRoot(Outcome, frozen=True):
     """The root is dead, and this broker is the first of its children that lives."""
 

@@ -1,15 +1,15 @@
 """Sessions with other brokers, neighbours in the tree or not, and who of them counts as dead."""
 
-from resprout.core.contract import Close
-from resprout.stacks.ginger.core import GingerCore
+from resprout.overlay.liveness import Liveness
 from resprout.stacks.ginger.messages import NodeGone
+from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.shell.step import Step
 
 
 class GingerPeers(Peers):
-    def __init__(self, core: GingerCore) -> None:
-        super().__init__(core, core.outbox)
-        self._core = core
+    def __init__(self, step: Step, outbox: Outbox) -> None:
+        super().__init__(step, outbox)
         self.lives: dict[str, int] = {}
         """The latest incarnation that was met under each name, its session may be over."""
         self.dead: dict[str, int] = {}
@@ -20,22 +20,16 @@ class GingerPeers(Peers):
     def came_up(self, name: str, incarnation: int, room: int) -> Peer | None:
         """None for whoever was declared dead: it is told so."""
         peer = super().came_up(name, incarnation, room)
-        if peer is None:
-            self._core.out.append(Close(name, f"{self._core.name} takes no more brokers"))
-        elif self.dead.get(name) == incarnation:
+        if self.dead.get(name) == incarnation:
             self.turn_away(name)
-        else:
-            self.lives[name] = incarnation
-            return peer
-        return None
-
-    def is_up(self, name: str) -> bool:
-        return self.find(name) is not None
+            return None
+        self.lives[name] = incarnation
+        return peer
 
     def cannot_be_reached(self, name: str) -> bool:
         """At the moment."""
         peer = self.get(name)
-        return peer is not None and peer.silent
+        return peer is not None and peer.liveness >= Liveness.SILENT
 
     def declare(self, name: str) -> None:
         self.dead[name] = self.lives.get(name, 0)
@@ -43,9 +37,5 @@ class GingerPeers(Peers):
         self.turn_away(name)
 
     def turn_away(self, name: str) -> None:
-        self._core.outbox.pass_by(name, NodeGone(self.dead[name]))
+        self._outbox.pass_by(name, NodeGone(self.dead[name]))
         self.close(name, "declared dead")
-
-    def close_if_strange(self, name: str) -> None:
-        if name not in self._core.links:
-            self.close(name, "no neighbour in the tree")

@@ -24,22 +24,18 @@ from resprout.stacks.ginger.window import GingerLink, WindowEntry, id_of
 class Total:
     """One that the root has ordered and that is not processed here."""
 
-    __slots__ = ("acknowledged", "acks", "active", "bundle", "hops", "id", "message", "no", "pairs", "prompt")
+    __slots__ = ("acks", "active", "bundle", "id", "message", "no", "pairs")
 
     def __init__(self, message: TotalLock) -> None:
         self.message = message
         self.no = message.no
         self.bundle = bundle = message.bundle
-        self.hops = message.hops
-        self.prompt = message.prompt
         self.id = id_of(bundle)
         self.pairs = pairs_of(bundle.topic, bundle.keys)
         self.active = False
         """It holds its pairs."""
         self.acks: dict[str, None] = {}
         """The children that have said so, by name."""
-        self.acknowledged = False
-        """Told to the present parent."""
 
 
 class GingerTotals:
@@ -84,7 +80,7 @@ class GingerTotals:
         """Of a local client, or of a child. What is known already goes its way."""
         id = id_of(message.bundle)
         self._core.clock = max(self._core.clock, message.bundle.stamp)
-        if self.knows(id) or self._core.is_old(message.bundle):
+        if self.knows(id) or self._core.seen.has(message.bundle):
             return
         self._count(message.bundle.publisher, 1)
         self.requested[id] = message
@@ -103,8 +99,7 @@ class GingerTotals:
             no = (core.epoch << 32) + self._ordered
             self.lock(Total(TotalLock(no, message.bundle, message.hops, message.prompt)))
         elif (parent := core.parent) is not None and parent.name not in core.broken:
-            core.tell_skips(parent)
-            core.put(parent, TotalRequest(message.bundle, message.hops + 1, message.prompt))
+            core.say(parent, TotalRequest(message.bundle, message.hops + 1, message.prompt))
 
     # -- down ----------------------------------------------------------------------------------------------------------
 
@@ -156,11 +151,8 @@ class GingerTotals:
         for total in self.in_progress.values():
             total.acks.pop(name, None)
 
-    def new_parent(self) -> None:
-        for total in self.in_progress.values():
-            total.acknowledged = False
-
     def acknowledge_all(self) -> None:
+        """After the links have changed: a new parent has not heard it, to another one it says nothing new."""
         for total in list(self.in_progress.values()):
             self._acknowledge(total)
 
@@ -173,8 +165,7 @@ class GingerTotals:
             return
         if core.is_root:
             self._process_ready()
-        elif not total.acknowledged and (parent := core.parent) is not None and parent.name not in core.broken:
-            total.acknowledged = True
+        elif (parent := core.parent) is not None and parent.name not in core.broken:
             core.outbox.pass_by(parent.name, TotalAck(total.no))
 
     def _process_ready(self) -> None:
@@ -191,14 +182,16 @@ class GingerTotals:
             core.clock += 1
             place = (core.epoch << 32) + self._processed + 1
             self._processed += total.bundle.count  # each total of a bundle has a place of its own
-            entry = WindowEntry(total.bundle.stamped(core.clock), total.hops, None, total.prompt, place)
+            lock = total.message
+            entry = WindowEntry(lock.bundle.stamped(core.clock), lock.hops, None, lock.prompt, place)
             self.process(total, entry)
 
     def hear_processed(self, link: GingerLink, message: TotalProcessed) -> None:
         total = self._by_no.get(message.no)
         if total is None:
             raise PeerError(f"total {message.no} is processed, but was never locked")
-        entry = WindowEntry(total.bundle.stamped(message.stamp), message.hops, link.name, total.prompt, message.place)
+        stamped, prompt = total.bundle.stamped(message.stamp), total.message.prompt
+        entry = WindowEntry(stamped, message.hops, link.name, prompt, message.place)
         self._core.count_in(link, entry)
         self.process(total, entry)
 

@@ -12,7 +12,7 @@ takes in what it lacks, and tells each orphan the same (`Attached`): one cut for
 Until then whatever would pass the dead broker waits; the rest goes on.
 """
 
-from resprout.core.contract import Note, Retire
+from resprout.core.contract import Retire
 from resprout.stacks.ginger.clients import GingerClients
 from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.handover import GingerHandover, OrphansDue
@@ -31,37 +31,26 @@ from resprout.stacks.ginger.messages import (
 )  # fmt: skip
 from resprout.stacks.ginger.orphan import ParentAnswerDue, Quest, Seeker
 from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, LinksChanged
-from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.totals import GingerTotals
-from resprout.stacks.ginger.view import View
 from resprout.stacks.ginger.window import GingerLink
 from resprout.stacks.shell.desk import Handler
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.stack import BrokerSeat
 
-UNSEEN = 1 << 62
-"""More than any version of a view: nobody has seen it yet."""
-
 
 class Tree:
     def __init__(
-        self,
-        seat: BrokerSeat,
-        core: GingerCore,
-        totals: GingerTotals,
-        clients: GingerClients,
-        view: View,
-        intake: Intake,
+        self, seat: BrokerSeat, core: GingerCore, totals: GingerTotals, clients: GingerClients, intake: Intake
     ) -> None:
         self._seat = seat
         self._core = core
+        self._view = core.view
+        self._peers = core.peers
         self._totals = totals
-        self._view = view
         self._intake = intake
-        self.peers = GingerPeers(core)
-        self._handover = GingerHandover(core, totals, clients, view, self.peers)
-        self.leader = Leader(core, totals, clients, view, self.peers, self._handover)
-        self.seeker = Seeker(seat, core, totals, view, self.peers, self._handover)
+        self._handover = GingerHandover(core, totals, clients)
+        self.seeker = Seeker(seat, core, totals, self._handover)
+        self.leader = Leader(core, totals, clients, self._handover, self.seeker)
         self._later: dict[str, ParentRequest] = {}
         """Requests that cannot be answered now."""
         leader, seeker = self.leader, self.seeker
@@ -101,13 +90,13 @@ class Tree:
     def declare(self, name: str) -> None:
         """From now on it counts as dead; should it live, it is told so."""
         core = self._core
-        if name in self.peers.dead or name == core.name:
+        if name in self._peers.dead or name == core.name:
             return
-        self.peers.declare(name)
+        self._peers.declare(name)
         self._later.pop(name, None)
         self._view.newcomers.pop(name, None)
         if name in core.links:
-            core.out.append(Note("suspect", {"detail": name}))
+            core.note("suspect", name)
             self._lose_neighbour(core.links[name])
         self.leader.lose(name)
         self.seeker.give_up_on(name)
@@ -118,7 +107,7 @@ class Tree:
         self._intake.release(link)  # what it sent counts, and no lock may hold what must be handed on
         self._totals.forget_acks(link.name)
         if link.is_parent:
-            core.out.append(Note("repair_begin", {"detail": link.name}))
+            core.note("repair_begin", link.name)
             self.seeker.begin((link.name,))
         else:
             self.leader.lead((link.name,), self._view.children_of(link.name))
@@ -126,11 +115,10 @@ class Tree:
     def refused(self, name: str) -> None:
         """Nobody listens there any more."""
         quest = self.seeker.quest
-        if name in self._core.links or self.leader.expects(name):
+        if name in self._core.links or self.leader.expected(name):
             self.declare(name)
         elif quest is not None and self.seeker.concerns(name):
             if quest.dead:
-                self.seeker.found_dead(name)
                 self.declare(name)
             else:
                 self.seeker.give_up_on(name)
@@ -155,7 +143,7 @@ class Tree:
                 if life == self._seat.incarnation:
                     core.end_life(Retire(f"declared dead by {name}"))
                 return
-            if self.peers.lives.get(dead, 0) <= life:
+            if self._peers.lives.get(dead, 0) <= life:
                 self.declare(dead)
         if not message.dead:
             self._let_in(name, message)
@@ -172,7 +160,7 @@ class Tree:
         if undecided or not set(message.dead) & set(quest.dead):
             self._later[name] = message
         else:
-            self.leader.respond(name, quest.place == quest.leader and self.leader.degree_left() > 1)
+            self.leader.respond(name, quest.place == quest.leader and self._view.degree_left > 1)
 
     def _let_in(self, name: str, message: ParentRequest) -> None:
         """A newcomer: nothing is owed to it, but everybody must know of it first."""
@@ -180,14 +168,13 @@ class Tree:
         self.leader.lose(name)
         if name in core.links and name not in core.broken:
             self.declare(name)  # the life that it had before
-        self.peers.dead.pop(name, None)
+        self._peers.dead.pop(name, None)
         if self.seeker.quest is not None and not message.break_degree:
             self.leader.respond(name, False)
         elif not self.is_settled or name in core.links:
             self._later[name] = message
-        elif self.leader.degree_left() > 0 or message.break_degree:
-            self._view.newcomers[name] = UNSEEN
-            self._view.refresh()
+        elif self._view.degree_left > 0 or message.break_degree:
+            self._view.announce(name)
         else:
             self.leader.respond(name, False)
 
@@ -199,10 +186,10 @@ class Tree:
         admitted = self._view.admitted()
         for name in admitted:
             del self._view.newcomers[name]
-            if self.peers.is_up(name):
+            if self._peers.is_up(name):
                 asks = core.wishes.asks_for(name)
                 core.outbox.send(name, ParentResponse(True))
-                core.outbox.send(name, self.leader.attached(core.name, (), (), asks))
+                core.outbox.send(name, Attached(core.name, (), (), self._handover.cut(), asks))
                 self._handover.begin_link(name, False, (), asks, ())
         if admitted:
             self.settle()
@@ -220,6 +207,6 @@ class Tree:
     def settle(self) -> None:
         """After the links changed."""
         self._totals.acknowledge_all()
-        self._handover.introduce()
-        self.leader.finish_all()
+        self._view.refresh()
+        self.leader.finish()
         self.reconsider()

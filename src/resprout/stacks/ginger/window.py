@@ -5,9 +5,9 @@ given to. A link is through with it when everyone behind it has it, which both e
 """
 
 from collections import deque
+from collections.abc import Callable
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import Reached
 from resprout.edge.broker.item import KeptItem
 from resprout.order.crossing import CrossedLink
@@ -48,8 +48,8 @@ class GingerLink(CrossedLink[WindowEntry]):
         """So many of those sent have left: the others wait for room, and nothing may be said of them yet."""
         self.skips: dict[Origin, Reached] = {}
         """What passed and was not sent, to be told before the next that is."""
-        self.pool: deque[tuple[ProtocolMessage, WindowEntry | None]] = deque()
-        """Arrived behind something that a lock holds."""
+        self.pool: deque[tuple[WindowEntry | None, Callable[[], None]]] = deque()
+        """Arrived behind something that a lock holds, and what is to be done with it."""
         self.news = False
         """There is something to report; `urgent`: somebody waits for it."""
         self.urgent = False

@@ -160,7 +160,7 @@ class BypassTree(PlainTree):
 
     def _meet(self, name: str) -> None:
         """Both are next to a dead broker, and there is a session."""
-        if self._peers.find(name) is None:
+        if not self._peers.is_up(name):
             return
         for dead in self._unflushed:
             if (name, dead) not in self._met and name in self._others(dead):

@@ -78,18 +78,16 @@ class MulticastBroker(Shell, Generic[M]):
         self._copies = LinkCopies(self._show_safe)
         self._unsafe: deque[Copy] = deque()
         """Publications of clients here that no other broker is known to have."""
-        self._waiting: dict[str, tuple[ClientSession, Attend]] = {}
-        """Clients of a neighbour that is gone, while not all has come that they may have seen."""
         self._owed: dict[str, _Owed] = {}
         """By dead neighbour: what it may have owed to its others, and all that has come since."""
         self._sessions = ClientSessions(Serving(stack, GUARANTEES, 1, receipts=RECEIPTS), self._kept, self._wishes)
         self._sessions.copies_of = lambda item: 2 if tree.links else 1
-        self._clients = clients = ClientDesk(
+        clients = ClientDesk(
             step,
             self._sessions,
             publish=self._publish,
             is_ready=lambda: tree.is_in,
-            attend=self._attend,
+            door=self._is_open_to,
             successors=lambda: tree.successors,
             left=self._kept.forget,
         )
@@ -105,7 +103,6 @@ class MulticastBroker(Shell, Generic[M]):
             timers={ReceiptsDue: clients.receipts_due, **(timers or {})},
             outcomes={LinkBegan: self._began, LinkEnded: self._ended, Met: self._meet},
             at_end=(
-                self._let_in,
                 clients.serve,
                 self._tell_copies,
                 clients.tell,
@@ -238,18 +235,12 @@ class MulticastBroker(Shell, Generic[M]):
 
     # -- clients of the dead -------------------------------------------------------------------------------------------
 
-    def _attend(self, session: ClientSession, message: Attend) -> None:
-        if message.tried and not message.anyhow and self._tree.is_near(message.tried[0]):
-            self._waiting[session.name] = (session, message)
-        else:
-            self._clients.wait(session, message)
-
-    def _let_in(self) -> None:
-        for name, (session, message) in list(self._waiting.items()):
-            if session.gone or self._tree.is_passed_over(message.tried[0]):
-                del self._waiting[name]
-                if not session.gone:
-                    self._clients.wait(session, message)
+    def _is_open_to(self, session: ClientSession, attend: Attend, waited_us: int) -> bool:
+        """Clients of a neighbour that is gone wait until all has come that they may have seen."""
+        if not attend.tried or attend.anyhow:
+            return True
+        home = attend.tried[0]
+        return self._tree.is_passed_over(home) or not self._tree.is_near(home)
 
     def _pass_over(self, peer: Peer, message: NotOwed) -> None:
         check_changes(message.clocks)

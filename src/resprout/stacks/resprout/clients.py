@@ -12,9 +12,12 @@ A client that lost its broker comes with the names of the brokers it tried. It i
 there when that is known, and held while that is still being decided.
 """
 
+from typing import Final
+
 from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, EndCode, Send
-from resprout.core.guarantee import STREAMS, Guarantee
+from resprout.core.guarantee import Guarantee
+from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
@@ -29,7 +32,7 @@ from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
 
-HEAVY_BYTES = 32 << 10
+HEAVY_BYTES: Final = 32 << 10
 """From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
 
 
@@ -53,8 +56,7 @@ class Clients:
         self._draining: set[str] = set()
         self._ahead: dict[str, dict[TotalId, None]] = {}
         """Clients that came with totals which are not delivered here yet."""
-        self._settling: dict[str, int] = {}
-        """Clients that came from a dead broker, and when what they published there counts as delivered."""
+        self.answering = Answering(core.sessions, core.seen.mark)
         self._successors: tuple[Successor, ...] = ()
         self._turn = 0
         self._patience: dict[str, tuple[int, TotalId]] = {}
@@ -91,7 +93,7 @@ class Clients:
         core = self._core
         self._waiting.pop(name, None)
         self._since.pop(name, None)
-        self._settling.pop(name, None)
+        self.answering.leave(name)
         self._ahead.pop(name, None)
         self._patience.pop(name, None)
         session = core.sessions.all[name]
@@ -142,12 +144,7 @@ class Clients:
     def settle(self) -> None:
         """What a client published before it came here, and of which nothing is left here, may still be kept for others
         by a ghost elsewhere. When no ghost is left, it is delivered."""
-        core = self._core
-        for name, due_us in list(self._settling.items()):
-            if core.now_us >= due_us:
-                del self._settling[name]
-                session = core.sessions.all[name]
-                core.sessions.adopt(session, (), self._reached(session))
+        self.answering.settle(self._core.now_us)
 
     def tell_successors(self) -> None:
         """When they have changed."""
@@ -217,11 +214,10 @@ class Clients:
         ahead = {id: None for id, record in core.totals.locks.undelivered.items() if session.has(record.bundle)}
         if ahead:
             self._ahead[session.name] = ahead
-        if attend.tried and self._ghosts.answers_for(home_of(attend)):
-            core.sessions.adopt(session, self._answered_for(session), self._reached(session))
-        elif attend.tried:
-            core.sessions.adopt(session, self._answered_for(session))
-            self._settling[session.name] = core.now_us + core.options.ghost_us
+        if attend.tried:
+            is_certain = self._ghosts.answers_for(home_of(attend))
+            due_us = None if is_certain else core.now_us + core.options.ghost_us
+            self.answering.adopt(session, self._answered_for(session), due_us)
         if attend.tried and resumed:
             self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)
             core.log.held_back.put_wall()  # what the client came for may not be asked of everybody yet
@@ -229,11 +225,6 @@ class Clients:
         self._ghosts.unawait(session.name)
         self._book.listeners.check((session.name,))
         self._book.roll.learn([Life(session.name, session.incarnation)])
-
-    def _reached(self, session: ClientSession) -> dict[str, int]:
-        """How far the streams of a client have come here."""
-        marks = {stream: self._core.seen.mark((session.name, stream, session.incarnation)) for stream in STREAMS}
-        return {stream: last for stream, last in marks.items() if last}
 
     def _answered_for(self, session: ClientSession) -> list[Entry]:
         """Publications of the client that this broker answers for, because the broker that took them is dead."""
@@ -262,7 +253,7 @@ class Clients:
 
     def _take_eventual(self, session: ClientSession, message: Publish) -> None:
         if self._core.seen.has(message.bundle):
-            self._core.sessions.known(session, message.bundle, everywhere=session.name not in self._settling)
+            self._core.sessions.known(session, message.bundle, everywhere=self.answering.is_settled(session))
         else:
             self._accept(session, self._stamped(message.bundle), message.prompt)
 
@@ -288,7 +279,7 @@ class Clients:
             message = queue[0]
             bundle = message.bundle
             if core.seen.has(bundle):
-                core.sessions.known(session, bundle, everywhere=session.name not in self._settling)
+                core.sessions.known(session, bundle, everywhere=self.answering.is_settled(session))
             elif totals.is_under_way(bundle):
                 pass  # said again: it is delivered at its place
             elif totals.is_overtaken(bundle):

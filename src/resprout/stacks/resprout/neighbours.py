@@ -31,7 +31,7 @@ class Neighbours:
     def open(self, link: Link) -> None:
         """Bundles may cross from now on, behind what was said before."""
         core = self._core
-        assert core.peers.find(link.name) is not None, "a link is made within a session"
+        assert core.peers.is_up(link.name), "a link is made within a session"
         link.move_to(LinkState.OPEN)
         link.silent = not core.peers.is_clear(link.name)
         if link.cursor is None and core.outbox.room(link.name) <= 0:

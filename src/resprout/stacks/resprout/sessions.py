@@ -48,8 +48,10 @@ class PeerSessions:
         if event.role == "client":
             self._clients.arrive(name, event.incarnation, event.room)
             return
-        if name in core.sessions.all or core.peers.came_up(name, event.incarnation, event.room) is None:
-            core.out.append(Close(name, f"{core.seat.name} takes no broker of the name {name!r}, or no more at all"))
+        if name in core.sessions.all:
+            core.out.append(Close(name, f"{name!r} is the name of a client"))
+            return
+        if core.peers.came_up(name, event.incarnation, event.room) is None:
             return
         real_name = newcomer_name(name)
         if real_name is None:
@@ -100,7 +102,7 @@ class PeerSessions:
             core.out.append(Close(name, reason))
             self._clients.leave(name)
             return
-        if core.peers.find(name) is None:
+        if not core.peers.is_up(name):
             return  # what it said was on its way when its session ended
         core.note("suspect", f"{name}: {reason}")
         life = core.peers.incarnation(name)
@@ -114,10 +116,8 @@ class PeerSessions:
 
     def silent(self, event: Silent) -> None:
         core = self._core
-        peer = core.peers.get(event.peer)
-        if peer is None:
+        if core.peers.lost(event.peer, event.refused) is None:
             return
-        peer.silent = True
         link = core.links.get(event.peer)
         if link is not None and link.open:
             if not link.silent:
@@ -133,10 +133,8 @@ class PeerSessions:
 
     def heard(self, event: Heard) -> None:
         core = self._core
-        peer = core.peers.get(event.peer)
-        if peer is None:
+        if core.peers.heard(event.peer) is None:
             return
-        peer.silent = False
         if newcomer_name(event.peer) is not None:
             return
         self._council.connected(event.peer, core.now_us)

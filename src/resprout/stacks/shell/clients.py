@@ -1,8 +1,8 @@
 """The clients of a broker that serves whoever comes: their coming and going, what they may say, what they are told.
 
-A client is served as soon as the broker is ready (`is_ready`), and until then it waits. Nothing is kept for clients of
-brokers that are gone: one that returns with subscriptions is told that it may have missed something, and subscribes
-again. A stack that makes good what was missed, or sends clients elsewhere, gives an `attend` of its own.
+A client is served as soon as the broker is ready (`is_ready`) and the door is open to it (`door`): a stack may let one
+that comes from a dead broker wait, or send it elsewhere. Unless the stack makes good what such a client missed
+(`welcome`), nothing is kept for it: it is told that it may have missed something, and subscribes again.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from resprout.core.guarantee import check_offered
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Attend, Publish, Subscribe, Successor, Successors, Taken, Unsubscribe
+from resprout.edge.messages import Attend, GoTo, Publish, Subscribe, Successor, Successors, Taken, Unsubscribe
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.step import Step
 from resprout.wire.columns import check_columns
@@ -23,8 +23,12 @@ RECEIPTS_US: Final = 10_000
 """How long receipts that nobody waits for may wait for company."""
 
 
+Door = Callable[[ClientSession, Attend, int], bool | Successor]
+"""Of a client that has waited for so many microseconds: True to serve it, False to let it wait, or where to send it."""
+
+
 class ReceiptsDue(Timer, frozen=True):
-    """When to tell clients the receipts that nobody waits for."""
+    """When to tell clients the receipts, and neighbours the news, that nobody waits for."""
 
 
 class ClientDesk:
@@ -37,20 +41,28 @@ class ClientDesk:
         is_ready: Callable[[], bool] = lambda: True,
         successors: Callable[[], tuple[Successor, ...]] = tuple,
         attend: Callable[[ClientSession, Attend], None] | None = None,
+        door: Door = lambda session, attend, waited_us: True,
+        welcome: Callable[[ClientSession, Attend], None] | None = None,
         left: Callable[[str], None] = lambda name: None,
+        news: Callable[[bool], bool] = lambda everything: False,
         receipts_us: int = RECEIPTS_US,
     ) -> None:
-        """`publish` is told of bundles that a client may publish, to this network, now; `left`, who is gone."""
+        """`publish` is told of bundles that a client may publish, to this network, now; `left`, who is gone. `attend`
+        is told who comes, by a stack with a waiting room of its own. `news` tells neighbours what they wait for, or
+        everything, and whether something is left to be told soon."""
         self._step = step
         self._sessions = sessions
         self._publish = publish
         self._is_ready = is_ready
         self._successors = successors
         self._attend = attend or self.wait
+        self._door = door
+        self._welcome = welcome or self._begin_anew
         self._left = left
+        self._news = news
         self._receipts_us = receipts_us
-        self._waiting: dict[str, Attend] = {}
-        """Clients that are not served yet."""
+        self._waiting: dict[str, tuple[Attend, int]] = {}
+        """Clients that are not served yet, and since when."""
         self._told: tuple[Successor, ...] = ()
         self._is_timer_set = False
 
@@ -94,9 +106,9 @@ class ClientDesk:
     # -- what they say -------------------------------------------------------------------------------------------------
 
     def wait(self, session: ClientSession, message: Attend) -> None:
-        """It is served when the broker is ready."""
+        """It is served when the broker is ready, and the door open."""
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
-        self._waiting[session.name] = message
+        self._waiting[session.name] = (message, self._step.now_us)
 
     def _published(self, session: ClientSession, message: Publish) -> None:
         bundle = message.bundle
@@ -112,23 +124,34 @@ class ClientDesk:
     # -- the end of a step ---------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Those that wait, when the broker is ready; and whoever is served hears where to turn when it is gone."""
+        """Those that wait, if they need not; and whoever is served hears where to turn when this broker is gone."""
         sessions, out, successors = self._sessions, self._step.out, self._successors()
         if successors != self._told:
             self._told = successors
             out.extend(Send(one.name, Successors(successors)) for one in sessions.all.values() if one.attending)
         if self._waiting and self._is_ready():
-            for name, message in self._waiting.items():
-                sessions.welcome(sessions.all[name], message, successors, not message.subscriptions, out)
-            self._waiting.clear()
+            for name, (attend, since_us) in list(self._waiting.items()):
+                session = sessions.all[name]
+                verdict = self._door(session, attend, self._step.now_us - since_us)
+                if verdict is not False:
+                    del self._waiting[name]
+                if verdict is True:
+                    self._welcome(session, attend)
+                elif verdict is not False:
+                    out.append(Send(name, GoTo(verdict)))
+
+    def _begin_anew(self, session: ClientSession, attend: Attend) -> None:
+        self._sessions.welcome(session, attend, self._told, not attend.subscriptions, self._step.out)
 
     def tell(self) -> None:
-        """Receipts: those that somebody waits for now, the others soon."""
+        """Receipts and news: those that somebody waits for now, the others soon."""
         self._sessions.flush(self._step.out)
-        if self._sessions.patient and not self._is_timer_set:
+        is_more = self._news(False)
+        if (is_more or self._sessions.patient) and not self._is_timer_set:
             self._is_timer_set = True
             self._step.out.append(SetTimer(ReceiptsDue(), self._step.now_us + self._receipts_us))
 
     def receipts_due(self, timer: ReceiptsDue) -> None:
         self._is_timer_set = False
         self._sessions.flush_all(self._step.out)
+        self._news(True)

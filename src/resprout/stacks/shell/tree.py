@@ -11,7 +11,7 @@ turn for as long as nobody is there. One that asks back was a child of an earlie
 
 from collections.abc import Mapping
 
-from resprout.core.contract import Close, LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
+from resprout.core.contract import LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
 from resprout.stacks.shell.desk import Desk, Handler
@@ -84,9 +84,7 @@ class PlainTree:
 
     def up(self, event: LinkUp) -> None:
         self._lose(event.peer)  # a session that begins anew has lost the old one
-        if self._peers.came_up(event.peer, event.incarnation, event.room) is None:
-            self._step.out.append(Close(event.peer, f"{self._seat.name} takes no more brokers"))
-        elif event.peer == self.parent:
+        if self._peers.came_up(event.peer, event.incarnation, event.room) is not None and event.peer == self.parent:
             self._outbox.send(event.peer, Join(self._seat.address))
 
     def down(self, event: LinkDown) -> None:

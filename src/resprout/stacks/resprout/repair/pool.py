@@ -7,9 +7,8 @@ star it came, so that both ends of each new link count it in the same direction.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, shadow
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
@@ -25,8 +24,9 @@ DEAD_SIDE: Final = -1
 
 
 def id_of_item(item: Item | Stub | Bundle) -> Id:
-    at = item.bundle if isinstance(item, Item) else item
-    return (at.stamp, at.publisher, at.stream, at.incarnation, at.first)
+    if isinstance(item, Stub):
+        return (item.stamp, item.publisher, item.stream, item.incarnation, item.first)
+    return (item.bundle if isinstance(item, Item) else item).causal_key
 
 
 class Pool:
@@ -120,7 +120,8 @@ class Taking:
         core = self._core
         if isinstance(item, Stub):
             core.seen.raise_to((item.publisher, item.stream, item.incarnation), item.last)
-            return nothing_more_to_do(_shadow(item), source, hops, core.faults), False
+            left = shadow(item.publisher, item.stream, item.incarnation, item.first, item.last, item.stamp)
+            return nothing_more_to_do(left, source, hops, core.faults), False
         bundle = item.bundle
         is_new = not core.seen.has(bundle)
         core.seen.raise_to(bundle.origin, bundle.last)
@@ -157,12 +158,3 @@ class Taking:
         core.reports.all_soon()
         core.log.held_back.put_wall()  # of what was handed over, nobody reports who had it when
         core.show()
-
-
-def _shadow(stub: Stub) -> Bundle:
-    """A bundle of which only the name is left."""
-    guarantee = Guarantee.EVENTUAL if stub.stream == Guarantee.EVENTUAL.stream else Guarantee.FIFO
-    count = max(1, stub.last - stub.first + 1)
-    return Bundle(
-        stub.publisher, stub.incarnation, stub.first, count, stub.stamp, "", (), guarantee, b"", b""
-    )  # fmt: skip
