@@ -298,9 +298,12 @@ def test_a_list_holds_the_next_ones_in_order_and_never_its_owner() -> None:
 def test_questions_have_a_bound() -> None:
     lone = Lone("m0")
     lone.hear("m1", AskSuccessor("", joins=False))
-    far = (number_of("m1") + 1) % SIZE
-    for no in range(LOOKUPS_MAX + 3):
-        lone.chord.look_up(to_key((far + no) % SIZE))
+    behind = next(
+        name for name in map("x{}".format, range(99)) if is_between(number_of("m1"), number_of(name), number_of("m0"))
+    )
+    lone.hear(behind, AskSuccessor("", joins=False))
+    for no in range(LOOKUPS_MAX + 3):  # owned by somebody between
+        lone.chord.look_up(to_key((number_of("m1") + 1 + no) % SIZE))
     assert sum(isinstance(outcome, KeyNotFound) for outcome in lone.told) == 3
 
 
