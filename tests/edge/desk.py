@@ -19,7 +19,6 @@ from resprout.core.contract import (
     Release,
     Send,
     SetTimer,
-    Timer,
     TimerFired,
     Writable,
 )  # fmt: skip
@@ -28,6 +27,7 @@ from resprout.edge.messages import Attend, Delivery, Publish, Serving
 from resprout.scenario.model import OptionValue
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import BrokerSeat
+from tests.network import Alarms
 
 ROOM = 1 << 20
 
@@ -39,13 +39,16 @@ class Desk:
         self.machine = self.stack.make_broker(BrokerSeat("b0", 1, None), made, random.Random(1))
         self.guarantee: Guarantee = max(g for g in self.stack.guarantees if g is not Guarantee.TOTAL)
         """The strongest that needs nobody else."""
-        self.now_us = 0
         self.held: list[str] = []
         self.closed: dict[str, str] = {}
-        self._timers: dict[Timer, int] = {}
+        self._alarms: Alarms[str] = Alarms()
         self._said: dict[str, list[Any]] = {}
         self._last: dict[str, int] = {}
         self._do(self.machine.start(0))
+
+    @property
+    def now_us(self) -> int:
+        return self._alarms.now_us
 
     def step(self, event: Event) -> None:
         self._do(self.machine.step(event, self.now_us))
@@ -62,18 +65,17 @@ class Desk:
                 case Close(peer, reason):
                     self.closed[peer] = reason
                 case SetTimer(timer, at_us):
-                    self._timers[timer] = at_us
+                    self._alarms.set("b0", timer, at_us)
                 case CancelTimer(timer):
-                    self._timers.pop(timer, None)
+                    self._alarms.cancel("b0", timer)
 
     def wait(self, us: int) -> None:
         """Whatever is due within this time happens."""
         end = self.now_us + us
-        while due := [timer for timer, at_us in self._timers.items() if at_us <= end]:
-            timer = min(due, key=self._timers.__getitem__)
-            self.now_us = max(self.now_us, self._timers.pop(timer))
-            self.step(TimerFired(timer))
-        self.now_us = end
+        while due := self._alarms.first(but=lambda timer, at_us: at_us > end):
+            self._alarms.fire(*due)
+            self.step(TimerFired(due[1]))
+        self._alarms.now_us = end
 
     # -- clients -------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ The brokers share one memory of what is safe and one list of what is to be deliv
 can be. What a broker has accepted and not yet made safe dies with it. They check everything that the client says.
 """
 
-from collections import deque
 from typing import Any
 
 from resprout.core.bundle import Bundle, pack_payloads
@@ -27,7 +26,6 @@ from resprout.core.contract import (
     Send,
     SetTimer,
     Silent,
-    Timer,
     TimerFired,
     Writable,
 )
@@ -50,7 +48,9 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.edge.requests import Published, ReceiptTurned, SessionLost
+from tests.network import Alarms, Streams
 
+CLIENT = "c"
 BROKERS = ("b0", "b1", "b2", "b3")
 WINDOW = 400
 SERVING = Serving("resprout", tuple(Guarantee), 1, extras=tuple(Extra))
@@ -61,8 +61,6 @@ class Session:
     """The client and one broker."""
 
     def __init__(self) -> None:
-        self.to_broker: deque[Any] = deque()
-        self.to_client: deque[Any] = deque()
         self.attend: Attend | None = None
         self.served = False
         self.gave = self.taken = 0
@@ -86,11 +84,11 @@ class Broker:
 
 class MortalNetwork:
     def __init__(self, options: ClientOptions | None = None) -> None:
-        self.machine = ClientMachine("c", 5, "b0", options)
+        self.machine = ClientMachine(CLIENT, 5, "b0", options)
         self.brokers = {name: Broker(name) for name in BROKERS}
         self.opened: dict[str, None] = {}
-        self.timers: dict[Timer, int] = {}
-        self.now_us = 0
+        self._alarms: Alarms[str] = Alarms()
+        self._streams: Streams[Any] = Streams()
         self.sent: dict[tuple[str, int], Bundle] = {}
         """Every bundle that the client ever sent, by stream and first number."""
         self.safe: dict[str, int] = dict.fromkeys(STREAMS, 0)
@@ -104,18 +102,23 @@ class MortalNetwork:
     # -- the client ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Any) -> None:
-        self._do(self.machine.step(Request(request), self.now_us))
+        self._do(self.machine.step(Request(request), self._alarms.now_us))
+
+    @property
+    def candidate(self) -> str | None:
+        """Whom the client tries besides its broker."""
+        return next((name for name in reversed(self.opened) if name != self.machine.broker), None)
 
     def tell(self, event: Event) -> None:
-        self._do(self.machine.step(event, self.now_us))
+        self._do(self.machine.step(event, self._alarms.now_us))
 
     def fire(self) -> bool:
         """The next timer."""
-        if not self.timers:
+        due = self._alarms.first()
+        if due is None:
             return False
-        timer = min(self.timers, key=lambda each: self.timers[each])
-        self.now_us = max(self.now_us, self.timers.pop(timer))
-        self.tell(TimerFired(timer))
+        self._alarms.fire(*due)
+        self.tell(TimerFired(due[1]))
         return True
 
     def _do(self, effects: Any) -> None:
@@ -128,15 +131,14 @@ class MortalNetwork:
                 self.opened[peer] = None
             case Close(peer=peer):
                 self.opened.pop(peer, None)
-                self.brokers[peer].session = None
+                self._end(self.brokers[peer])
             case Send(peer=peer, message=message):
-                session = self.brokers[peer].session
-                assert session is not None, "nothing is sent where there is no session"
-                session.to_broker.append(message)
+                assert self.brokers[peer].session is not None, "nothing is sent where there is no session"
+                self._streams.put(CLIENT, peer, message)
             case SetTimer(timer=timer, at_us=at_us):
-                self.timers[timer] = at_us
+                self._alarms.set(CLIENT, timer, at_us)
             case CancelTimer(timer=timer):
-                self.timers.pop(timer, None)
+                self._alarms.cancel(CLIENT, timer)
             case Deliver(messages=messages):
                 self.delivered.extend((message.position, message.seq) for message in messages)
             case Answer(body=Published(stream=stream, seq=seq)):
@@ -165,7 +167,7 @@ class MortalNetwork:
         elif broker.frozen:
             self._silence(broker, refused=False)
         elif broker.session is not None and broker.session.over:
-            broker.session = None
+            self._end(broker)
             self.tell(LinkDown(name, "restarted", EndCause.RESTARTED))
         elif broker.session is None:
             broker.session = Session()
@@ -184,7 +186,7 @@ class MortalNetwork:
         if broker.session is not None:
             broker.session.silent = True
             if not broker.alive:
-                broker.session.to_client.clear()
+                self._streams.cut(broker.name, CLIENT)
         self.tell(Silent(broker.name, refused))
 
     def kill(self, name: str, arriving: int = 0) -> None:
@@ -192,9 +194,13 @@ class MortalNetwork:
         broker = self.brokers[name]
         broker.alive = False
         broker.unsafe = {stream: [] for stream in STREAMS}
-        if broker.session is not None:
-            while len(broker.session.to_client) > arriving:
-                broker.session.to_client.pop()
+        self._streams.cut(name, CLIENT, arriving)
+
+    def _end(self, broker: Broker) -> None:
+        """Of a session, with all that is under way in it."""
+        broker.session = None
+        self._streams.cut(broker.name, CLIENT)
+        self._streams.cut(CLIENT, broker.name)
 
     def restart(self, name: str) -> None:
         broker = self.brokers[name]
@@ -207,18 +213,18 @@ class MortalNetwork:
     def arrive(self, name: str) -> bool:
         """A message at the client."""
         session = self.brokers[name].session
-        if session is None or session.silent or session.over or not session.to_client:
+        under_way = self._streams.between(name, CLIENT)
+        if session is None or session.silent or session.over or not under_way:
             return False
-        message = session.to_client.popleft()
-        self.tell(Received(name, message))
+        self.tell(Received(name, self._streams.take(name, CLIENT)))
         return True
 
     def hear(self, name: str) -> bool:
         """A message at a broker."""
         broker, session = self._active(name)
-        if session is None or session.silent or not session.to_broker:
+        if session is None or session.silent or not self._streams.between(CLIENT, name):
             return False
-        self._heard(broker, session, session.to_broker.popleft())
+        self._heard(broker, session, self._streams.take(CLIENT, name))
         return True
 
     def answer(self, name: str, send_on: str | None = None) -> bool:
@@ -228,7 +234,7 @@ class MortalNetwork:
             return False
         attend = session.attend
         if send_on is not None:
-            session.to_client.append(GoTo(Successor(send_on, "")))
+            self._streams.put(name, CLIENT, GoTo(Successor(send_on, "")))
             session.attend = None
             return True
         for lost in attend.tried:
@@ -238,7 +244,7 @@ class MortalNetwork:
         session.next_given = max((mark.seq for mark in attend.received), default=0) + 1
         session.subscriptions = {held.id: (held.filter, held.where) for held in attend.subscriptions}
         others = tuple(Successor(other, "") for other in BROKERS if other != name)
-        session.to_client.append(Serving("resprout", tuple(Guarantee), 1, others, extras=tuple(Extra)))
+        self._streams.put(name, CLIENT, Serving("resprout", tuple(Guarantee), 1, others, extras=tuple(Extra)))
         return True
 
     def _fence(self, name: str) -> None:
@@ -254,7 +260,7 @@ class MortalNetwork:
         bundle = Bundle("p", 1, session.next_given, 1, 1, "t", (), Guarantee.CAUSAL, b"", pack_payloads([b""]))
         session.next_given += 1
         session.gave += 1
-        session.to_client.append(Delivery(bundle, 1, 1, None))
+        self._streams.put(name, CLIENT, Delivery(bundle, 1, 1, None))
 
     def receipt(self, name: str, stream: str, receipt: ReceiptLevel) -> None:
         broker, session = self._active(name)
@@ -265,7 +271,7 @@ class MortalNetwork:
             self.safe[stream] = max(self.safe[stream], accepted.pop(0).last)
         last = accepted[-1].last if receipt is ReceiptLevel.ACCEPTED and accepted else self.safe[stream]
         if last:
-            session.to_client.append(Turned(stream, receipt, last))
+            self._streams.put(name, CLIENT, Turned(stream, receipt, last))
 
     def _active(self, name: str) -> tuple[Broker, Session | None]:
         """A broker with its session, if both are in working order."""
@@ -284,7 +290,7 @@ class MortalNetwork:
             return
         match message:
             case Publish(bundle=bundle):
-                self._accept(broker, session, bundle)
+                self._accept(broker, bundle)
                 self.tell(Writable(broker.name, WINDOW))
             case Taken(deliveries=deliveries):
                 assert session.taken < deliveries <= session.gave
@@ -292,23 +298,23 @@ class MortalNetwork:
             case Subscribe(id=id, filter=filter, where=where):
                 assert id not in session.subscriptions, "it is asked for once in a session"
                 session.subscriptions[id] = (filter, where)
-                session.to_client.append(Subscribed(id))
+                self._streams.put(broker.name, CLIENT, Subscribed(id))
             case Unsubscribe(id=id):
                 del session.subscriptions[id]
-                session.to_client.append(Unsubscribed(id))
+                self._streams.put(broker.name, CLIENT, Unsubscribed(id))
             case Advertise():
                 pass
             case _:
                 raise AssertionError(message)
 
-    def _accept(self, broker: Broker, session: Session, bundle: Bundle) -> None:
+    def _accept(self, broker: Broker, bundle: Bundle) -> None:
         stream = bundle.stream
-        assert (bundle.publisher, bundle.incarnation) == ("c", 5)
+        assert (bundle.publisher, bundle.incarnation) == (CLIENT, 5)
         assert self.sent.setdefault((stream, bundle.first), bundle) == bundle, "sent again, it is exactly the same"
         accepted = broker.unsafe[stream]
         last = max(self.safe[stream], accepted[-1].last if accepted else 0)
         if bundle.last <= self.safe[stream]:
-            session.to_client.append(Turned(stream, ReceiptLevel.DELIVERED, bundle.last))
+            self._streams.put(broker.name, CLIENT, Turned(stream, ReceiptLevel.DELIVERED, bundle.last))
         elif bundle.last > last:
             assert bundle.first == last + 1, "nothing is left out"
             accepted.append(bundle)

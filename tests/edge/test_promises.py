@@ -37,12 +37,13 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, OptionValue, Scenario
+from resprout.stacks import registry
 from resprout.stacks.registry import find_stack
 from tests.edge.desk import Desk
 from tests.edge.puppets import Puppet
 from tests.stacks.asking import Asked, Told, ask
 
-STACKS: Final = ("resprout", "ginger", "flood", "cbcast", "causal-barriers", "locamu")
+STACKS: Final = tuple(registry.STACKS)
 
 NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "resprout": {"log_bytes": 65_536},
@@ -50,7 +51,10 @@ NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "flood": {"buffer": 20},
     "cbcast": {"buffer": 20},
     "causal-barriers": {"buffer": 20},
+    "delta": {"buffer": 20},
+    "sites": {"buffer": 20},
     "locamu": {"buffer": 20},
+    "gossip": {"buffer": 20},
 }
 """Options under which a broker keeps little before it holds its publishers back. A stack without such an entry never
 does."""

@@ -21,7 +21,6 @@ from resprout.core.contract import (
     Event,
     Request,
     SetTimer,
-    Timer,
     TimerFired,
     Transmit,
 )
@@ -29,6 +28,7 @@ from resprout.links.frames import Goodbye
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from tests.links.puppet import Puppet
+from tests.network import Alarms
 
 STEPS_TO_HEAL_MAX = 20_000
 PATIENCE_US = 10**11
@@ -44,7 +44,6 @@ class Node:
         self.links = Links(
             self.puppet, name=name, role="broker", incarnation=incarnation, rng=Random(name), options=options
         )
-        self.timers: dict[Timer, int] = {}
         self.alive = True
 
 
@@ -63,7 +62,7 @@ class End:
 
 class Hostile:
     def __init__(self) -> None:
-        self.now_us = 0
+        self._alarms: Alarms[Node] = Alarms()
         self.nodes: dict[str, Node] = {}
         self.lives: list[Node] = []
         self.calls: deque[tuple[Node, str]] = deque()
@@ -78,13 +77,14 @@ class Hostile:
         before = self.nodes.get(name)
         if before is not None:
             before.alive = False
+            self._alarms.cancel_all(before)
             self.calls = deque(call for call in self.calls if call[0] is not before)
             for end in [end for end in self.ends if end.node is before]:
                 self._break(end.far, len(end.far.coming))
                 self.ends.remove(end)
         node = self.nodes[name] = Node(name, before.incarnation + 1 if before else 1, options)
         self.lives.append(node)
-        self._perform(node, node.links.start(self.now_us))
+        self._perform(node, node.links.start(self._alarms.now_us))
         return node
 
     def ask(self, name: str, body: Any) -> None:
@@ -122,19 +122,13 @@ class Hostile:
 
     def wait(self, choice: int = 0, only_foreground: bool = False) -> bool:
         """Time passes until the next timer of anybody. False when there is none."""
-        due = [
-            (at_us, index, timer)
-            for index, node in enumerate(self.lives)
-            if node.alive
-            for timer, at_us in node.timers.items()
-            if not (only_foreground and timer.background) and at_us < PATIENCE_US
-        ]
-        if not due:
+        due = self._alarms.first(
+            but=lambda timer, at_us: (only_foreground and timer.background) or at_us >= PATIENCE_US
+        )
+        if due is None:
             return False
-        at_us, index, timer = min(due, key=lambda entry: entry[:2])
-        self.now_us = max(self.now_us, at_us)
-        del self.lives[index].timers[timer]
-        self._hand(self.lives[index], TimerFired(timer))
+        self._alarms.fire(*due)
+        self._hand(due[0], TimerFired(due[1]))
         return True
 
     def heal(self) -> None:
@@ -172,7 +166,7 @@ class Hostile:
 
     def _hand(self, node: Node, event: Event) -> None:
         if node.alive:
-            self._perform(node, node.links.step(event, self.now_us))
+            self._perform(node, node.links.step(event, self._alarms.now_us))
 
     def _perform(self, node: Node, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -181,11 +175,10 @@ class Hostile:
             elif isinstance(effect, Connect):
                 self.calls.append((node, effect.peer))
             elif isinstance(effect, SetTimer):
-                node.timers.pop(effect.timer, None)
-                node.timers[effect.timer] = effect.at_us
+                self._alarms.set(node, effect.timer, effect.at_us)
             elif isinstance(effect, CancelTimer):
-                assert effect.timer in node.timers, "only a timer that is set is cancelled"
-                del node.timers[effect.timer]
+                assert self._alarms.is_set(node, effect.timer), "only a timer that is set is cancelled"
+                self._alarms.cancel(node, effect.timer)
 
     def _on_connection(self, node: Node, effect: Transmit | Disconnect) -> None:
         end = next((end for end in self.ends if end.node is node and end.number == effect.connection), None)

@@ -2,6 +2,10 @@
 
 The order of steps is that of a real repair (request, attach, grant), so councils meet the races that they will meet
 in a broker. The messages of this file never travel on a wire.
+
+It stays beside the real one (`stacks/resprout/repair`), though it does the same steps: with a view, waves and a council
+and nothing else, storms of faults are cheap enough to draw by the hundred, and no log, pool or client stands between a
+mistake of a council and the checks. `tests/stacks/test_repair.py` and `test_crashes.py` have all of it together.
 """
 
 from collections import deque

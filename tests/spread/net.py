@@ -5,7 +5,6 @@ messages, each predicate is the set of those it matches, written as the bits of 
 """
 
 import itertools
-from collections import deque
 from collections.abc import Mapping
 from functools import cache
 
@@ -25,6 +24,7 @@ from resprout.spread.messages import (
 )
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
+from tests.network import Streams
 
 TOPICS = ("a", "a/b", "a/c", "a/b/c", "d", "d/b", "$s", "$s/b")
 ATTRIBUTES: tuple[Mapping[str, AttributeValue], ...] = (
@@ -60,7 +60,7 @@ class Net:
         self.homes = dict(homes)
         self.brokers = {name: Broker() for name in parents}
         self.links = [(name, parent) for name, parent in parents.items() if parent is not None]
-        self.queues: dict[tuple[str, str], deque[ProtocolMessage]] = {}
+        self._streams: Streams[ProtocolMessage] = Streams()
         self.asleep: set[tuple[str, str]] = set()
         self.wanted: dict[Claim, None] = {}
         self.confirmed: dict[Claim, None] = {}
@@ -68,7 +68,6 @@ class Net:
         self._toward = {name: self._hops_toward(name) for name in parents}
         for child, parent in self.links:
             for here, there in ((child, parent), (parent, child)):
-                self.queues[here, there] = deque()
                 self.asleep.add((here, there))
                 self.brokers[here].interest.add_neighbour(there)
                 self.brokers[here].adverts.add_neighbour(there)
@@ -123,11 +122,11 @@ class Net:
 
     def step(self, choice: int) -> bool:
         """Let one message arrive; False when none is under way."""
-        busy = [pair for pair, queue in self.queues.items() if queue]
+        busy = self._streams.busy()
         if not busy:
             return False
         sender, receiver = busy[choice % len(busy)]
-        self._arrive(sender, receiver, self.queues[sender, receiver].popleft())
+        self._arrive(sender, receiver, self._streams.take(sender, receiver))
         return True
 
     def settle(self, choice: int = 0) -> None:
@@ -164,7 +163,7 @@ class Net:
     def _say(self, name: str, outbound: Outbound) -> None:
         for neighbour, message in outbound:
             if (name, neighbour) not in self.asleep:
-                self.queues[name, neighbour].append(message)
+                self._streams.put(name, neighbour, message)
 
     def _interest_of(self, client: str) -> Interest:
         return self.brokers[self.homes[client]].interest
@@ -197,8 +196,8 @@ class Net:
     def check_at_rest(self, compact: bool = True) -> None:
         """`compact`: searches have patience enough to find whatever covers."""
         assert self.confirmed.keys() == self.wanted.keys(), "at rest every wish is confirmed"
-        for (here, there), queue in self.queues.items():
-            assert not queue
+        assert self._streams.busy() == []
+        for here, there in (*self.links, *((parent, child) for child, parent in self.links)):
             self._check_asked(here, there, compact)
             self._check_told(here, there)
         self.check_forests()

@@ -18,6 +18,7 @@ from resprout.stacks.registry import find_stack
 from resprout.stacks.shell.tree import Join
 from resprout.stacks.stack import BrokerSeat
 from tests.edge.desk import Desk
+from tests.network import Streams
 
 ROOM = 1 << 24
 
@@ -119,7 +120,7 @@ class Carried:
         self.names = [f"b{no}" for no in range(brokers)]
         parents = {name: self.names[self.rng.randrange(no)] if no else None for no, name in enumerate(self.names)}
         self.machines = {name: broker(stack, BrokerSeat(name, 1, parents[name])) for name in self.names}
-        self.on_the_way: list[tuple[str, str, Any]] = []
+        self._streams: Streams[Any] = Streams()
         self.read: dict[str, list[tuple[str, int]]] = {name: [] for name in self.names}
         self.past: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
         self._bundles = Desk(stack)
@@ -140,7 +141,7 @@ class Carried:
     def do(self, name: str, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send) and effect.peer in self.machines:
-                self.on_the_way.append((name, effect.peer, effect.message))
+                self._streams.put(name, effect.peer, effect.message)
             elif isinstance(effect, Send) and isinstance(effect.message, Delivery):
                 self.read[name].append(_key(effect.message.bundle))
             assert not isinstance(effect, Close), effect
@@ -152,27 +153,24 @@ class Carried:
 
     def carry_any(self) -> None:
         """Publications in any order, whatever else is said in the order of its link."""
-        sender, receiver, message = taken = self.rng.choice(self.on_the_way)
-        if not isinstance(message, MulticastMessage):
-            taken = next(
-                one
-                for one in self.on_the_way
-                if one[:2] == (sender, receiver) and not isinstance(one[2], MulticastMessage)
-            )
-        self.on_the_way.remove(taken)
-        self.step(receiver, Received(sender, taken[2]))
+        sender, receiver = self.rng.choice(self._streams.busy())
+        under_way = self._streams.between(sender, receiver)
+        place = self.rng.randrange(len(under_way))
+        if not isinstance(under_way[place], MulticastMessage):
+            place = next(place for place, one in enumerate(under_way) if not isinstance(one, MulticastMessage))
+        self.step(receiver, Received(sender, self._streams.take(sender, receiver, place)))
 
     def settle(self) -> None:
-        while self.on_the_way:
-            sender, receiver, message = self.on_the_way.pop(0)
-            self.step(receiver, Received(sender, message))
+        while busy := self._streams.busy():
+            sender, receiver = busy[0]
+            self.step(receiver, Received(sender, self._streams.take(sender, receiver)))
 
     def run_out_of_order(self, operations: int = 40) -> None:
         for _ in range(operations):
             self.publish(self.rng.choice(self.names), self.rng.choice(("t", "u", "v")))
-            while self.on_the_way and self.rng.random() < 0.8:
+            while self._streams.busy() and self.rng.random() < 0.8:
                 self.carry_any()
-        while self.on_the_way:
+        while self._streams.busy():
             self.carry_any()
 
     def too_early(self) -> list[tuple[tuple[str, int], tuple[str, int]]]:

@@ -25,8 +25,8 @@ TOTAL, CAUSAL, FIFO, EVENTUAL = Guarantee.TOTAL, Guarantee.CAUSAL, Guarantee.FIF
 class Forgetful(Tree):
     """Whatever is written to a disk is gone."""
 
-    def _do(self, name: str, effects: Sequence[Effect]) -> None:
-        super()._do(name, [effect for effect in effects if not isinstance(effect, Persist | Forget)])
+    def perform(self, name: str, effects: Sequence[Effect]) -> None:
+        super().perform(name, [effect for effect in effects if not isinstance(effect, Persist | Forget)])
 
 
 def pair(durable: bool = False) -> Tree:
@@ -48,12 +48,12 @@ def publish(tree: Tree, name: str, guarantee: Guarantee, *keys: str, payload: by
 
 def arrive(tree: Tree, sender: str, receiver: str) -> None:
     """Everything that is under way from one to the other."""
-    while tree.queues[sender, receiver]:
+    while tree.streams.between(sender, receiver):
         tree.arrive(sender, receiver)
 
 
 def until(tree: Tree, sender: str, receiver: str, kind: type) -> None:
-    while not isinstance(tree.queues[sender, receiver][0][1], kind):
+    while not isinstance(tree.streams.between(sender, receiver)[0][1], kind):
         tree.arrive(sender, receiver)
 
 
@@ -112,7 +112,7 @@ def test_eventual_waits_neither_for_its_client_nor_for_a_key() -> None:
     publish(tree, "p", EVENTUAL, "k")
     publish(tree, "q", EVENTUAL, "k")
     assert waiting(tree, "p") == waiting(tree, "q") == 0
-    sent = [type(message).__name__ for _, message in tree.queues["b1", "b0"]]
+    sent = [type(message).__name__ for _, message in tree.streams.between("b1", "b0")]
     assert sent.count("Forward") == 2, "on their way, while the total is not delivered"
     tree.run()
     check_at_rest(tree)
@@ -233,7 +233,7 @@ def test_what_a_disk_brings_back_keeps_behind_the_total_that_holds_its_key() -> 
     until(tree, "b0", "b1", Lock)
     tree.arrive("b0", "b1")
     found = Bundle("x", 1, 1, 1, 0, "t", ("k",), CAUSAL, b"", pack_payloads([b"kept"]))
-    tree._step("b1", Recovered((to_record(found),)))
+    tree.step("b1", Recovered((to_record(found),)))
     assert tree.brokers["b1"].core.totals.is_under_way(found)
     tree.run()
     assert [m.payload for m in tree.delivered["far"]] == [b"total", b"kept"]
@@ -243,8 +243,8 @@ def test_what_carries_bundles_keeps_to_the_window() -> None:
     least: dict[tuple[str, str], int] = {}
 
     class Watched(Tree):
-        def _do(self, name: str, effects: Sequence[Effect]) -> None:
-            super()._do(name, effects)
+        def perform(self, name: str, effects: Sequence[Effect]) -> None:
+            super().perform(name, effects)
             for way in (("b0", "b1"), ("b1", "b0")):
                 if way in self.room:
                     least[way] = min(least.get(way, 1 << 20), self.room[way])

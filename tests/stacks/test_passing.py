@@ -1,7 +1,6 @@
 """What comes from elsewhere is shown before own publications that are not safe yet, and never before its own causes."""
 
 import random
-from collections import deque
 
 import pytest
 
@@ -33,8 +32,7 @@ def small_tree(seed: int = 0, faults: int = 1) -> Tree:
 
 def arrives(tree: Tree, sender: str, receiver: str, kind: type) -> None:
     """Everything on this way, up to the first of this kind."""
-    queue: deque[tuple[int, object]] = tree.queues[sender, receiver]
-    while not isinstance(queue[0][1], kind):
+    while not isinstance(tree.streams.between(sender, receiver)[0][1], kind):
         tree.arrive(sender, receiver)
     tree.arrive(sender, receiver)
 
@@ -67,7 +65,7 @@ def test_that_something_has_come_is_said_at_once_even_to_a_neighbour_that_is_not
     arrives(tree, "here", "b0", Publish)
     tree.brokers["b1"].core.links["b0"].silent = True
     arrives(tree, "b0", "b1", Forward)
-    assert [type(message) for _, message in tree.queues["b1", "b0"]] == [Levels]
+    assert [type(message) for _, message in tree.streams.between("b1", "b0")] == [Levels]
 
 
 def test_when_a_client_has_left_what_it_published_is_not_passed() -> None:
@@ -89,7 +87,7 @@ def test_what_was_published_behind_a_repeat_does_not_pass_what_was_repeated(seed
     cross(tree)
     (own,) = core.log.held_back
     assert own.bundle is not None
-    tree.queues["b1", "b0"].appendleft((tree.sessions["b1", "b0"], Forward(own.bundle, 1)))
+    tree.streams.put_before("b1", "b0", (tree.sessions["b1", "b0"], Forward(own.bundle, 1)))
     arrives(tree, "b1", "b0", Forward)
     arrives(tree, "b1", "b0", Forward)
     assert [entry.shown for entry in core.log.entries.values()] == [False, False]

@@ -7,6 +7,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, Effect, Open, ProtocolMessage, Send
 from resprout.core.guarantee import Guarantee
+from resprout.overlay.liveness import Liveness
 from resprout.overlay.messages import Alive, Ping, Pong, Probe, Probed
 from resprout.stacks.resprout.messages import Item
 from resprout.stacks.shell import peers as peers_module
@@ -114,7 +115,7 @@ def test_what_waited_for_room_is_gone_with_the_session_and_what_waits_for_a_sess
     desk.peers.came_up("b1", 1, 0)
     desk.outbox.send("b1", item(1))
     desk.peers.went_down("b1")
-    assert desk.peers.incarnation("b1") == 0 and desk.peers.is_silent("b1")
+    assert desk.peers.incarnation("b1") == 0 and not desk.peers.is_heard("b1")
     desk.peers.post("b1", Probe(1))
     desk.peers.came_up("b1", 2, 1000)
     assert desk.sent() == [Probe(1)]
@@ -157,3 +158,21 @@ def test_there_is_a_limit_to_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     desk.peers.post("b4", Probe(1))
     assert desk.took() == [Open("b2"), Close("b3", "no more brokers are taken here")]
     assert desk.peers.came_up("b1", 2, 1000) is not None, "one that is known may come again"
+
+
+def test_what_links_say_moves_a_peer_along_the_scale_and_its_next_session_back() -> None:
+    desk = Desk()
+    assert desk.peers.lost("b1", refused=False) is None, "nobody asked for it"
+    desk.peers.came_up("b1", 1, 1000)
+    assert desk.peers.is_heard("b1")
+    for refused, liveness in ((False, Liveness.SILENT), (True, Liveness.ENDED), (False, Liveness.ENDED)):
+        peer = desk.peers.lost("b1", refused)
+        assert peer is not None and peer.liveness is liveness, "a life that has ended is not merely silent again"
+        assert not desk.peers.is_heard("b1")
+    desk.peers.came_up("b1", 2, 1000)
+    assert desk.peers.is_heard("b1")
+    desk.peers.lost("b1", refused=False)
+    desk.peers.heard("b1")
+    assert desk.peers.is_heard("b1")
+    desk.peers.went_down("b1")
+    assert not desk.peers.is_heard("b1")

@@ -7,7 +7,6 @@ for silence; `detector` gives some.
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -43,13 +42,12 @@ from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import ClientRequest
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
+from tests.network import Alarms, Pair, Streams
 
 SOON_US: Final = 200_000
 """Timers that are due by then may fire before or after anything else; later ones only when nothing else is left."""
 PATIENCE_US: Final = 100_000_000
 """What waits for longer is not waited for."""
-
-Pair = tuple[str, str]
 
 
 class Tree:
@@ -67,7 +65,6 @@ class Tree:
     ) -> None:
         self.rng = random.Random(seed)
         self.window = window
-        self.now_us = 0
         self.parents = parents
         self._options = options or ResproutOptions()
         self._make = make
@@ -77,8 +74,8 @@ class Tree:
             self.machines[name] = self._new_broker(name)
         for name, home in homes.items():
             self.machines[name] = ClientMachine(name, 1, home)
-        self.queues: dict[Pair, deque[tuple[int, Any]]] = {}
-        """(sender, receiver) -> what is under way, each with the number of its session."""
+        self.streams: Streams[tuple[int, Any]] = Streams()
+        """What is under way, each with the number of its session."""
         self.sessions: dict[Pair, int] = {}
         """Those that stand, in both directions."""
         self.wishes: dict[Pair, None] = {}
@@ -89,7 +86,7 @@ class Tree:
         """The room that the sender knows of."""
         self.held: dict[Pair, int] = {}
         """(receiver, sender) -> bytes that came while the receiver grants no more."""
-        self.timers: dict[tuple[str, Timer], int] = {}
+        self._alarms: Alarms[str] = Alarms()
         self.delivered: dict[str, list[Message]] = {name: [] for name in homes}
         self.news: dict[str, list[Any]] = {name: [] for name in homes}
         self.closed: list[tuple[str, str, str]] = []
@@ -105,6 +102,10 @@ class Tree:
         return self._make(BrokerSeat(name, number, self.parents[name], contacts), self._options, self.rng)
 
     @property
+    def now_us(self) -> int:
+        return self._alarms.now_us
+
+    @property
     def brokers(self) -> dict[str, ResproutBroker]:
         return {name: machine for name, machine in self.machines.items() if isinstance(machine, ResproutBroker)}
 
@@ -112,13 +113,13 @@ class Tree:
         names = list(self.machines)
         self.rng.shuffle(names)
         for name in names:
-            self._do(name, self.machines[name].start(self.now_us))
+            self.perform(name, self.machines[name].start(self.now_us))
 
     # -- what clients want -------------------------------------------------------------------------------------------
 
     def ask(self, client: str, request: ClientRequest) -> None:
         self.history.append((client, "asked", request))
-        self._step(client, Request(request))
+        self.step(client, Request(request))
 
     def ask_together(self, client: str, requests: Sequence[ClientRequest]) -> None:
         """Several before one flush, so that publications may share a bundle."""
@@ -128,14 +129,14 @@ class Tree:
             self.history.append((client, "asked", request))
             answers: list[Effect] = []
             machine.ask(request, self.now_us, answers)
-            self._do(client, answers)
+            self.perform(client, answers)
         out: list[Effect] = []
         machine.flush(out)
-        self._do(client, out)
+        self.perform(client, out)
 
     def forge(self, sender: str, receiver: str, message: Any) -> None:
         """Put a message on its way that the sender's machine knows nothing of."""
-        self._do(sender, [Send(receiver, message)])
+        self.perform(sender, [Send(receiver, message)])
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -148,9 +149,9 @@ class Tree:
 
     def one(self) -> bool:
         """Let one thing happen: a message arrives, or a timer fires."""
-        choices: list[Any] = [pair for pair, queue in self.queues.items() if queue]
+        choices: list[Any] = list(self.streams.busy())
         soon_us = self.now_us + SOON_US
-        choices += [key for key, at_us in self.timers.items() if at_us <= soon_us and not key[1].background]
+        choices += [(name, timer) for name, timer, at_us in self._alarms if at_us <= soon_us and not timer.background]
         if not choices:
             return False
         choice = self.rng.choice(choices)
@@ -162,35 +163,36 @@ class Tree:
 
     def detector(self) -> None:
         """Let every broker give its signs of life once, and look for those of others."""
-        for name, timer in [key for key in self.timers if key[1].background]:
-            if (name, timer) in self.timers:
+        for name, timer, _ in self._alarms:
+            if timer.background and self._alarms.is_set(name, timer):
                 self._fire(name, timer)
 
     def _wait(self) -> bool:
         """Nothing else is left: let time pass to the next timer, if anybody waits for something."""
-        late = [at_us - self.now_us for (_, timer), at_us in self.timers.items() if not timer.background]
-        if not late or min(late) > PATIENCE_US:
+        late = [at_us - self.now_us for _, timer, at_us in self._alarms if not timer.background]
+        due = self._alarms.first()
+        if due is None or not late or min(late) > PATIENCE_US:
             return False
-        self._fire(*min(self.timers, key=self.timers.__getitem__))
+        self._fire(*due)
         return True
 
     def _fire(self, name: str, timer: Timer) -> None:
-        self.now_us = max(self.now_us, self.timers.pop((name, timer)))
-        self._step(name, TimerFired(timer))
+        self._alarms.fire(name, timer)
+        self.step(name, TimerFired(timer))
 
     def arrive(self, sender: str, receiver: str) -> None:
-        number, item = self.queues[sender, receiver].popleft()
+        number, item = self.streams.take(sender, receiver)
         if isinstance(item, Writable):
             if self.sessions.get((receiver, sender)) != number:
                 return
             item = Writable(sender, self.room[receiver, sender])
             self.told[receiver, sender] = item.room
         if isinstance(item, Event):
-            self._step(receiver, item)
+            self.step(receiver, item)
             if isinstance(item, LinkDown) and (receiver, sender) in self.wishes:
                 self._connect(receiver, sender)
             return
-        self._step(receiver, Received(sender, item))
+        self.step(receiver, Received(sender, item))
         cost = item.cost
         if self.sessions.get((sender, receiver)) == number:
             if (receiver, sender) in self.held:
@@ -202,21 +204,18 @@ class Tree:
         """The client is gone; whoever has a session with it hears of it."""
         for one, other in [pair for pair in self.sessions if pair[0] == client]:
             number = self._end(one, other)
-            self.queues[other, one].clear()
-            self.queues[one, other].clear()
-            self.queues[one, other].append((number, LinkDown(client, "gone")))
+            self.streams.cut(other, one)
+            self.streams.cut(one, other)
+            self.streams.put(one, other, (number, LinkDown(client, "gone")))
         self._bury(client)
 
     def crash(self, name: str) -> None:
         """A broker is gone. Of what it had said to each of its peers a part arrives, then they learn of it."""
         for one, other in [pair for pair in self.sessions if pair[0] == name]:
             number = self._end(one, other)
-            self.queues[other, one].clear()
-            said = self.queues[one, other]
-            arrives = self.rng.randint(0, len(said))
-            while len(said) > arrives:
-                said.pop()
-            said.append((number, Silent(name, True)))
+            self.streams.cut(other, one)
+            self.streams.cut(one, other, self.rng.randint(0, len(self.streams.between(one, other))))
+            self.streams.put(one, other, (number, Silent(name, True)))
         self._bury(name)
 
     def recover(self, name: str) -> None:
@@ -224,13 +223,11 @@ class Tree:
         self.machines[name] = self._new_broker(name)
         for who, whom in list(self.wishes):
             if whom == name:
-                self.queues.setdefault((name, who), deque()).append(
-                    (0, LinkDown(name, "it returned", EndCause.RESTARTED))
-                )
-        self._do(name, self.machines[name].start(self.now_us))
+                self.streams.put(name, who, (0, LinkDown(name, "it returned", EndCause.RESTARTED)))
+        self.perform(name, self.machines[name].start(self.now_us))
 
     def _bury(self, name: str) -> None:
-        self.timers = {key: at_us for key, at_us in self.timers.items() if key[0] != name}
+        self._alarms.cancel_all(name)
         self.wishes = {pair: None for pair in self.wishes if pair[0] != name}
         self.held = {pair: count for pair, count in self.held.items() if name not in pair}
         del self.machines[name]
@@ -239,7 +236,7 @@ class Tree:
 
     def _connect(self, name: str, peer: str) -> None:
         if peer not in self.machines:
-            self.queues.setdefault((peer, name), deque()).append((0, Silent(peer, True)))
+            self.streams.put(peer, name, (0, Silent(peer, True)))
         elif (name, peer) not in self.sessions:
             self._numbers += 1
             for here, there in ((name, peer), (peer, name)):
@@ -248,7 +245,7 @@ class Tree:
                 self.held.pop((here, there), None)
                 role = "client" if isinstance(self.machines[here], ClientMachine) else "broker"
                 up = LinkUp(here, role, self.incarnations.get(here, 1), self.window)
-                self.queues.setdefault((here, there), deque()).append((self._numbers, up))
+                self.streams.put(here, there, (self._numbers, up))
 
     def _end(self, one: str, other: str) -> int:
         del self.sessions[other, one]
@@ -258,8 +255,8 @@ class Tree:
         self.wishes.pop((name, peer), None)
         if (name, peer) in self.sessions:
             number = self._end(name, peer)
-            self.queues[peer, name].clear()
-            self.queues[name, peer].append((number, LinkDown(name, reason, cause)))
+            self.streams.cut(peer, name)
+            self.streams.put(name, peer, (number, LinkDown(name, reason, cause)))
 
     def _retire(self, name: str, effect: Retire) -> None:
         """A life ends by itself, after all that it has said; the next one begins."""
@@ -268,37 +265,37 @@ class Tree:
                 self._close(name, other, effect.reason, EndCause.RESTARTED)
             else:
                 number = self._end(name, other)
-                self.queues[other, name].clear()
-                self.queues[name, other].append((number, Silent(name, True)))
+                self.streams.cut(other, name)
+                self.streams.put(name, other, (number, Silent(name, True)))
         self._bury(name)
         if effect.again:
             self.machines[name] = self._new_broker(name)
-            self._do(name, self.machines[name].start(self.now_us))
+            self.perform(name, self.machines[name].start(self.now_us))
 
     def _grant(self, sender: str, receiver: str, cost: int) -> None:
         self.room[sender, receiver] += cost
         half = self.window / 2
         if self.told[sender, receiver] < half <= self.room[sender, receiver] and sender in self.machines:
-            self.queues[receiver, sender].append((self.sessions[sender, receiver], Writable(receiver, 0)))
+            self.streams.put(receiver, sender, (self.sessions[sender, receiver], Writable(receiver, 0)))
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
-    def _step(self, name: str, event: Event) -> None:
+    def step(self, name: str, event: Event) -> None:
         if name in self.machines:
-            self._do(name, self.machines[name].step(event, self.now_us))
+            self.perform(name, self.machines[name].step(event, self.now_us))
 
-    def _do(self, name: str, effects: Sequence[Effect]) -> None:
+    def perform(self, name: str, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Send(peer, message):
                     if (name, peer) in self.sessions:
-                        self.queues[name, peer].append((self.sessions[name, peer], message))
+                        self.streams.put(name, peer, (self.sessions[name, peer], message))
                         self.room[name, peer] -= message.cost
                         self.told[name, peer] -= message.cost
                 case SetTimer(timer, at_us):
-                    self.timers[name, timer] = at_us
+                    self._alarms.set(name, timer, at_us)
                 case CancelTimer(timer):
-                    self.timers.pop((name, timer), None)
+                    self._alarms.cancel(name, timer)
                 case Open(peer):
                     self.wishes[name, peer] = None
                     self._connect(name, peer)

@@ -105,8 +105,8 @@ class Council:
         """For people."""
         here = self._view
         unresponsive = self.unresponsive(now_us)
-        silent = tuple([name for name in here.neighbours if name in self._detector.silent or name in unresponsive])
-        return CouncilStatus(here.parent, self.leased, silent, self._probes.cut_off(now_us))
+        unheard = tuple([name for name in here.neighbours if name in self._detector.silent or name in unresponsive])
+        return CouncilStatus(here.parent, self.leased, unheard, self._probes.cut_off(now_us))
 
     def unresponsive(self, now_us: int) -> tuple[str, ...]:
         """Neighbours that have said nothing for longer than a lease, although their connections stand."""

@@ -10,7 +10,7 @@ those within f + 1; CBCAST k = f + 1 = 2. The default stack repairs its tree ins
 
 News spreads along the links: what `learn` and `move` return is told to each neighbour as far as it concerns it
 (`concerning`); over a link that is new, both ends tell each other everything (`everything_for`). Who is dead is none of
-the business of this file: a stack asks its failure detector (`overlay.detector`).
+the business of this file: a stack goes by what links and hosts say.
 """
 
 from collections.abc import Callable, Iterable

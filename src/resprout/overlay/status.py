@@ -22,7 +22,7 @@ class CouncilOptions(msgspec.Struct, frozen=True, kw_only=True):
 class CouncilStatus(msgspec.Struct, frozen=True):
     parent: str | None
     leased: bool
-    silent: tuple[str, ...]
+    unheard: tuple[str, ...]
     """Neighbours that are not heard at the moment."""
     cut_off: tuple[str, ...]
     """More silent brokers in one piece than may crash: nobody is declared dead, all wait for the partition to heal."""

@@ -13,6 +13,7 @@ from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
 from resprout.overlay.election import Election
 from resprout.overlay.lease_detector import LeaseDetector
+from resprout.overlay.liveness import Liveness
 from resprout.overlay.messages import Alive, Gone, Orphan, Suspect
 from resprout.overlay.outcomes import Expelled, declare
 from resprout.overlay.places import check_lives
@@ -25,7 +26,7 @@ ORPHAN_LEASES: Final = 6
 FORGOTTEN_MAX: Final = 4096
 TOLD_MAX: Final = 256
 """Lives that the operator said never return: known at a time, and passed on in one message."""
-MUTE_LEASES: Final = 2
+UNANSWERED_LEASES: Final = 2
 """An authority that has not answered for so long is passed over."""
 
 
@@ -74,7 +75,7 @@ class Suspicions:
             self._judge(name, piece, now_us, force)
         elif authority is not None:
             asked_us = self._asked.setdefault(authority, now_us)
-            if now_us - asked_us > MUTE_LEASES * self._detector.lease_us:
+            if now_us - asked_us > UNANSWERED_LEASES * self._detector.lease_us:
                 del self._asked[authority]
                 self._unanswering[authority] = None
             forgotten = tuple(here.forgotten)[-TOLD_MAX:] if lost else ()
@@ -105,7 +106,7 @@ class Suspicions:
     def watch_leaders(self, now_us: int) -> None:
         """A member of a repair may be the only one left to miss its coordinator."""
         for leader in sorted(set(self._view.attached.values())):
-            if self._detector.has_ended(leader) or leader in self._detector.silent:
+            if self._detector.liveness(leader, now_us) >= Liveness.SILENT:
                 self.accuse(leader, now_us)
 
     def seek_help(self, parent: str, now_us: int) -> None:

@@ -87,7 +87,7 @@ class _Blows:
     def _fell(self, event: int, at_us: int) -> None:
         rng = self._rng
         victims = self._draw_victims()
-        if not victims:
+        if not victims and not self._survival.each_site:
             self._crash_majority(event, at_us)
         for number, name in enumerate(victims):
             when = "together" if number == 0 else rng.choice(self._moments)
@@ -158,6 +158,8 @@ class _Blows:
         rng, model = self._rng, self._model
         if self._is_first:
             return model.draw_victims(rng)
+        if self._survival.each_site:
+            return model.draw_again(rng, self._living)
         count = rng.randint(1, model.faults)
         while count and not majority_left(len(self._living), count, model.faults):
             count -= 1

@@ -11,6 +11,8 @@ class Survival(msgspec.Struct, frozen=True):
     faults: int = 0
     span: int | None = None
     """In brokers; None: of the whole network."""
+    each_site: bool = False
+    """Whether that is counted for each site by itself, whoever is down in others; of those that never return, too."""
     majority: bool = False
     """A majority of the 2f + 1 brokers nearest to the root must be left of those that do not crash for all to see."""
     silent_hosts: bool = False

@@ -145,19 +145,15 @@ class GingerBroker(Shell):
 
     def silent(self, event: Silent) -> None:
         name, core = event.peer, self.core
-        peer = core.peers.get(name)
-        if peer is None or name in core.peers.dead:
+        if core.peers.lost(name, event.refused) is None or name in core.peers.dead:
             return
-        peer.silent = True
         if event.refused:
             self.tree.refused(name)
         elif name in core.links:
             core.out.append(SetTimer(SuspectDue(name), core.now_us + core.options.timer_us))
 
     def _heard(self, event: Heard) -> None:
-        peer = self.core.peers.get(event.peer)
-        if peer is not None:
-            peer.silent = False
+        if self.core.peers.heard(event.peer) is not None:
             self.core.out.append(CancelTimer(SuspectDue(event.peer)))
 
     def cut_off(self, name: str, reason: str) -> None:

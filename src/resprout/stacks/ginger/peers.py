@@ -1,5 +1,6 @@
 """Sessions with other brokers, neighbours in the tree or not, and who of them counts as dead."""
 
+from resprout.overlay.liveness import Liveness
 from resprout.stacks.ginger.messages import NodeGone
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
@@ -28,7 +29,7 @@ class GingerPeers(Peers):
     def cannot_be_reached(self, name: str) -> bool:
         """At the moment."""
         peer = self.get(name)
-        return peer is not None and peer.silent
+        return peer is not None and peer.liveness >= Liveness.SILENT
 
     def declare(self, name: str) -> None:
         self.dead[name] = self.lives.get(name, 0)

@@ -64,6 +64,6 @@ class Forgetting:
     def _is_alive(self, name: str) -> bool:
         """The life that stands in the tree is heard, and nobody has declared it dead."""
         core = self._core
-        if core.peers.is_silent(name) or core.view.is_dead(name) or self._council.has_ended(name):
+        if not core.peers.is_heard(name) or core.view.is_dead(name) or self._council.has_ended(name):
             return False
         return core.peers.incarnation(name) == core.view.incarnation_of(name)

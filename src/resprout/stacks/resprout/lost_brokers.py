@@ -52,7 +52,7 @@ class LostBrokers:
             return successor
         link = core.links.get(lost)
         if link is not None:
-            is_heard = not core.peers.is_silent(lost) and core.peers.incarnation(lost) == link.incarnation
+            is_heard = core.peers.is_heard(lost) and core.peers.incarnation(lost) == link.incarnation
             return lost if is_heard and waited_us >= 2 * core.options.heartbeat_us else core.seat.name
         if successor is not None:
             return None

@@ -116,10 +116,8 @@ class PeerSessions:
 
     def silent(self, event: Silent) -> None:
         core = self._core
-        peer = core.peers.get(event.peer)
-        if peer is None:
+        if core.peers.lost(event.peer, event.refused) is None:
             return
-        peer.silent = True
         link = core.links.get(event.peer)
         if link is not None and link.open:
             if not link.silent:
@@ -135,10 +133,8 @@ class PeerSessions:
 
     def heard(self, event: Heard) -> None:
         core = self._core
-        peer = core.peers.get(event.peer)
-        if peer is None:
+        if core.peers.heard(event.peer) is None:
             return
-        peer.silent = False
         if newcomer_name(event.peer) is not None:
             return
         self._council.connected(event.peer, core.now_us)

@@ -107,15 +107,15 @@ class _Reasons:
         return "waits for the root" if self._status.leased else "waits for the root, which is not heard"
 
     def _unclosed(self, total: Waiting) -> str:
-        silent = [name for name in total.neighbours if self._is_unheard(name)]
-        if silent or self._status.cut_off:
-            return f"waits for {unheard(self._with_cut_off(silent))}"
+        missed = [name for name in total.neighbours if self._is_unheard(name)]
+        if missed or self._status.cut_off:
+            return f"waits for {unheard(self._with_cut_off(missed))}"
         if total.neighbours:
             return f"waits for brokers behind {listed(total.neighbours)}"
         return "waits for its turn"
 
     def _is_unheard(self, name: str) -> bool:
-        return name in self._status.silent or self._core.peers.is_silent(name)
+        return name in self._status.unheard or not self._core.peers.is_heard(name)
 
     def _with_cut_off(self, names: list[str]) -> list[str]:
         return sorted({*names, *self._status.cut_off})

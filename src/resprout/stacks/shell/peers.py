@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from resprout.core.contract import Adopt, Close, Open, ProtocolMessage
+from resprout.overlay.liveness import Liveness
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.step import Step
 
@@ -18,7 +19,7 @@ PEERS_MAX: Final = 4_096
 
 
 class Peer:
-    __slots__ = ("errands", "idle_since_us", "incarnation", "name", "opened", "silent", "up")
+    __slots__ = ("errands", "idle_since_us", "incarnation", "liveness", "name", "opened", "up")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -26,7 +27,8 @@ class Peer:
         self.up = False
         self.opened = False
         """This side keeps the session."""
-        self.silent = False
+        self.liveness = Liveness.HEARD
+        """As the links say; before they have said anything, the best is hoped for."""
         self.errands: deque[ProtocolMessage] = deque(maxlen=ERRANDS_MAX)
         self.idle_since_us = 0
 
@@ -55,14 +57,14 @@ class Peers:
     def is_up(self, name: str) -> bool:
         return self.find(name) is not None
 
-    def is_silent(self, name: str) -> bool:
+    def is_heard(self, name: str) -> bool:
+        """There is a session, and its connection stands."""
         peer = self._peers.get(name)
-        return peer is None or not peer.up or peer.silent
+        return peer is not None and peer.up and peer.liveness is Liveness.HEARD
 
     def is_clear(self, name: str) -> bool:
         """Nothing waits for room on the way to it, and it is heard."""
-        peer = self._peers.get(name)
-        return peer is not None and peer.up and not peer.silent and not self._outbox.waiting(name)
+        return self.is_heard(name) and not self._outbox.waiting(name)
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
@@ -105,12 +107,26 @@ class Peers:
                 self._step.out.append(Close(name, "no more brokers are taken here"))
                 return None
             peer = self._peers[name] = Peer(name)
-        peer.up, peer.silent = True, False
+        peer.up, peer.liveness = True, Liveness.HEARD
         peer.incarnation = incarnation
         peer.idle_since_us = self._step.now_us
         self._outbox.begin(name, room)
         while peer.errands:
             self._outbox.send(name, peer.errands.popleft())
+        return peer
+
+    def lost(self, name: str, refused: bool) -> Peer | None:
+        """Its connection is broken, or cannot be made; `refused`: its own host says that the process is gone."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.liveness = max(peer.liveness, Liveness.ENDED if refused else Liveness.SILENT)
+        return peer
+
+    def heard(self, name: str) -> Peer | None:
+        """Its connection stands again."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.liveness = Liveness.HEARD
         return peer
 
     def went_down(self, name: str) -> None:
@@ -144,7 +160,7 @@ class Peers:
             peer = self.open(name)
             peer.errands.append(message)
         else:
-            if peer.silent:
+            if peer.liveness is not Liveness.HEARD:
                 self.open(name)  # whoever opened the session may be gone: call it
             self._outbox.send(name, message)
         peer.idle_since_us = self._step.now_us

@@ -129,7 +129,7 @@ class Newcomer:
         core = self._core
         if self.state not in (NewcomerState.ASKING, NewcomerState.PAUSING):
             return
-        if self._asked is not None and not core.peers.is_silent(self._asked) and len(self._candidates) > 1:
+        if self._asked is not None and core.peers.is_heard(self._asked) and len(self._candidates) > 1:
             core.outbox.send(self._asked, JoinWithdrawn())
             core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
         else:

@@ -1,0 +1,33 @@
+"""Recipient sets: for whom a message is that a broker has. Functions of paths, and of nothing else.
+
+Nobody knows the tree beyond delta + 1 hops, so what is farther away is stood for by the broker on the way there that is
+exactly delta + 1 hops away (delta-Level-2 consistency). The broker of the subscriber itself is known within delta + 1
+hops (delta-Level-1).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from resprout.overlay.neighbourhood import Neighbourhood
+
+
+def stand_in(path: Sequence[str], delta: int) -> str:
+    """Of the last one on a path that begins with the broker that asks: itself, or who stands for it."""
+    return path[min(len(path) - 1, delta + 1)]
+
+
+def recipient_set(paths: Iterable[Sequence[str]], delta: int) -> set[str]:
+    """Of a publication, at the broker where these paths to everybody who wants it begin."""
+    return {stand_in(path, delta) for path in paths}
+
+
+def source_at(path: Sequence[str], distance: int, delta: int) -> str:
+    """Who stands for the source of a subscription at a receiver. `path`: from here to whoever stands for it here;
+    `distance`: from here to the receiver, away from the source."""
+    return path[min(len(path) - 1, max(0, delta + 1 - distance))]
+
+
+def onward(view: Neighbourhood, sender: str | None, nodes: Iterable[str]) -> list[str]:
+    """Of these, whoever gets it through here: this broker lies between them and the sender. The others have it from
+    elsewhere, and would wait for each other (D4)."""
+    others = [name for name in nodes if name != view.name]
+    return others if sender is None else [name for name in others if view.is_between(sender, name)]
