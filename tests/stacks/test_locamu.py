@@ -10,8 +10,8 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.vector_clock import Changes
 from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.locamu import LOCAMU, header
-from resprout.stacks.locamu.header import worst_header, worst_header_in
+from resprout.stacks.locamu import LOCAMU
+from resprout.stacks.locamu.header import worst_header, worst_header_in, worst_header_over
 from resprout.stacks.locamu.identifiers import cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried
 from tests.edge.desk import Desk
@@ -90,7 +90,9 @@ def test_the_worst_header_is_reached_and_none_is_larger(brokers: int) -> None:
             net.publish(name)
             net.settle()
     tree = as_tree(binary(brokers))
-    one, other = max(((one, to) for one in tree for to in tree[one]), key=lambda link: worst_over(tree, *link))
+    one, other = max(
+        ((one, to) for one in tree for to in tree[one]), key=lambda link: worst_header_over(tree, 1, *link)
+    )
     for name in net.parents:
         net.reconnect(one, other)
         net.settle()
@@ -98,10 +100,6 @@ def test_the_worst_header_is_reached_and_none_is_larger(brokers: int) -> None:
         net.settle()
     assert max(message.paper_bytes for *_, message in net.headers) == worst_header_in(tree, 1)
     assert not net.wrong()
-
-
-def worst_over(tree: dict[str, list[str]], one: str, to: str) -> int:
-    return header._worst_over(tree, {name: header._within(tree, name, 3) for name in tree}, 1, one, to)
 
 
 @pytest.mark.parametrize("brokers", [127, 511])
