@@ -27,7 +27,7 @@ from resprout.core.contract import (
     Timer,
     TimerFired,
 )  # fmt: skip
-from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
+from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Taken
 from resprout.stacks.locamu.broker import LocamuBroker
 from resprout.stacks.locamu.messages import Carried
 from resprout.stacks.locamu.options import LocamuOptions
@@ -69,6 +69,7 @@ class Hands:
         self.closed: list[tuple[str, str, str]] = []
         self.held: set[tuple[str, str]] = set()
         """(broker, who is held back by it)."""
+        self._taken: dict[str, int] = {}
         self._asleep: dict[str, dict[Timer, None]] = {}
         self._wanted: dict[tuple[str, str], None] = {}
         self._up: set[frozenset[str]] = set()
@@ -84,7 +85,7 @@ class Hands:
         self.lives[name] += 1
         seat = BrokerSeat(name, self.lives[name], self.parents[name])
         machine = self.machines[name] = LocamuBroker(seat, self.options, random.Random(1))
-        self._asleep[name], self.read[name] = {}, []
+        self._asleep[name], self.read[name], self._taken[name] = {}, [], 0
         for other in self._standing.pop(name, ()):
             if other in self.machines:
                 self.step(other, LinkDown(name, "it has started again", EndCause.RESTARTED))
@@ -191,10 +192,13 @@ class Hands:
             pass
 
     def settle(self, *without: tuple[str, str]) -> None:
-        """Everything is carried, but over these links, and all timers ring."""
+        """Everything is carried, but over these links, readers have taken what they read, and all timers ring."""
         while True:
             while ways := [pair for pair, queue in self.queues.items() if queue and pair not in without]:
                 self.carry(*ways[0])
+            for name in [name for name in self.machines if len(self.read[name]) > self._taken[name]]:
+                self._taken[name] = len(self.read[name])
+                self.step(name, Received(f"c{name}", Taken(self._taken[name])))
             rung = [(name, timer) for name, timers in self._asleep.items() if name in self.machines for timer in timers]
             if not rung:
                 return

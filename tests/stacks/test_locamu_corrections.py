@@ -72,12 +72,12 @@ def test_l2_a_message_does_not_depend_on_its_own_number(monkeypatch: Patch) -> N
 
 
 def by_chance() -> list[str]:
-    found: list[str] = []
-    for seed in range(25):
+    for seed in range(10):
         net = Chance(seed, 7, 1)
         net.run(40)
-        found += net.wrong()
-    return found
+        if found := net.wrong():
+            return found
+    return []
 
 
 def test_l3_what_comes_too_early_waits_for_the_numbers_to_this_broker(monkeypatch: Patch) -> None:

@@ -85,15 +85,20 @@ def test_the_same_one_may_die_again_and_again() -> None:
 
 @pytest.mark.parametrize("f", [1, 2])
 def test_whatever_happens_within_the_model_everybody_reads_everything_once_in_causal_order(f: int) -> None:
-    for seed in range(20):
+    for seed in range(8):
         for returns in (True, False):
-            net = Chance(seed, 7 if f == 1 else 10, f)
-            net.run(40, returns=returns)
-            assert net.wrong() == [], f"seed {seed}"
+            assert run_by_chance(seed, f, returns=returns) == [], f"seed {seed}"
+
+
+def run_by_chance(seed: int, f: int, *, returns: bool) -> list[str]:
+    """What was wrong."""
+    net = Chance(seed, 7 if f == 1 else 10, f)
+    net.run(40, returns=returns)
+    return net.wrong()
 
 
 def test_when_all_are_back_nothing_is_kept_and_nothing_waits() -> None:
-    for seed in range(20, 30):
+    for seed in range(20, 26):
         net = Chance(seed, 7, 1)
         net.run(40)
         kept = {name: len(machine.state.copies) + len(machine.held) for name, machine in net.machines.items()}
@@ -120,12 +125,7 @@ def test_without_the_rules_of_retransmission_somebody_waits_for_ever(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Streams, part, lambda self, copy, name: None)
-    wrong = []
-    for seed in range(40):
-        net = Chance(seed, 7, 1)
-        net.run(40, returns=part == "_send_again")
-        wrong += net.wrong()
-    assert wrong
+    assert any(run_by_chance(seed, 1, returns=part == "_send_again") for seed in range(40))
 
 
 def test_without_its_disk_a_broker_is_not_taken_back_and_somebody_says_so() -> None:
