@@ -59,13 +59,13 @@ def test_l1_a_repeat_is_found_before_the_identifiers_are_added(monkeypatch: Patc
 
 
 def test_l2_a_message_does_not_depend_on_its_own_number(monkeypatch: Patch) -> None:
-    entries = Streams._entries
+    entries = Streams.entries_for
 
     def and_itself(self: Streams, copy: SentMessage, name: str) -> list[tuple[tuple[str, str], int]]:
         own = [((self._near.name, target), number) for target, number in copy.numbers.items()]
         return entries(self, copy, name) + own
 
-    both_ways(calm, lambda patch: patch.setattr(Streams, "_entries", and_itself), monkeypatch)
+    both_ways(calm, lambda patch: patch.setattr(Streams, "entries_for", and_itself), monkeypatch)
 
 
 # -- L3: what may be processed, and which paths are safe ---------------------------------------------------------------
@@ -156,8 +156,8 @@ def test_l4_in_the_long_run_no_gaps_are_left() -> None:
         for name in net.parents:
             net.publish(name)
         net.settle()
-    gaps = [ranges.gaps for machine in net.machines.values() for ranges in machine._state.past.received.values()]
-    assert sum(gaps) == 0 and not any(len(machine._state.copies) for machine in net.machines.values())
+    gaps = [ranges.gaps for machine in net.machines.values() for ranges in machine.state.past.received.values()]
+    assert sum(gaps) == 0 and not any(len(machine.state.copies) for machine in net.machines.values())
 
 
 # -- L5: faults are bounded per path -----------------------------------------------------------------------------------

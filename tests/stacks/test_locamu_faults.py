@@ -96,7 +96,7 @@ def test_when_all_are_back_nothing_is_kept_and_nothing_waits() -> None:
     for seed in range(20, 30):
         net = Chance(seed, 7, 1)
         net.run(40)
-        kept = {name: len(machine._state.copies) + len(machine._held) for name, machine in net.machines.items()}
+        kept = {name: len(machine.state.copies) + len(machine.held) for name, machine in net.machines.items()}
         assert not any(kept.values()), f"seed {seed}: {kept}"
 
 
@@ -187,9 +187,9 @@ def test_what_cannot_be_read_from_disk_is_not_half_believed() -> None:
     net.kill("b1")
     net.disks["b1"] = [*whole[:-1], b"\xc1"]
     net.start("b1")
-    assert net.machines["b1"]._state.past.counts == {}, "it begins like a stranger"
+    assert net.machines["b1"].state.past.counts == {}, "it begins like a stranger"
     net.settle()
-    assert "b1" in net.machines["b0"]._tree.dead, "and is treated as one"
+    assert "b1" in net.machines["b0"].tree.dead, "and is treated as one"
 
 
 def test_without_its_journal_a_returning_broker_uses_its_numbers_again(monkeypatch: pytest.MonkeyPatch) -> None:
