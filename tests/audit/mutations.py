@@ -14,8 +14,9 @@ from resprout.filters.topics import topic_matches
 from resprout.trace.schema import Row
 from tests.audit import bank_mutations  # noqa: F401 - they put themselves on the list
 from tests.audit.spoiling import (
-    MUTATIONS,
+    REGISTERED,
     Id,
+    Mutation,
     Rows,
     change,
     deliveries,
@@ -30,9 +31,6 @@ from tests.audit.spoiling import (
     publications,
     renumbered,
 )
-
-__all__ = ["MUTATIONS"]
-
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
@@ -313,3 +311,9 @@ def deliver_what_was_refused(rows: Rows, rng: random.Random) -> Rows | None:
         incarnation=made.incarnation, stream=made.stream,
     )  # fmt: skip
     return [*rows[:i], no, *rows[i:]]
+
+
+MUTATIONS: dict[str, tuple[str, Mutation]] = dict(
+    sorted(REGISTERED.items(), key=lambda one: one[1][0].startswith("bank"))
+)
+"""By name: the rule that must notice, and the mutation. Those of the bank come last: cases are drawn in this order."""

@@ -13,7 +13,7 @@ from resprout.trace.schema import Row
 Rows = list[Row]
 Id = tuple[Any, ...]
 Mutation = Callable[[Rows, random.Random], Rows | None]
-MUTATIONS: dict[str, tuple[str, Mutation]] = {}
+REGISTERED: dict[str, tuple[str, Mutation]] = {}
 """By name: the rule that must notice, and the mutation."""
 
 MESSAGE = ("publisher", "incarnation", "stream", "seq", "topic", "keys", "guarantee", "tseq")
@@ -22,7 +22,7 @@ MESSAGE = ("publisher", "incarnation", "stream", "seq", "topic", "keys", "guaran
 
 def mutation(rule: str) -> Callable[[Mutation], Mutation]:
     def register(function: Mutation) -> Mutation:
-        MUTATIONS[function.__name__] = (rule, function)
+        REGISTERED[function.__name__] = (rule, function)
         return function
 
     return register
