@@ -8,8 +8,6 @@ import pytest
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.errors import PeerError, UsageError
 from resprout.overlay.hyparview.membership import (
-    ASKED_MAX,
-    AskedTooLong,
     HyParView,
     NeighbourDown,
     NeighbourUp,
@@ -25,6 +23,7 @@ from resprout.overlay.hyparview.messages import (
     ShuffleReply,
 )  # fmt: skip
 from resprout.overlay.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
+from resprout.overlay.hyparview.requests import ASKED_MAX, AskedTooLong
 from resprout.overlay.hyparview.views import Views
 from resprout.overlay.wires import OverlayMember
 from tests.overlay.hyparview_net import Members
