@@ -105,6 +105,32 @@ def test_delta_tells_a_broker_that_returns_what_it_missed() -> None:
     assert verdict.counts["publications"] == 180
 
 
+LOCAMU = (
+    'workload=[{kind="random", topics=["line/up", "line/down"], operations=40, mix={causal=1.0}, start="4s", '
+    'interval="50ms"}]'
+)
+
+
+def test_locamu_keeps_causal_order_in_a_chain() -> None:
+    _, verdict = run("chain", ['stack="locamu"', "options={}", LOCAMU])
+    assert verdict.counts["publications"] == 120 and verdict.counts["deliveries"] > 240
+
+
+def test_locamu_goes_around_a_broker_that_is_killed() -> None:
+    """One that has no clients, which would wait for it."""
+    fault = 'fault=[{at="5s", kind="crash", nodes=["b4"]}]'
+    result, verdict = run("chain", ['stack="locamu"', "options={}", LOCAMU, fault])
+    assert nodes(result, "crash") == ["b4"]
+    assert verdict.counts["publications"] == 120 and verdict.counts["deliveries"] > 240
+
+
+def test_locamu_takes_a_broker_back_with_what_was_on_its_disk() -> None:
+    faults = 'fault=[{at="5s", kind="crash", nodes=["b5"]}, {at="6s", kind="recover", nodes=["b5"]}]'
+    result, verdict = run("chain", ['stack="locamu"', "options={}", LOCAMU, faults])
+    assert nodes(result, "recover") == ["b5"]
+    assert verdict.counts["publications"] == 120
+
+
 GOSSIP = [
     'stack="gossip"',
     "options={}",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.bundle_record import to_record
 from resprout.core.contract import Effect, Forget, LinkUp, Persist, Received, Recovered
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark
@@ -15,7 +16,6 @@ from resprout.order.totals.backlog import UNORDERED_TOTALS
 from resprout.order.totals.messages import Closed, Lock, Submit
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.clients import HEAVY_BYTES
-from resprout.stacks.resprout.durable import to_record
 from tests.stacks.test_interleavings import check_at_rest, check_nothing_lost, check_orders, check_totals
 from tests.stacks.tree import Tree
 

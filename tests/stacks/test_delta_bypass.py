@@ -218,6 +218,23 @@ def test_a_broker_that_returns_while_all_that_knew_its_place_are_gone_waits() ->
     assert not is_served(net, "c")
 
 
+def test_a_newcomer_whose_parent_dies_before_others_have_heard_of_it_is_believed_where_it_stands() -> None:
+    net = standing("b0", "b1", "b2")
+    net.stop("b1", "b0")
+    net.stop("b1", "b2")
+    net.add("j", "b1")
+    net.settle()
+    net.crash("b1")
+    net.stopped.clear()
+    net.settle()
+    net.attach("cj", "j")
+    net.subscribe("cj")
+    net.settle()
+    net.publish("cb0")
+    net.settle()
+    assert net.read("cj") == net.read("cb2") == [("cb0", 1)] and net.safe("cb0") == 1
+
+
 # -- islands and barriers ----------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,8 @@ class Survival(msgspec.Struct, frozen=True):
     """Whether it may with nothing."""
     returns_early: bool = False
     """Whether a crashed broker may be back before its repair is complete."""
+    all_return: bool = False
+    """Whether every broker that crashes has to start again: its clients wait for it, and for nobody else."""
     again: bool = False
     """Whether more may fall when the repair of those before is complete."""
 

@@ -190,6 +190,12 @@ class MeetRequest(ProtocolMessage, frozen=True, tag=169):
     """We are next to each other, past these dead; the first message of the link."""
 
     between: tuple[Life, ...]
+    places: tuple[Place, ...]
+    """Of the sender and of these dead: it may have joined one of them a moment before."""
+
+    @property
+    def bulk(self) -> int:
+        return _NAME_BYTES * sum(2 + len(place.neighbours) for place in self.places)
 
 
 class NodeStatus(ProtocolMessage, frozen=True, tag=170):
