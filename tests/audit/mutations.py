@@ -7,126 +7,30 @@ follow from it.
 """
 
 import random
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-import msgspec
-
-from resprout.core.keys import Pair, pairs_of, topics_of
+from resprout.core.keys import topics_of
 from resprout.filters.topics import topic_matches
 from resprout.trace.schema import Row
-
-Rows = list[Row]
-Id = tuple[Any, ...]
-Mutation = Callable[[Rows, random.Random], Rows | None]
-MUTATIONS: dict[str, tuple[str, Mutation]] = {}
-"""By name: the rule that must notice, and the mutation."""
-
-MESSAGE = ("publisher", "incarnation", "stream", "seq", "topic", "keys", "guarantee", "tseq")
-"""Columns of a deliver row that say what was delivered."""
-
-
-def mutation(rule: str) -> Callable[[Mutation], Mutation]:
-    def register(function: Mutation) -> Mutation:
-        MUTATIONS[function.__name__] = (rule, function)
-        return function
-
-    return register
-
-
-# -- what a trace holds -----------------------------------------------------------------------------------------------
-
-
-def ident(row: Row) -> Id:
-    return (row.publisher, row.incarnation, row.stream, row.seq)
-
-
-def change(row: Row, **columns: Any) -> Row:
-    return msgspec.structs.replace(row, **columns)
-
-
-def lines(row: Row) -> set[Pair]:
-    """What binds it to totals."""
-    named = set(pairs_of(row.topic or "", row.keys or ()))
-    return named or ({(row.topic or "", "")} if row.guarantee == "total" else named)
-
-
-def places(rows: Rows, kind: str) -> list[int]:
-    return [i for i, row in enumerate(rows) if row.kind == kind]
-
-
-def publications(rows: Rows) -> dict[Id, int]:
-    return {ident(rows[i]): i for i in places(rows, "publish")}
-
-
-def steady(rows: Rows) -> set[str]:
-    """Clients that neither crash, leave, freeze nor end a subscription."""
-    shaken = {row.node for row in rows if row.kind in ("crash", "leave", "freeze", "unsubscribe", "unsubscribed")}
-    return {row.node for row in rows if row.kind == "subscribed"} - shaken
-
-
-def deliveries(rows: Rows) -> dict[str, list[int]]:
-    """Of steady clients, in order."""
-    found: dict[str, list[int]] = {name: [] for name in sorted(steady(rows))}
-    for i in places(rows, "deliver"):
-        if rows[i].node in found:
-            found[rows[i].node].append(i)
-    return found
-
-
-def due(rows: Rows, client: str, published: int) -> bool:
-    """Whether a subscription without condition was confirmed before the publication."""
-    topics = topics_of(rows[published].topic or "", rows[published].keys or ())
-    return any(
-        row.kind == "subscribed" and row.node == client and row.where is None
-        and any(topic_matches(row.filter or "", topic) for topic in topics)
-        for row in rows[:published]
-    )  # fmt: skip
-
-
-def owed_deliveries(rows: Rows) -> list[int]:
-    """Deliver rows that must be there, whatever else is."""
-    made = publications(rows)
-    down = {row.node for row in rows if row.kind in ("crash", "leave", "freeze")}
-    failed = {ident(row) for row in rows if row.kind == "refused" or row.receipt == "failed"}
-    return [
-        i
-        for client, here in deliveries(rows).items()
-        for i in here
-        if due(rows, client, made[ident(rows[i])]) and rows[i].publisher not in down and ident(rows[i]) not in failed
-    ]
-
-
-def renumbered(rows: Rows, client: str) -> Rows:
-    """Positions of a client from 0 again, as they stand."""
-    position = 0
-    fresh = []
-    for row in rows:
-        if row.kind == "deliver" and row.node == client:
-            row = change(row, position=position)
-            position += 1
-        fresh.append(row)
-    return fresh
-
-
-def moved(rows: Rows, begin: int, end: int) -> Rows:
-    """One row taken to another place, at the time of the row that was there."""
-    row = change(rows[begin], time_us=rows[end].time_us)
-    rest = [*rows[:begin], *rows[begin + 1 :]]
-    return [*rest[:end], row, *rest[end:]]
-
-
-def exchanged(rows: Rows, one: int, other: int) -> Rows:
-    """What was delivered at two places, the other way round."""
-    fresh = list(rows)
-    fresh[one] = change(rows[one], **{name: getattr(rows[other], name) for name in MESSAGE})
-    fresh[other] = change(rows[other], **{name: getattr(rows[one], name) for name in MESSAGE})
-    return fresh
-
-
-def pick(rng: random.Random, choices: list[Any]) -> Any:
-    return rng.choice(choices) if choices else None
-
+from tests.audit import bank_mutations  # noqa: F401 - they put themselves on the list
+from tests.audit.spoiling import (
+    REGISTERED,
+    Id,
+    Mutation,
+    Rows,
+    change,
+    deliveries,
+    exchanged,
+    ident,
+    lines,
+    moved,
+    mutation,
+    owed_deliveries,
+    pick,
+    places,
+    publications,
+    renumbered,
+)
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
@@ -409,100 +313,7 @@ def deliver_what_was_refused(rows: Rows, rng: random.Random) -> Rows | None:
     return [*rows[:i], no, *rows[i:]]
 
 
-# -- bank -------------------------------------------------------------------------------------------------------------
-
-
-def _total_applied(rows: Rows) -> list[int]:
-    made = publications(rows)
-    return [i for i in places(rows, "applied") if rows[made[ident(rows[i])]].guarantee == "total"]
-
-
-def _with(row: Row, **cells: str) -> Row:
-    return change(row, attributes={**(row.attributes or {}), **cells})
-
-
-def _account(row: Row) -> str:
-    return min(name for name in row.attributes or {} if name != "outcome")
-
-
-@mutation("bank_conserved")
-def make_money(rows: Rows, rng: random.Random) -> Rows | None:
-    i = pick(rng, places(rows, "applied"))
-    if i is None:
-        return None
-    account = _account(rows[i])
-    cents = int((rows[i].attributes or {})[account])
-    return [*rows[:i], _with(rows[i], **{account: str(cents + 7)}), *rows[i + 1 :]]
-
-
-@mutation("bank_balance")
-def hold_another_balance(rows: Rows, rng: random.Random) -> Rows | None:
-    """At a total that some other replica has executed too."""
-    ids = [ident(rows[i]) for i in _total_applied(rows)]
-    i = pick(rng, [i for i in _total_applied(rows) if ids.count(ident(rows[i])) > 1])
-    if i is None:
-        return None
-    account = _account(rows[i])
-    cents = int((rows[i].attributes or {})[account])
-    return [*rows[:i], _with(rows[i], **{account: str(cents + 1)}), *rows[i + 1 :]]
-
-
-@mutation("bank_negative")
-def overdraw(rows: Rows, rng: random.Random) -> Rows | None:
-    i = pick(rng, places(rows, "applied"))
-    return None if i is None else [*rows[:i], _with(rows[i], **{_account(rows[i]): "-1"}), *rows[i + 1 :]]
-
-
-@mutation("bank_outcome")
-def end_differently(rows: Rows, rng: random.Random) -> Rows | None:
-    ids = [ident(rows[i]) for i in _total_applied(rows)]
-    i = pick(rng, [i for i in _total_applied(rows) if ids.count(ident(rows[i])) > 1])
-    return None if i is None else [*rows[:i], _with(rows[i], outcome=_other(rows[i])), *rows[i + 1 :]]
-
-
-@mutation("bank_replay")
-def end_wrongly_everywhere(rows: Rows, rng: random.Random) -> Rows | None:
-    i = pick(rng, _total_applied(rows))
-    if i is None:
-        return None
-    spoiled = {j for j in places(rows, "applied") if ident(rows[j]) == ident(rows[i])}
-    return [_with(row, outcome=_other(row)) if j in spoiled else row for j, row in enumerate(rows)]
-
-
-@mutation("bank_applied")
-def execute_twice(rows: Rows, rng: random.Random) -> Rows | None:
-    i = pick(rng, places(rows, "applied"))
-    return None if i is None else [*rows[: i + 1], rows[i], *rows[i + 1 :]]
-
-
-@mutation("bank_applied")
-def execute_what_was_not_delivered(rows: Rows, rng: random.Random) -> Rows | None:
-    i = pick(rng, places(rows, "applied"))
-    return None if i is None else [*rows[:i], change(rows[i], seq=1_000_000), *rows[i + 1 :]]
-
-
-@mutation("bank_realtime")
-def claim_an_order_against_time(rows: Rows, rng: random.Random) -> Rows | None:
-    made = publications(rows)
-    told = {ident(rows[i]): i for i in places(rows, "receipt") if rows[i].receipt == "delivered"}
-    claims = {ident(rows[i]): rows[i].tseq for i in places(rows, "deliver") if rows[i].tseq is not None}
-    found = [
-        (one, other)
-        for one in claims
-        for other in claims
-        if one in told and told[one] < made[other]
-        and set(pairs_of(rows[made[one]].topic or "", rows[made[one]].keys or ()))
-        & set(pairs_of(rows[made[other]].topic or "", rows[made[other]].keys or ()))
-    ]  # fmt: skip
-    pair = pick(rng, found)
-    if pair is None:
-        return None
-    swapped = {pair[0]: claims[pair[1]], pair[1]: claims[pair[0]]}
-    return [
-        change(row, tseq=swapped[ident(row)]) if row.kind == "deliver" and ident(row) in swapped else row
-        for row in rows
-    ]
-
-
-def _other(row: Row) -> str:
-    return "refused" if (row.attributes or {})["outcome"] == "ok" else "ok"
+MUTATIONS: dict[str, tuple[str, Mutation]] = dict(
+    sorted(REGISTERED.items(), key=lambda one: one[1][0].startswith("bank"))
+)
+"""By name: the rule that must notice, and the mutation. Those of the bank come last: cases are drawn in this order."""

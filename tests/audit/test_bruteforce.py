@@ -10,9 +10,11 @@ from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict
 from resprout.core.promises import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
-from tests.audit.bruteforce import World, findings, ident
+from tests.audit.bruteforce import findings
+from tests.audit.bruteforce_world import World, ident
 from tests.audit.model import System
-from tests.audit.mutations import MESSAGE, MUTATIONS, change, deliveries, exchanged, moved, renumbered
+from tests.audit.mutations import MUTATIONS
+from tests.audit.spoiling import MESSAGE, change, deliveries, exchanged, moved, renumbered
 
 TOPICS = ("a", "a/b")
 FILTERS = ("a", "a/b", "a/+", "a/#", "#")

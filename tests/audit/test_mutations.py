@@ -6,7 +6,8 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, RULES
-from tests.audit.model import Bank, bank_trace, good_traces
+from tests.audit.bank_model import Bank, bank_trace
+from tests.audit.model import good_traces
 from tests.audit.mutations import MUTATIONS
 
 BANK = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("bank_")]

@@ -4,7 +4,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.trace.errors import TraceError
-from tests.audit.mutations import change
+from tests.audit.spoiling import change
 from tests.audit.trace_builder import TraceBuilder
 
 

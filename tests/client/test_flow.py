@@ -6,8 +6,8 @@ import pytest
 
 from resprout.client.client import Client
 from resprout.client.connect import connect
+from resprout.client.receipts import Receipt
 from resprout.core import limits
-from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.messages import Attend, Subscribe
 from resprout.links.options import LinkOptions
@@ -31,13 +31,15 @@ class Publisher:
     def __init__(self, client: Client, count: int, tasks: int = 1) -> None:
         self.client = client
         self.published = 0
+        self.receipts: list[Receipt] = []
         self._count = count
         self.tasks = [asyncio.create_task(self._publish(tasks)) for _ in range(tasks)]
 
     async def _publish(self, tasks: int) -> None:
         for _ in range(self._count // tasks):
             self.published += 1
-            await self.client.publish("t", self.published.to_bytes(4, "big") + bytes(PAYLOAD))
+            payload = self.published.to_bytes(4, "big") + bytes(PAYLOAD)
+            self.receipts.append(await self.client.publish("t", payload))
             if self.published % 7 == 0:
                 await asyncio.sleep(0)
 
@@ -82,7 +84,7 @@ def test_a_slow_subscriber_pushes_back_when_the_log_is_full_and_then_gets_everyt
                 if number % 100 == 0:
                     check_bounds(running, publisher, subscriber)
             await asyncio.gather(*publisher.tasks)
-            await client._streams["ordered"].reach(ReceiptLevel.DELIVERED, count)
+            await publisher.receipts[-1].delivered()
             assert running.machine.core.log.bytes_held == 0
 
     run(scene())
@@ -123,7 +125,7 @@ def test_a_subscriber_that_stops_reading_its_connection_is_written_to_only_as_fa
         ):
             await stuck.greet("stuck")
             stuck.say_messages(1, Attend(0), Subscribe(1, "t", None))
-            stuck.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            stuck.stop_reading()
             inbox = await quick.subscribe("t")
             publisher = Publisher(client, count)
             held = False
@@ -133,7 +135,7 @@ def test_a_subscriber_that_stops_reading_its_connection_is_written_to_only_as_fa
                 assert running.machine.core.log.bytes_held <= LOG + LinkOptions().window_bytes + 2 * BUNDLE
             assert held
             await asyncio.gather(*publisher.tasks)
-            await client._streams["ordered"].reach(ReceiptLevel.DELIVERED, count)
+            await publisher.receipts[-1].delivered()
             await until(lambda: "stuck" not in running.sessions)
 
     run(scene())
@@ -148,7 +150,7 @@ def test_a_publisher_that_vanishes_in_the_middle_leaves_whole_messages_in_order(
                 client = await connect(str(running), name="p")
                 publisher = Publisher(client, 10_000)
                 await until(lambda publisher=publisher: publisher.published > 500)
-                confirmed = client._streams["ordered"]._reached[0].upto
+                confirmed = sum(receipt.state != "published" for receipt in publisher.receipts)
                 client._host._closing = True  # the process is gone: nothing is said, nothing is tried again
                 for connection in client._host._connections.values():
                     connection.abort("killed")

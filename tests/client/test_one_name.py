@@ -12,7 +12,7 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import parse_address
 from resprout.net.discover import who_is
 from resprout.net.incarnation import new_incarnation
-from tests.net.stage import run, until
+from tests.net.stage import run
 
 
 def test_the_older_of_two_clients_of_one_name_is_told_wherever_they_are() -> None:
@@ -20,11 +20,13 @@ def test_the_older_of_two_clients_of_one_name_is_told_wherever_they_are() -> Non
         async with resprout.local(brokers=3) as network, network.connect("w", broker=1) as witness:
             inbox = await witness.subscribe("t")
             older = await network.connect("x", broker=1)
+            last = await older.subscribe("nothing/comes")
             await (await older.publish("t", b"1")).safe()
             newer = await network.connect("x", broker=2)
             await (await newer.publish("t", b"2")).safe()
             assert [(await inbox.next()).payload for _ in range(2)] == [b"1", b"2"]
-            await until(lambda: older._closed is not None)
+            with pytest.raises(ClosedError, match="another client took the name 'x'"):
+                await last.next()
             with pytest.raises(ClosedError, match="another client took the name 'x'"):
                 await older.publish("t", b"3")
             receipt = await newer.publish("t", b"4")
@@ -98,13 +100,15 @@ def test_the_newer_one_stays_though_the_clock_of_the_older_one_is_ahead(monkeypa
             ahead = new_incarnation() + 3_600
             monkeypatch.setattr(connect_module, "new_incarnation", lambda: ahead)
             older = await network.connect("x", broker=1)
+            last = await older.subscribe("nothing/comes")
             monkeypatch.setattr(connect_module, "new_incarnation", lambda: 1)
             monkeypatch.setattr(connect_module, "_latest_incarnation", 0)
             far = parse_address(network.addresses[2])
             while (await who_is(far, 5, "x")).met < ahead:
                 await asyncio.sleep(0.01)
             newer = await network.connect("x", broker=2)
-            await until(lambda: older._closed is not None)
+            with pytest.raises(ClosedError, match="another client took the name 'x'"):
+                await last.next()
             await (await newer.publish("t", b"1")).safe()
             await newer.close()
 

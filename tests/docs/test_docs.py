@@ -7,7 +7,7 @@ import pytest
 from resprout.core.contract import word_of
 from resprout.overlay.messages import Gone
 from resprout.stacks.ginger.messages import NodeGone
-from tests.docs import decisions, messages, names, prose, rooms
+from tests.docs import decisions, messages, names, privates, prose, rooms
 
 ARCHITECTURE = """# Architecture
 
@@ -187,6 +187,19 @@ def test_two_public_classes_of_one_name_are_found(house: Path) -> None:
     assert found(house) == [
         "src/resprout/core/clock.py: Hello is also the name of a class in src/resprout/core/deep/well.py"
     ]
+
+
+def test_more_private_attributes_in_tests_than_are_left_are_found(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privates, "ALLOWED", 1)
+    file = house / "tests" / "test_clock.py"
+    file.parent.mkdir()
+    fine = "self._now, super()._tick(), row._replace(a=1), clock.__class__, clock.now"
+    file.write_text(f"def test_it(clock):\n    assert clock._now\n    {fine}\n")
+    assert privates.complaints(house) == []
+    file.write_text(f"{file.read_text()}    assert clock.hands[0]._long\n")
+    [line] = privates.complaints(house)
+    assert line.startswith("tests use 2 private attributes of others, at most 1")
+    assert line.endswith("tests/test_clock.py:2 _now, tests/test_clock.py:4 _long")
 
 
 def test_messages_keep_their_words_in_traces_when_their_classes_are_renamed() -> None:

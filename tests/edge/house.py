@@ -42,7 +42,7 @@ class House:
         self.clients: dict[str, ClientSession] = {}
         for name in clients:
             self.serve(name, room=room)
-        self._published: dict[str, int] = {}
+        self.published: dict[str, int] = {}
         self.prompt = True
 
     def serve(
@@ -68,8 +68,8 @@ class House:
         guarantee: Guarantee = Guarantee.CAUSAL,
     ) -> Bundle:
         """The next one of its publisher."""
-        first = self._published.get(by, 0) + 1
-        self._published[by] = first + len(payloads) - 1
+        first = self.published.get(by, 0) + 1
+        self.published[by] = first + len(payloads) - 1
         numbered: list[Any] = [{"n": n} for n in range(len(payloads))]
         return Bundle(
             by, 1, first, len(payloads), stamp, topic, (), guarantee, pack_attributes(rows or numbered),

@@ -104,6 +104,11 @@ class MortalNetwork:
     def ask(self, request: Any) -> None:
         self._do(self.machine.step(Request(request), self._alarms.now_us))
 
+    @property
+    def candidate(self) -> str | None:
+        """Whom the client tries besides its broker."""
+        return next((name for name in reversed(self.opened) if name != self.machine.broker), None)
+
     def tell(self, event: Event) -> None:
         self._do(self.machine.step(event, self._alarms.now_us))
 

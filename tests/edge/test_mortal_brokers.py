@@ -22,8 +22,8 @@ class Story:
 
     def some_broker(self, how: int) -> str:
         """Mostly one that matters: that serves, or is asked to."""
-        home, candidate = self.network.machine.broker, self.network.machine._search.candidate
-        return (home, home, home, candidate or home, candidate or home, *BROKERS)[how % 9]
+        home, candidate = self.network.machine.broker, self.network.candidate or self.network.machine.broker
+        return (home, home, home, candidate, candidate, *BROKERS)[how % 9]
 
     # -- what the application does -------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Story:
         """The broker is silent for long enough that another one is asked, and may be about to answer."""
         self.network.suspect(self.network.machine.broker)
         self.network.fire()
-        candidate = self.network.machine._search.candidate
+        candidate = self.network.candidate
         if candidate is not None:
             self.network.connect(candidate)
             self.network.hear(candidate)

@@ -14,6 +14,7 @@ from resprout.filters import shelves
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
 from tests.filters import reference
+from tests.footprint import kept_by
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=120)
 
@@ -165,9 +166,7 @@ def test_an_index_that_lost_everything_keeps_nothing() -> None:
         for id_, _ in pairs:
             assert index.remove_all(id_) == 1
         assert len(index) == 0
-        assert not index._members
-        assert not index._groups._plain
-        assert index._groups._root.empty
+        assert kept_by(index) == kept_by(MatchIndex())
         assert all(index.match(topic, {"a": 1, "b": 2}) == [] for topic in TOPICS)
 
 
@@ -180,12 +179,9 @@ def test_conditions_that_left_leave_nothing_behind_beside_those_that_stay() -> N
         index.add(number, predicate)
     for number, predicate in enumerate(guests, 1):
         index.remove(number, predicate)
-    (group,) = index._groups.matching("t")
-    shelf = group.bucket._shelf
-    assert shelf is not None
-    assert not shelf._tables
-    assert not shelf._keys
-    assert len(shelf._unsorted) == len(group.rows) == 1
+    alone: MatchIndex[int] = MatchIndex()
+    alone.add(0, parse_predicate("t", "a is null"))
+    assert kept_by(index) == kept_by(alone)
     assert index.match("t", {}) == [0]
 
 
@@ -242,19 +238,21 @@ def test_a_topic_that_turns_conditional_and_back_says_so() -> None:
 
 
 def test_remembered_plans_are_bounded_by_number_and_by_ids() -> None:
-    index: MatchIndex[int] = MatchIndex()
-    for number in range(10):
-        index.add(number, parse_predicate("#"))
-    with mock.patch.object(index_module, "PLANS_MAX", 5):
-        for number in range(20):
-            assert len(index.plan(f"t{number}").always) == 10
-            assert len(index._plans) <= 5
-    with mock.patch.object(index_module, "PLAN_IDS_MAX", 30):
-        for number in range(20, 40):
-            assert len(index.plan(f"t{number}").always) == 10
-            assert index._plan_ids == sum(len(plan.always) for plan in index._plans.values()) <= 30
-    with mock.patch.object(index_module, "PLAN_IDS_MAX", 5):
-        assert len(index.plan("big").always) == 10
+    def kept(limit: str, value: int) -> list[int]:
+        """After each of twenty plans of ten ids."""
+        index: MatchIndex[int] = MatchIndex()
+        for number in range(10):
+            index.add(number, parse_predicate("#"))
+        found = []
+        with mock.patch.object(index_module, limit, value):
+            for number in range(20):
+                assert len(index.plan(f"t{number}").always) == 10
+                found.append(kept_by(index))
+        return found
+
+    for limit, value, plans in (("PLANS_MAX", 5, 5), ("PLAN_IDS_MAX", 30, 3), ("PLAN_IDS_MAX", 5, 1)):
+        found = kept(limit, value)
+        assert max(found) == found[plans - 1] > found[0] - (plans == 1), (limit, value)
 
 
 def test_few_conditions_are_tested_among_many() -> None:

@@ -176,7 +176,7 @@ def test_a_stack_may_close_the_session_in_the_middle_of_a_frame() -> None:
     desk.accept(5, "c1")
     desk.puppet.replies[Received] = [Close("c1", "enough")]
     desk.arrive(5, data(1, Parcel(1), Parcel(2)))
-    assert desk.puppet.heard(Received) == [Received("c1", Parcel(1))]
+    assert desk.puppet.heard(Received) == [Received("c1", Parcel(1), more=True)]
 
 
 def test_housekeeping_does_not_keep_a_run_from_being_quiescent() -> None:

@@ -6,7 +6,7 @@ import random
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import uvloop
 
@@ -100,6 +100,10 @@ class Bare:
     def say(self, *frames: Any) -> None:
         for frame in frames:
             self.writer.write(self._encode(frame))
+
+    def stop_reading(self) -> None:
+        """What comes stays where it is, until the system of the sender has no room for it either."""
+        cast(asyncio.ReadTransport, self.writer.transport).pause_reading()
 
     async def hear(self) -> Any:
         """The next frame; EOFError when the broker has closed the connection."""

@@ -106,7 +106,7 @@ def test_a_connection_that_is_closed_does_not_wait_for_a_peer_that_never_reads(m
     async def scene() -> None:
         async with broker() as running, bare(running.address) as stuck:
             await stuck.greet("stuck")
-            stuck.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            stuck.stop_reading()
             take_little(running, stuck)
             stuck.say_messages(1, Attend(0), Subscribe(1, "t", None))
             async with connect(str(running), name="p") as publisher:

@@ -68,7 +68,7 @@ def test_subscribers_that_never_read_cost_the_broker_no_more_than_their_windows_
             for stuck, name, grant in ((greedy, "greedy", 1 << 60), (usual, "usual", 4 * MIB)):
                 await stuck.greet(name, grant=grant)
                 stuck.say_messages(1, Attend(0), Subscribe(1, "t", None), grant=grant)
-                stuck.reader._transport.pause_reading()  # type: ignore[attr-defined]
+                stuck.stop_reading()
             before = memory(process.pid)
             await publish_and_count(str(process.address), 100 * MIB // len(PAYLOAD))
             grown = memory(process.pid) - before

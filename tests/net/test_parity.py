@@ -29,6 +29,13 @@ SMALLER = {
     "content": ["workload.0.operations=60", "workload.0.start=1s"],
     "flood": ["topology.brokers=7", "workload.0.operations=200"],
     "random": ["workload.0.operations=40", "workload.0.start=1s", "workload.0.churn=0.0"],
+    "seed001": [
+        "topology.brokers=7", "client_links=charged", "workload.0.operations=64", "workload.0.interval=10ms",
+        "workload.0.start=6s", "workload.1.start=6s", "workload.1.operations=3",
+    ],
+    "seed001-publishers": [
+        "topology.brokers=7", "client_links=charged", "workload.0.clients=7", "workload.0.start=6s",
+    ],
     "single": ["workload.0.operations=60", "workload.0.start=500ms"],
 }  # fmt: skip
 """Short, and without what depends on timing: everybody is subscribed before anybody publishes, nobody's choices depend

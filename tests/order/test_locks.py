@@ -25,7 +25,7 @@ from resprout.order.totals.messages import (
     tseq_of,
 )  # fmt: skip
 from resprout.wire.codec import Codec
-from tests.order.totals_net import publication
+from tests.order.totals_node import publication
 
 KEYS = st.sets(st.sampled_from(("x", "y", "z", "w")), max_size=3).map(lambda keys: tuple(sorted(keys)))
 

@@ -14,7 +14,8 @@ from resprout.order.totals.messages import LockReport, id_of
 from resprout.order.totals.totals import Totals
 from tests.order.totals_checks import faults_of
 from tests.order.totals_draw import add_crashes, add_joins, draw_net
-from tests.order.totals_net import Net, publication
+from tests.order.totals_net import Net
+from tests.order.totals_node import publication
 
 Make = Callable[[Totals], Handover]
 

@@ -6,7 +6,8 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.totals.messages import id_of
 from tests.order.totals_checks import faults_of
 from tests.order.totals_draw import add_joins, draw_net, draw_parents
-from tests.order.totals_net import Net, publication
+from tests.order.totals_net import Net
+from tests.order.totals_node import publication
 
 
 def test_every_total_is_delivered_everywhere_between_the_same_publications_with_one_stamp() -> None:

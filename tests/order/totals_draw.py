@@ -6,7 +6,8 @@ from collections.abc import Callable
 from resprout.core.guarantee import Guarantee
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.totals import Totals
-from tests.order.totals_net import Net, publication
+from tests.order.totals_net import Net
+from tests.order.totals_node import publication
 
 
 def draw_parents(rng: random.Random, brokers: int) -> dict[str, str | None]:

@@ -16,8 +16,10 @@ from resprout.sim.run import run_scenario
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 from resprout.trace.store import RunInfo, TraceWriter
-from tests.audit.model import Bank, System, bank_trace, good_trace
-from tests.audit.mutations import MUTATIONS, change
+from tests.audit.bank_model import Bank, bank_trace
+from tests.audit.model import System, good_trace
+from tests.audit.mutations import MUTATIONS
+from tests.audit.spoiling import change
 from tests.audit.test_bruteforce import arbitrary_trace, disturbed
 
 ALL_TOPICS = Promises()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import msgspec
+
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.sections import GivenCommand
 from resprout.pipeline.tables import (
@@ -152,4 +154,22 @@ def seed000(seeds: int = 5) -> list[RunFacts]:
                     sweep_run("seed000-5.5", stack, seed, base_us * int(keys), keys=keys, faults=faults)
                     for keys in ("1", "10", "100", "1000")
                 ]
+    return runs
+
+
+def seed001() -> list[RunFacts]:
+    """A run for each figure and stack, with what its labels are called."""
+    axes = {
+        "5.1a": {"brokers": "511"}, "5.1b": {"publishers": "8"}, "5.1c": {"bandwidth": "10Mbit"},
+        "5.1d": {"payload": "32"}, "5.1e": {}, "5.1f": {"degree": "3"},
+        "5.2": {"publishers": "8", "bandwidth": "10Mbit"},
+        "5.3": {"publishers": "8", "bandwidth": "10Mbit"}, "5.4": {"brokers": "15"},
+    }  # fmt: skip
+    runs = []
+    for figure, labels in axes.items():
+        for number, stack in enumerate(("resprout", "locamu")):
+            run = sweep_run(f"seed001-{figure}", stack, 1, 100, bundles="one", **labels)
+            paper = {"paper_bytes": 5_400, "paper_messages": 10, "paper_bytes_max": 541} if number else {}
+            row = traffic(run.run.experiment, run.run.run, steady_throughput=1000.0 * (number + 1), **paper)
+            runs.append(msgspec.structs.replace(run, traffic=row))
     return runs

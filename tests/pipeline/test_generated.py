@@ -19,7 +19,8 @@ from resprout.pipeline.places import find_runs, place_of
 from resprout.trace.columns import rows_of
 from resprout.trace.schema import Row
 from resprout.trace.store import read_trace
-from tests.audit.mutations import MUTATIONS, Rows, ident, moved, renumbered, steady
+from tests.audit.mutations import MUTATIONS
+from tests.audit.spoiling import Rows, ident, moved, renumbered, steady
 
 SPOILED = [
     "drop", "duplicate", "forge", "deliver_before_publishing", "deliver_unasked", "deliver_after_the_end",

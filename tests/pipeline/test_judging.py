@@ -10,7 +10,8 @@ from resprout.pipeline.judging import judge_runs
 from resprout.pipeline.judging.portions import Limits
 from resprout.trace.errors import TraceError
 from resprout.trace.store import read_trace
-from tests.audit.model import bank_trace, good_trace
+from tests.audit.bank_model import bank_trace
+from tests.audit.model import good_trace
 from tests.pipeline.judging_cases import Case, mutants, senseless_cases, write
 
 if TYPE_CHECKING:

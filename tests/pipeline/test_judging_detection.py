@@ -7,7 +7,7 @@ import pytest
 
 from resprout.pipeline.judging.detect import detect
 from tests.audit.model import good_trace
-from tests.audit.mutations import change
+from tests.audit.spoiling import change
 from tests.audit.trace_builder import TraceBuilder
 from tests.pipeline.judging_cases import Case, assert_agrees, senseless_cases, simulated, write
 

@@ -12,7 +12,7 @@ from resprout.pipeline.judging.fingerprint import Fingerprint
 from resprout.pipeline.judging.reading import groups_of, read_group
 from resprout.trace.digest import digest_of
 from resprout.trace.schema import Row
-from tests.audit.model import bank_trace
+from tests.audit.bank_model import bank_trace
 from tests.pipeline.judging_cases import Case, write
 
 INT64 = st.integers(-(1 << 63) + 1, (1 << 63) - 1) | st.sampled_from(

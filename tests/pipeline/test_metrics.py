@@ -108,6 +108,23 @@ def test_a_small_trace_is_measured_as_one_would_by_hand(tmp_path: Path) -> None:
     assert found.repairs == []
 
 
+def test_steady_throughput_is_that_of_each_subscriber_in_the_middle_of_what_it_was_given(tmp_path: Path) -> None:
+    slow = [0, 900_000, 910_000, 920_000, 930_000, 940_000, 950_000, 5_000_000]  # 100 a second, but at both ends
+    fast = [7_000_000 + 1_000 * seq for seq in range(8)]
+    rows = [publish(0, seq) for seq in range(1, 9)]
+    rows += [deliver(time_us, "s", seq) for seq, time_us in enumerate(slow, 1)]
+    rows += [deliver(time_us, "t", seq) for seq, time_us in enumerate(fast, 1)]
+    rows.append(deliver(9_000_000, "u", 1))  # from one delivery nothing follows
+    assert measured(tmp_path / "t", rows).traffic[0].steady_throughput == pytest.approx(100 + 1_000)
+    assert measured(tmp_path / "u", []).traffic[0].steady_throughput is None
+
+
+def test_what_comes_in_frames_took_the_time_between_them(tmp_path: Path) -> None:
+    rows = [publish(0, seq) for seq in range(1, 41)]
+    rows += [deliver(1_000 * (1 + (seq - 1) // 20), "s", seq) for seq in range(1, 41)]  # two frames of twenty
+    assert measured(tmp_path / "t", rows).traffic[0].steady_throughput == pytest.approx(20_000)
+
+
 def test_a_delivery_counts_for_latency_only_behind_its_publication(tmp_path: Path) -> None:
     rows = [
         deliver(0, "s", 1),

@@ -2,13 +2,16 @@
 
 import re
 
+import msgspec
+
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapters import CHAPTERS, general_figures
 from resprout.pipeline.report.charts import charts, legend
 from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
 from resprout.pipeline.report.figures import Cell, Figure, FigureAxis, Grid, Shape, grid_of, in_order
+from resprout.pipeline.report.locamu_chapters import closed_forms
 from resprout.pipeline.report.number_tables import numbers_table
-from tests.pipeline.made_up import latency, repair, run_row, seed000, sweep_run, traffic, verdict
+from tests.pipeline.made_up import latency, repair, run_row, seed000, seed001, sweep_run, traffic, verdict
 
 LATENCY = Figure(
     title="Latency", measure=measures.LATENCY, value="median latency", x=FigureAxis("faults", "faults"),
@@ -44,7 +47,7 @@ def test_a_run_without_the_numbers_is_left_out_and_without_any_there_is_no_figur
 
 
 def test_every_chapter_draws_all_its_figures_from_the_runs_of_its_sweep() -> None:
-    facts = seed000(seeds=2)
+    facts = [*seed000(seeds=2), *seed001()]
     for chapter in CHAPTERS:
         own = [one for one in facts if one.run.experiment == chapter.experiment]
         undrawn = [figure.title for figure in chapter.figures if grid_of(figure, own) is None]
@@ -177,3 +180,18 @@ def test_rows_of_all_tables_come_together_by_run() -> None:
     assert [row.median_us for row in one.latency] == [6, 7]
     assert one.traffic is not None
     assert two.traffic is None
+
+
+def test_f_is_what_the_stack_was_told_whatever_it_calls_it() -> None:
+    run = sweep_run("seed001-5.1e", "locamu", 1, 100)
+    run = msgspec.structs.replace(run, run=msgspec.structs.replace(run.run, faults_tolerated=2))
+    assert measures.coordinates_of(run)["f"] == "2"
+
+
+def test_closed_forms_are_drawn_without_runs_and_say_so() -> None:
+    headers, memory, by_f, by_degree = closed_forms()
+    assert headers.cells["", "", "1024", "causal-barriers"].median == 8 * 1024 * 1025
+    assert {headers.cells["", "", nodes, "locamu"].median for nodes in headers.xs} == {540}
+    assert headers.xs[-1] == "65536" and by_f.xs == ("1", "2", "3") and by_degree.xs[0] == "3"
+    drawn = charts(headers) + numbers_table(memory)
+    assert "(computed)" in drawn and "one run" not in drawn

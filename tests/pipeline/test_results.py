@@ -185,7 +185,7 @@ def test_results_of_another_version_are_refused_with_the_remedy(
     monkeypatch.setattr(results, "TABLES_VERSION", 99)
     results.append(tmp_path, VerdictRow, [verdict("r")])
     monkeypatch.undo()
-    with pytest.raises(PipelineError, match=r"results of version 99, not 2; delete .*verdicts to have them made again"):
+    with pytest.raises(PipelineError, match=r"results of version 99, not 3; delete .*verdicts to have them made again"):
         results.read(tmp_path, VerdictRow, [place("r")])
 
 

@@ -3,11 +3,14 @@
 import itertools
 
 import msgspec
+import pytest
 
+from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_attributes, check_keys
 from resprout.edge.requests import SubscribeRequest, UnsubscribeRequest
 from resprout.filters.predicate import parse_predicate
+from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
 from resprout.scenario.seeds import random_for
 from resprout.scenario.workload_options import RandomOptions
@@ -112,3 +115,52 @@ def test_filters_are_exact_or_have_a_wildcard_and_always_match_a_topic() -> None
     assert {"a/b", "d", "+/b", "a/+", "+", "#", "a/#"} <= filters
     for text in filters:
         assert any(parse_predicate(text).matches(topic, {}) for topic in TOPICS)
+
+
+def test_who_keeps_to_its_subscriptions_publishes_to_nothing_else() -> None:
+    scenario = parse_scenario("""
+[topology]
+kind = "tree"
+brokers = 7
+subtree_groups = true
+subscribe = ["more/#"]
+[[workload]]
+kind = "random"
+subscribed = true
+operations = 30
+""")
+    assert set(scenario.workloads[0].topics) == {"group/b0", "group/b1", "group/b2"}, "a wildcard is no topic"
+    network = PerfectNetwork(scenario)
+    network.run()
+    assert {request.topic for _, request in network.published("c3")} == {"group/b0", "group/b1"}
+
+
+def test_who_subscribes_to_no_topic_cannot_keep_to_them() -> None:
+    with pytest.raises(UsageError, match="client 'c0' subscribes to none of the topics"):
+        parse_scenario("""
+[topology]
+kind = "tree"
+brokers = 1
+subscribe = ["more/#"]
+[[workload]]
+kind = "random"
+subscribed = true
+""")
+
+
+def test_so_many_clients_stand_evenly_among_all() -> None:
+    text = """
+[topology]
+kind = "tree"
+brokers = 10
+subscribe = ["t"]
+[[workload]]
+kind = "random"
+topics = ["t"]
+clients = {}
+"""
+    assert parse_scenario(text.format(1)).workloads[0].clients == ("c0",)
+    assert parse_scenario(text.format(4)).workloads[0].clients == ("c0", "c2", "c5", "c7")
+    assert len(parse_scenario(text.format(10)).workloads[0].clients) == 10
+    with pytest.raises(UsageError, match="clients is 11; it must be 1 to 10"):
+        parse_scenario(text.format(11))

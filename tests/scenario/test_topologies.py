@@ -70,3 +70,22 @@ def test_clients_are_dealt_to_the_brokers_in_turn() -> None:
 def test_a_large_topology_is_made_quickly_enough_to_be_used() -> None:
     scenario = parse_scenario('[topology]\nkind = "random"\nbrokers = 20000\nclients_per_broker = 1\n')
     assert len(scenario.brokers) == len(scenario.clients) == 20_000
+
+
+def test_a_group_for_each_subtree_has_the_clients_in_it() -> None:
+    clients = parse_scenario(f"{_TREE}brokers = 511\nsubtree_groups = true\n").clients
+    groups = [one.filter for client in clients for one in client.subscriptions]
+    assert len(set(groups)) == 255 and len(groups) == 3_841, "255 groups have 3,841 memberships"
+    assert [one.filter for one in clients[9].subscriptions] == ["group/b0", "group/b1", "group/b4", "group/b9"]
+    leaf = clients[510].subscriptions
+    assert [one.filter for one in leaf][-1] == "group/b254" and len(leaf) == 8
+
+
+def test_groups_come_beside_what_all_subscribe_to_and_a_flat_network_has_none() -> None:
+    (client, *_) = parse_scenario(f'{_TREE}brokers = 3\nsubtree_groups = true\nsubscribe = ["all"]\n').clients
+    assert [one.filter for one in client.subscriptions] == ["all", "group/b0"]
+    with pytest.raises(UsageError, match="a flat topology has no subtrees"):
+        parse_scenario('[topology]\nkind = "flat"\nbrokers = 3\nsubtree_groups = true\n')
+
+
+_TREE = '[topology]\nkind = "tree"\n'

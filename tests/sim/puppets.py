@@ -102,12 +102,12 @@ class Village:
         above: Above | None = None,
     ) -> None:
         self.distances.place(name, toward, latency_us)
-        self.world.add(name, lambda life, rng: self._make(name, life, rng), bandwidth_bps=bandwidth_bps, above=above)
+        self.world.add(name, lambda life, rng: self.make(name, life, rng), bandwidth_bps=bandwidth_bps, above=above)
         node = self.world.nodes[name]
         node.disk_latency_us = self.disk_latency_us
         self.world.boot(node)
 
-    def _make(self, name: str, incarnation: int, rng: Random) -> Puppet:
+    def make(self, name: str, incarnation: int, rng: Random) -> Puppet:
         puppet = Puppet(incarnation, rng)
         self.lives.setdefault(name, []).append(puppet)
         return puppet

@@ -1,13 +1,10 @@
 """Each kind of fault, with puppets."""
 
-from collections.abc import Sequence
-
 import pytest
 
-from resprout.core.contract import Connect, Connected, Disconnected, Effect, Locate, Persist, Retire, SetTimer, Transmit
-from resprout.sim.world import RESTART_US
+from resprout.core.contract import Connect, Connected, Disconnected, Persist, Retire, SetTimer, Transmit
 from resprout.trace import kinds
-from tests.sim.puppets import Bell, Puppet, Village
+from tests.sim.puppets import Bell, Village
 
 HOUR_US = 3_600_000_000
 
@@ -136,90 +133,6 @@ def test_a_crash_at_the_number_of_an_event_happens_there() -> None:
     assert [frame for _, frame in village.frames("b")] == [0, 1, 2, 3]
 
 
-# -- retire ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_life_that_retires_ends_at_once_and_the_next_one_begins() -> None:
-    village = Village()
-    connection = village.link("a", "b")
-    begin = village.world.now_us
-    village.pull(
-        "a",
-        Persist(b"kept"),
-        SetTimer(Bell("x"), begin + 100),
-        Transmit(connection, "last words"),
-        Retire("fenced"),
-        Transmit(connection, "too late"),
-        Persist(b"too late"),
-    )
-    assert village.world.run(HOUR_US) == "quiescent"
-    assert village.frames("b") == [(begin + 10, "last words")]
-    assert village.losses("b") == [(begin + 10, connection, "fenced")]
-    assert [life.incarnation for life in village.lives["a"]] == [1, 2]
-    assert village.lives["a"][0].heard == []
-    assert village.recovered("a") == [b"kept"]
-    assert village.world.now_us == begin + RESTART_US
-    assert village.told == []  # whoever retires says so itself
-
-
-def test_what_comes_for_a_retired_life_does_not_reach_the_next() -> None:
-    village = Village()
-    connection = village.link("a", "b")
-    village.pull("a", Retire("fenced"))
-    village.send("b", connection, "are you there?")
-    village.world.run(HOUR_US)
-    assert all(life.heard == [] for life in village.lives["a"])
-    assert [reason for _, _, reason in village.losses("b")] == ["fenced"]
-
-
-def test_a_retired_life_waits_for_what_it_has_persisted_and_takes_nothing_else_along() -> None:
-    village = Village(disk_latency_us=50)
-    village.pull("a", Persist(b"one"), Retire("fenced"), Persist(b"two"))
-    assert village.world.run(HOUR_US) == "quiescent"
-    assert village.world.now_us == 50 + RESTART_US
-    assert village.recovered("a") == [b"one"]
-
-
-def test_a_connection_that_a_retiring_life_is_making_is_lost_to_both() -> None:
-    village = Village()
-    village.pull("b", Connect("a"))
-    village.pull_at(15, "b", Retire("fenced"))
-    village.world.run(HOUR_US)
-    assert [type(event) for _, event in village.puppet("a").heard] == [Connected, Disconnected]
-    assert all(life.heard == [] for life in village.lives["b"])
-
-
-def test_a_life_that_retires_during_its_start_is_followed_by_another() -> None:
-    class Unlucky(Puppet):
-        def start(self, now_us: int) -> Sequence[Effect]:
-            return [Retire("not my day")] if self.incarnation < 3 else []
-
-    village = Village()
-    node = village.world.add("z", Unlucky)
-    village.distances.place("z", "a", 10)
-    node.disk.write(b"record")
-    node.disk.settle()
-    village.faults.join(node)
-    assert village.world.run(HOUR_US) == "quiescent"
-    assert node.incarnation == 3
-    assert node.process is not None
-
-
-def test_whoever_is_recovered_before_it_returns_by_itself_lives_once() -> None:
-    village = Village()
-    village.pull("a", Retire("fenced"))
-    village.faults.recover("a")
-    assert village.world.run(HOUR_US) == "quiescent"
-    assert [life.incarnation for life in village.lives["a"]] == [1, 2]
-
-
-def test_where_names_are_addresses_nobody_needs_to_be_located() -> None:
-    village = Village()
-    village.pull("a", Locate("b", "10.0.0.7:1000"), Connect("b"))
-    village.world.run(HOUR_US)
-    assert village.puppet("a").heard == [(20, Connected(1, "b"))]
-
-
 # -- freeze and unfreeze ---------------------------------------------------------------------------
 
 
@@ -296,90 +209,13 @@ def test_a_crash_takes_what_waited_in_a_frozen_node() -> None:
     assert [reason for _, _, reason in village.losses("a")] == ["reset"]
 
 
-# -- cut, partition, heal --------------------------------------------------------------------------
-
-
-def test_a_cut_breaks_the_connection_on_both_sides_and_loses_what_is_on_the_way() -> None:
-    village = Village("abc")
-    connection = village.link("a", "b")
-    other = village.link("b", "c")
-    begin = village.world.now_us
-    village.send("a", connection, "lost")
-    village.faults.cut("b", "a")
-    village.send("b", other, "kept")
-    village.world.run(HOUR_US)
-    assert village.losses("a") == village.losses("b") == [(begin + 10, connection, "cut")]
-    assert village.frames("b") == []
-    assert [frame for _, frame in village.frames("c")] == ["kept"]
-    assert village.told == [(kinds.CUT, "b", "a")]
-
-
-def test_while_a_link_is_cut_nobody_connects_across_it() -> None:
-    village = Village()
-    village.faults.cut("a", "b")
-    village.pull("a", Connect("b"))
-    village.world.run(HOUR_US)
-    village.faults.heal("b", "a")
-    village.pull("a", Connect("b"))
-    village.world.run(HOUR_US)
-    assert village.puppet("a").heard == [(20, Disconnected(0, "b", "unreachable")), (40, Connected(1, "b"))]
-
-
-def test_a_cut_during_the_handshake_fails_it() -> None:
-    village = Village()
-    village.pull("a", Connect("b"))
-    village.world.at(15, lambda *_: village.faults.cut("a", "b"))
-    village.world.run(HOUR_US)
-    assert village.puppet("a").heard == [(25, Disconnected(0, "b", "cut"))]
-    assert village.puppet("b").heard == [(10, Connected(1, None)), (25, Disconnected(1, None, "cut"))]
-
-
-def test_a_partition_separates_two_sides_and_nothing_else() -> None:
-    village = Village("abcd")
-    inside, across, outside = village.link("a", "b"), village.link("b", "c"), village.link("c", "d")
-    village.faults.partition(["a", "b"])
-    village.send("a", inside, 1)
-    village.send("c", across, 2)
-    village.send("c", outside, 3)
-    village.world.run(HOUR_US)
-    assert [frame for _, frame in village.frames("b")] == [1]
-    assert [frame for _, frame in village.frames("d")] == [3]
-    assert [connection for _, connection, _ in village.losses("b")] == [across]
-    assert [connection for _, connection, _ in village.losses("c")] == [across]
-
-
-def test_who_joins_later_is_on_the_other_side_of_a_partition() -> None:
-    village = Village("ab")
-    village.faults.partition(["b"])
-    village.settle("c", "b", 10)
-    village.pull("c", Connect("b"), Connect("a"))
-    village.world.run(HOUR_US)
-    assert [type(event) for _, event in village.puppet("c").heard] == [Disconnected, Connected]
-
-
-def test_healing_one_link_of_a_partition_leaves_the_others_cut() -> None:
-    village = Village("abc")
-    village.faults.partition(["b"])
-    village.faults.heal("a", "b")
-    village.pull("b", Connect("a"), Connect("c"))
-    village.world.run(HOUR_US)
-    assert [(type(event), event.peer) for _, event in village.puppet("b").heard] == [  # type: ignore[attr-defined]
-        (Connected, "a"),
-        (Disconnected, "c"),
-    ]
-    village.faults.heal_all()
-    village.pull("b", Connect("c"))
-    village.world.run(HOUR_US)
-    assert isinstance(village.puppet("b").heard[-1][1], Connected)
-
-
 # -- join, leave, and faults without an object -----------------------------------------------------
 
 
 def test_a_node_that_joins_starts_then() -> None:
     village = Village("a")
     village.distances.place("new", "a", 5)
-    node = village.world.add("new", lambda life, rng: village._make("new", life, rng))
+    node = village.world.add("new", lambda life, rng: village.make("new", life, rng))
     village.pull("a", Connect("new"))
     village.world.run(HOUR_US)
     village.faults.join(node)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.bundle_record import to_record
 from resprout.core.contract import Effect, Forget, LinkUp, Persist, Received, Recovered
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark
@@ -15,7 +16,6 @@ from resprout.order.totals.backlog import UNORDERED_TOTALS
 from resprout.order.totals.messages import Closed, Lock, Submit
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.clients import HEAVY_BYTES
-from resprout.stacks.resprout.durable import to_record
 from tests.stacks.test_interleavings import check_at_rest, check_nothing_lost, check_orders, check_totals
 from tests.stacks.tree import Tree
 
@@ -25,8 +25,8 @@ TOTAL, CAUSAL, FIFO, EVENTUAL = Guarantee.TOTAL, Guarantee.CAUSAL, Guarantee.FIF
 class Forgetful(Tree):
     """Whatever is written to a disk is gone."""
 
-    def _do(self, name: str, effects: Sequence[Effect]) -> None:
-        super()._do(name, [effect for effect in effects if not isinstance(effect, Persist | Forget)])
+    def perform(self, name: str, effects: Sequence[Effect]) -> None:
+        super().perform(name, [effect for effect in effects if not isinstance(effect, Persist | Forget)])
 
 
 def pair(durable: bool = False) -> Tree:
@@ -233,7 +233,7 @@ def test_what_a_disk_brings_back_keeps_behind_the_total_that_holds_its_key() -> 
     until(tree, "b0", "b1", Lock)
     tree.arrive("b0", "b1")
     found = Bundle("x", 1, 1, 1, 0, "t", ("k",), CAUSAL, b"", pack_payloads([b"kept"]))
-    tree._step("b1", Recovered((to_record(found),)))
+    tree.step("b1", Recovered((to_record(found),)))
     assert tree.brokers["b1"].core.totals.is_under_way(found)
     tree.run()
     assert [m.payload for m in tree.delivered["far"]] == [b"total", b"kept"]
@@ -243,8 +243,8 @@ def test_what_carries_bundles_keeps_to_the_window() -> None:
     least: dict[tuple[str, str], int] = {}
 
     class Watched(Tree):
-        def _do(self, name: str, effects: Sequence[Effect]) -> None:
-            super()._do(name, effects)
+        def perform(self, name: str, effects: Sequence[Effect]) -> None:
+            super().perform(name, effects)
             for way in (("b0", "b1"), ("b1", "b0")):
                 if way in self.room:
                     least[way] = min(least.get(way, 1 << 20), self.room[way])

@@ -106,7 +106,7 @@ def test_whoever_is_much_slower_than_the_nearest_is_not_waited_for() -> None:
 def test_when_nobody_answers_the_offers_are_asked_one_after_the_other() -> None:
     newcomer = Newcomer(Offer("a", ""), Offer("b", ""))
     newcomer.at(5_000_000, TimerFired(ChooseParent()))
-    assert newcomer.broker.newcomer._asked == "a"
+    assert newcomer.asks(5_000_001, up("a")) == ["a"]
 
 
 @pytest.mark.parametrize("number", [CALL, MEASURE, 0, 1, 1 << 60])

@@ -33,10 +33,7 @@ def test_one_that_cannot_be_loaded_is_told_in_a_line_and_stops_nobody(
     )  # fmt: skip
     with caplog.at_level(logging.WARNING, "resprout"), pytest.raises(UsageError) as unknown:
         find_stack("unheard")
-    assert (
-        str(unknown.value)
-        == "unknown stack 'unheard'; there is resprout, ginger, flood, cbcast, causal-barriers, delta, seats"
-    )
+    assert str(unknown.value) == f"unknown stack 'unheard'; there is {', '.join(STACKS)}, seats"
     assert [record.getMessage().partition(" cannot be loaded: ")[2] for record in caplog.records] == [
         "ModuleNotFoundError: No module named 'strange_absent'",
         "AttributeError: module 'strange_mixed' has no attribute 'NOTHING'",

@@ -32,6 +32,10 @@ class Rude(ProtocolMessage, frozen=True, tag=202):
     pass
 
 
+class Rumour(ProtocolMessage, frozen=True, tag=203):
+    """Heard in runs."""
+
+
 class Wake(Timer, frozen=True):
     """When to wake."""
 
@@ -57,7 +61,10 @@ class Broker(Shell):
             desks=(
                 Desk(clients.get, {Hello: self.hears("client")}, is_only=True, check=self.check),
                 Desk(
-                    links.get, {Word: self.hears("link")}, strange=ignore, heard=lambda n: self.did.append(f"{n} lives")
+                    links.get,
+                    {Word: self.hears("link"), Rumour: self.rumour},
+                    strange=ignore,
+                    heard=lambda n: self.did.append(f"{n} lives"),
                 ),
                 Desk(brokers.get, {Hello: self.hears("broker"), Rude: self.refuse}),
             ),
@@ -65,10 +72,21 @@ class Broker(Shell):
             timers={Wake: lambda timer: self.find(1, 2)},
             outcomes={Found: self.found, Ended: lambda outcome: core.end_life(Retire("over"))},
             at_end=(lambda: self.did.append("end"),),
+            in_runs=(Rumour,),
         )
+        self.rumours: list[Outcome | PeerError] = []
+        """What comes of the next ones."""
 
     def hears(self, who: str) -> Callable[[Any, Any], None]:
         return lambda found, message: self.did.append((who, found, type(message).__name__))
+
+    def rumour(self, found: str, message: Any) -> None:
+        self.did.append("rumour")
+        come = self.rumours.pop(0) if self.rumours else None
+        if isinstance(come, PeerError):
+            raise come
+        if come is not None:
+            self.core.outcomes.append(come)
 
     def check(self, found: str, message: Any) -> None:
         self.did.append("checked")
@@ -126,3 +144,38 @@ def test_a_life_that_is_over_does_nothing_more() -> None:
     assert broker.does(Received("b1", Word())) == []
     broker.core.end_life(Retire("again"))
     assert broker.core.out == [], "a life ends once"
+
+
+def test_news_that_came_together_end_one_step() -> None:
+    broker = Broker()
+    assert broker.does(Received("b1", Rumour(), more=True)) == ["b1 lives", "rumour"]
+    assert broker.does(Received("b1", Rumour(), more=True)) == ["b1 lives", "rumour"]
+    assert broker.does(Received("b1", Rumour())) == ["b1 lives", "rumour", "end"]
+
+
+def test_other_messages_are_heard_when_what_the_news_before_them_left_is_done() -> None:
+    broker = Broker()
+    broker.does(Received("b1", Rumour(), more=True))
+    assert broker.does(Received("b1", Word(), more=True)) == ["end", "b1 lives", ("link", "link b1", "Word"), "end"]
+    assert broker.does(Received("b1", Rumour())) == ["b1 lives", "rumour", "end"]
+    broker.does(Received("b1", Rumour(), more=True))
+    assert broker.does(LinkUp("b9", "broker", 1, 0)) == ["end", "b9", "end"]
+
+
+def test_outcomes_of_news_are_acted_on_before_the_next_one_is_heard() -> None:
+    broker = Broker()
+    broker.rumours.append(Found(2))
+    assert broker.does(Received("b1", Rumour(), more=True)) == ["b1 lives", "rumour", 2]
+
+
+def test_a_mistake_ends_the_step_whatever_else_came_with_it() -> None:
+    broker = Broker()
+    broker.rumours.append(PeerError("no"))
+    assert broker.does(Received("b1", Rumour(), more=True)) == ["b1 lives", "rumour", ("b1", "no"), "end"]
+
+
+def test_a_life_that_ends_with_news_hears_nothing_more() -> None:
+    broker = Broker()
+    broker.does(Received("b1", Rumour(), more=True))
+    broker.core.outcomes.append(Ended())
+    assert broker.does(Received("b1", Word())) == []

@@ -113,13 +113,13 @@ class Tree:
         names = list(self.machines)
         self.rng.shuffle(names)
         for name in names:
-            self._do(name, self.machines[name].start(self.now_us))
+            self.perform(name, self.machines[name].start(self.now_us))
 
     # -- what clients want -------------------------------------------------------------------------------------------
 
     def ask(self, client: str, request: ClientRequest) -> None:
         self.history.append((client, "asked", request))
-        self._step(client, Request(request))
+        self.step(client, Request(request))
 
     def ask_together(self, client: str, requests: Sequence[ClientRequest]) -> None:
         """Several before one flush, so that publications may share a bundle."""
@@ -129,14 +129,14 @@ class Tree:
             self.history.append((client, "asked", request))
             answers: list[Effect] = []
             machine.ask(request, self.now_us, answers)
-            self._do(client, answers)
+            self.perform(client, answers)
         out: list[Effect] = []
         machine.flush(out)
-        self._do(client, out)
+        self.perform(client, out)
 
     def forge(self, sender: str, receiver: str, message: Any) -> None:
         """Put a message on its way that the sender's machine knows nothing of."""
-        self._do(sender, [Send(receiver, message)])
+        self.perform(sender, [Send(receiver, message)])
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Tree:
 
     def _fire(self, name: str, timer: Timer) -> None:
         self._alarms.fire(name, timer)
-        self._step(name, TimerFired(timer))
+        self.step(name, TimerFired(timer))
 
     def arrive(self, sender: str, receiver: str) -> None:
         number, item = self.streams.take(sender, receiver)
@@ -188,11 +188,11 @@ class Tree:
             item = Writable(sender, self.room[receiver, sender])
             self.told[receiver, sender] = item.room
         if isinstance(item, Event):
-            self._step(receiver, item)
+            self.step(receiver, item)
             if isinstance(item, LinkDown) and (receiver, sender) in self.wishes:
                 self._connect(receiver, sender)
             return
-        self._step(receiver, Received(sender, item))
+        self.step(receiver, Received(sender, item))
         cost = item.cost
         if self.sessions.get((sender, receiver)) == number:
             if (receiver, sender) in self.held:
@@ -224,7 +224,7 @@ class Tree:
         for who, whom in list(self.wishes):
             if whom == name:
                 self.streams.put(name, who, (0, LinkDown(name, "it returned", EndCause.RESTARTED)))
-        self._do(name, self.machines[name].start(self.now_us))
+        self.perform(name, self.machines[name].start(self.now_us))
 
     def _bury(self, name: str) -> None:
         self._alarms.cancel_all(name)
@@ -270,7 +270,7 @@ class Tree:
         self._bury(name)
         if effect.again:
             self.machines[name] = self._new_broker(name)
-            self._do(name, self.machines[name].start(self.now_us))
+            self.perform(name, self.machines[name].start(self.now_us))
 
     def _grant(self, sender: str, receiver: str, cost: int) -> None:
         self.room[sender, receiver] += cost
@@ -280,11 +280,11 @@ class Tree:
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
-    def _step(self, name: str, event: Event) -> None:
+    def step(self, name: str, event: Event) -> None:
         if name in self.machines:
-            self._do(name, self.machines[name].step(event, self.now_us))
+            self.perform(name, self.machines[name].step(event, self.now_us))
 
-    def _do(self, name: str, effects: Sequence[Effect]) -> None:
+    def perform(self, name: str, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Send(peer, message):

@@ -40,6 +40,17 @@ class Timer(msgspec.Struct, frozen=True):
         return False
 
 
+class Departure(enum.Enum):
+    """When a message leaves, at the latest. What leaves on its session takes along whatever was sent before it."""
+
+    STEP = "step"
+    """With the step that sends it."""
+    TURN = "turn"
+    """When whatever else comes to the node at this moment has been heard: it shares a frame with what that causes."""
+    COMPANY = "company"
+    """Nobody waits for it: with whatever leaves next, or when acknowledgements do."""
+
+
 class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of everything that peers say to each other above the links floor."""
 
@@ -50,6 +61,8 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     way than of the rest."""
     express: ClassVar[bool] = False
     """True for what may overtake everything that was sent before it: it must pass where much else waits."""
+    leaves: ClassVar[Departure] = Departure.STEP
+    """What is told to everybody may share frames: each broker passes it on, and hears of many such things at a time."""
 
     @property
     def cost(self) -> int:
@@ -125,6 +138,8 @@ class Received(Event):
 
     peer: str
     message: Any
+    more: bool = False
+    """Another message of the same peer follows at once: they came together."""
 
 
 class LinkUp(Event):

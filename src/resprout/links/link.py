@@ -17,8 +17,11 @@ class LinkSession(Session):
     __slots__ = (
         "ack_due",
         "connection",
+        "due",
         "heard_us",
         "is_opener",
+        "keeps_company",
+        "leaves_with_turn",
         "lingers",
         "over",
         "rested",
@@ -47,6 +50,11 @@ class LinkSession(Session):
         """The stack was told that the peer is not heard."""
         self.unsent = False
         """Stands in the list of links that have something to ship before the step ends."""
+        self.due = 0
+        """What was sent up to here leaves as soon as it may; the rest waits for company."""
+        self.leaves_with_turn = False
+        self.keeps_company = False
+        """Stands in these lists of links (`gathering`)."""
         self.ack_due = False
         """Stands in the list of links that `AcknowledgeDue` looks at."""
         self.lingers = False
@@ -125,6 +133,13 @@ class LinkSession(Session):
             self.flight.rest()
             self.allow()
         self.rested = self.weight
+
+    def acknowledge(self, now_us: int, out: list[Effect]) -> None:
+        """Say how far this side has come, along with what waits for company."""
+        if self.shipped != self.sent:
+            self.ship(now_us, out)
+        if self.received != self.told_received:
+            self.nod(now_us, out)
 
     def nod(self, now_us: int, out: list[Effect]) -> None:
         """Say how far this side has come, without waiting for data to say it with."""

@@ -25,6 +25,7 @@ from resprout.core.contract import (
     Arrived,
     Close,
     Connected,
+    Departure,
     Disconnected,
     Effect,
     EndCause,
@@ -40,6 +41,7 @@ from resprout.core.contract import (
     Send,
     SetTimer,
     Stirred,
+    Timer,
     TimerFired,
     Trickled,
     Writable,
@@ -47,12 +49,13 @@ from resprout.core.contract import (
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.names import check_name
 from resprout.links.frames import Data, Express, Part, Parted
+from resprout.links.gathering import Gathering
 from resprout.links.handshake import ROLES, Identity, shorten
 from resprout.links.link import LinkSession, LinkStatus
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.switchboard import Switchboard
-from resprout.links.timers import AcknowledgeDue, LingerOver, ReconnectDue, WatchDue
+from resprout.links.timers import AcknowledgeDue, CompanyOver, LingerOver, ReconnectDue, TurnOver, WatchDue
 from resprout.links.watch import Watch
 
 Effects = list[Effect]
@@ -113,6 +116,7 @@ class Links:
         self._unsent: list[LinkSession] = []
         self._express: list[LinkSession] = []
         self._unacknowledged: list[LinkSession] = []
+        self._gathering = Gathering(options.ack_delay_us)
         self._on: dict[type[Event], Handler] = {
             Connected: board.connected,
             Disconnected: board.disconnected,
@@ -135,6 +139,8 @@ class Links:
         }
         self._timers: dict[type[Any], Handler] = {
             AcknowledgeDue: self._acknowledge_all,
+            TurnOver: self._company_over,
+            CompanyOver: self._company_over,
             WatchDue: self._watch.look,
             ReconnectDue: board.reconnect,
             LingerOver: board.linger_over,
@@ -183,6 +189,7 @@ class Links:
         seen: Any = None
         cost = weight = 0
         express = False
+        leaves = Departure.STEP
         for effect in effects:
             if type(effect) is Send:
                 link = up.get(effect.peer)
@@ -191,14 +198,20 @@ class Links:
                     if message is not seen:
                         seen, cost, express = message, message.cost, message.express
                         weight = cost + message.bulk
+                        leaves = message.leaves
                     if express:
                         link.express.put(message)
                         self._express.append(link)
                         continue
                     link.put(message, cost, weight)
-                    if not link.unsent:
+                    if link.unsent:
+                        link.due = link.sent
+                    elif leaves is Departure.STEP:
+                        link.due = link.sent
                         link.unsent = True
                         self._unsent.append(link)
+                    else:
+                        self._gathering.put(link, leaves, now_us, out)
             else:
                 handler = self._do.get(type(effect))
                 if handler is None:
@@ -288,8 +301,10 @@ class Links:
             return
         if link.flight.marks:
             link.came(now_us)
+        left = len(messages)
         for message in messages:
-            effects = self._step(Received(link.peer, message), now_us)
+            left -= 1
+            effects = self._step(Received(link.peer, message, left > 0), now_us)
             if effects:
                 self._apply(effects, now_us, out)
                 if self._news:
@@ -298,7 +313,7 @@ class Links:
                     return
         if link.limit != link.announced:
             self._announce_room(link, now_us, out)
-        if link.shipped != link.sent and not link.unsent:
+        if link.shipped < link.due and not link.unsent:
             link.unsent = True
             self._unsent.append(link)
         if self._unsent or self._express:
@@ -354,7 +369,14 @@ class Links:
         for link in links:
             link.ack_due = False
             if link.connection and link.received != link.told_received:
-                link.nod(now_us, out)
+                link.acknowledge(now_us, out)
+
+    def _company_over(self, timer: Timer, now_us: int, out: Effects) -> None:
+        for link in self._gathering.over(timer):
+            link.due = link.sent
+            if not link.unsent:
+                link.unsent = True
+                self._unsent.append(link)
 
     def _on_timer(self, event: TimerFired, now_us: int, out: Effects) -> None:
         handler = self._timers.get(type(event.timer))

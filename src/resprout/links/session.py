@@ -266,10 +266,15 @@ class Session:
             raise PeerError(f"acknowledged {received} messages, but {self.sent} were sent")
         if count:
             outbox, ends, weights = self.outbox, self.ends, self.weights
-            for _ in range(count):
-                outbox.popleft()
-                self.confirmed_bytes = ends.popleft()
-                self.acknowledged = weights.popleft()
+            if count == len(outbox):  # all of it, as nearly always
+                self.confirmed_bytes, self.acknowledged = ends[-1], weights[-1]
+                for queue in (outbox, ends, weights):
+                    queue.clear()
+            else:
+                for _ in range(count):
+                    outbox.popleft()
+                    self.confirmed_bytes = ends.popleft()
+                    self.acknowledged = weights.popleft()
             self.confirmed = received
             self.confirmed_weight = self.acknowledged
             self.full_at = received + self._outbox_messages_max

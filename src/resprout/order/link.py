@@ -109,8 +109,8 @@ class Link:
     """One neighbour. Bundles cross while it is open; otherwise everything for it is retained."""
 
     __slots__ = (
-        "_ahead", "after", "arrived", "cursor", "heard", "held_bytes", "incarnation", "name", "open", "sent", "silent",
-        "state", "told", "upto",
+        "_ahead", "_arrived_rungs", "_sent_rungs", "after", "arrived", "cursor", "heard", "held_bytes", "incarnation",
+        "name", "open", "sent", "silent", "state", "told", "upto",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +137,10 @@ class Link:
         """What the neighbour has reported."""
         self.told = ReportedCounts(faults_tolerated)
         """What it was told."""
+        told, heard = self.told, self.heard
+        self._arrived_rungs = (told.done, *told.firm[-1:], *heard.back_firm[-1:])
+        self._sent_rungs = (heard.done, *heard.firm[-1:], *told.back_firm[-1:])
+        """What must be said and heard of a bundle until both sides are through with it."""
         self._ahead: deque[Ahead] = deque()
         """What it is to be told in the terms of `Levels.ahead`."""
         self.upto = -1
@@ -165,7 +169,8 @@ class Link:
         for _, entry in news.reached:
             self.upto = max(self.upto, entry.no)
         _hear_firm(heard.firm, report.firm, heard.have[0], sent, come_sent, news.firmer)
-        _hear(heard.back_have, report.back_have, 1, arrived.count, arrived, come_arrived, news.reached)
+        if report.back_have:
+            _hear(heard.back_have, report.back_have, 1, arrived.count, arrived, come_arrived, news.reached)
         _hear_firm(heard.back_firm, report.back_firm, arrived.count, arrived, come_arrived, news.firmer)
         if not heard.done.upto <= report.done <= heard.have[0]:
             raise PeerError(f"{report.done} reported as delivered of {heard.have[0]} taken, {heard.done.upto} before")
@@ -209,17 +214,26 @@ class Link:
 
     def moved(self, entry: Entry) -> None:
         """It has come further: look at it for the next report."""
-        for track in (self.arrived, self.sent):
-            number = track.numbers.get(entry)
-            if number is not None:
-                track.moved[number] = None
+        arrived, sent = self.arrived, self.sent
+        number = arrived.numbers.get(entry)
+        if number is not None:
+            arrived.moved[number] = None
+        number = sent.numbers.get(entry)
+        if number is not None:
+            sent.moved[number] = None
+
+    @property
+    def has_more(self) -> bool:
+        """The last report could not hold all that there is to be told."""
+        return bool(self._ahead)
 
     def report(self) -> Levels | None:
-        """What may be told now, if it is more than was told before; to be asked until nothing is left."""
+        """What may be told now, if it is more than was told before; to be asked again while it `has_more`."""
         told = self.told
         come_sent, come_arrived = _Come(), _Come()
         news = _tell_reach(told.have, 0, self.arrived.entries, come_arrived)
-        news |= _tell_reach(told.back_have, 1, self.sent.entries, come_sent)
+        if told.back_have:
+            news |= _tell_reach(told.back_have, 1, self.sent.entries, come_sent)
         arrived, sent = list(self.arrived.moved), list(self.sent.moved)
         self.arrived.moved.clear()
         self.sent.moved.clear()
@@ -242,12 +256,12 @@ class Link:
             upto += 1
         if upto > before:
             come.ranges += told.add(before + 1, upto)
-        islands = [
-            number
-            for number in moved
-            if number not in told and (entry := entries.get(number)) is not None and _has_come(entry, level)
-        ]
-        if islands:
+        if moved:
+            islands = [
+                number
+                for number in moved
+                if number not in told and (entry := entries.get(number)) is not None and _has_come(entry, level)
+            ]
             for first, last in as_ranges(islands):
                 come.ranges += told.add(first, last)
                 if last > told.upto:
@@ -257,14 +271,8 @@ class Link:
     def _forget(self, sent: "_Come", arrived: "_Come") -> None:
         """What both sides are through with. `sent` and `arrived`: of which something was just said or heard."""
         told, heard = self.told, self.heard
-        _forget(
-            self.arrived, arrived, min((told.have[-1], *heard.back_have[-1:])),
-            (told.done, *told.firm[-1:], *heard.back_firm[-1:]),
-        )  # fmt: skip
-        _forget(
-            self.sent, sent, min((heard.have[-1], *told.back_have[-1:])),
-            (heard.done, *heard.firm[-1:], *told.back_firm[-1:]),
-        )  # fmt: skip
+        _forget(self.arrived, arrived, min((told.have[-1], *heard.back_have[-1:])), self._arrived_rungs)
+        _forget(self.sent, sent, min((heard.have[-1], *told.back_have[-1:])), self._sent_rungs)
 
 
 class _Come:
@@ -282,8 +290,13 @@ class _Come:
 
 def _forget(track: Track, come: _Come, have: int, rungs: tuple[Ranges, ...]) -> None:
     """While no rung has islands, counts say it all. Otherwise whatever has just come further may be through."""
-    track.forget(min(have, *[rung.upto for rung in rungs]))
-    if any(rung.has_islands for rung in rungs):
+    upto, has_islands = have, False
+    for rung in rungs:
+        upto = min(upto, rung.upto)
+        has_islands = has_islands or rung.has_islands
+    if upto > track.through:
+        track.forget(upto)
+    if has_islands:
         for first, last in come.ranges:
             for number in range(max(first, track.through + 1), min(last, have) + 1):
                 if all(number in rung for rung in rungs):

@@ -126,5 +126,7 @@ class Reports:
 
     def _report(self, link: Link, silent_too: bool = False) -> None:
         if link.open and (silent_too or not link.silent):
-            while (news := link.report()) is not None:
+            news = link.report()
+            while news is not None:
                 self._pass_by(link.name, news)
+                news = link.report() if link.has_more else None

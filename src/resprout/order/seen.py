@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.marks import NOTHING, Mark, Reached
-from resprout.order.ranges import Ranges
+from resprout.order.ranges import Range, Ranges
 
 ORIGINS_KEPT = 100_000
 """Origins that are remembered for certain, the latest ones; up to twice as many are. Clients come and go under ever new
@@ -129,6 +129,15 @@ class SeenRanges:
         """Nothing up to here is to come any more: others have it, or it lies before what this broker is owed."""
         if reached > self.upto(origin):
             self._add(origin, 1, reached)
+
+    def missing(self, origin: Origin, first: int, last: int) -> list[Range]:
+        """Of these numbers, those that were not seen."""
+        ranges = self._ranges(origin)
+        return [(first, last)] if ranges is None else ranges.lacks(first, last)
+
+    def pass_over(self, origin: Origin, first: int, last: int) -> None:
+        """These count as seen: they are not owed here."""
+        self._add(origin, first, last)
 
     def _ranges(self, origin: Origin) -> Ranges | None:
         return self._young.get(origin) or self._old.get(origin)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import Departure, ProtocolMessage
 from resprout.overlay.places import Configuration, Life, Place, Registration
 
 # signs of life
@@ -158,6 +158,8 @@ class Decided(ProtocolMessage, frozen=True, tag=93):
 class Tell(ProtocolMessage, frozen=True, tag=94):
     """Record this, pass it on while `ttl` lasts, and answer `Told` when everybody behind you has."""
 
+    leaves: ClassVar[Departure] = Departure.TURN
+
     number: int
     """Of the wave, as the sender counts."""
     ttl: int
@@ -168,6 +170,8 @@ class Tell(ProtocolMessage, frozen=True, tag=94):
 
 class Told(ProtocolMessage, frozen=True, tag=95):
     """Answer to a `Tell`."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
 
     number: int
 
@@ -191,6 +195,8 @@ class Namesake(msgspec.Struct, frozen=True, array_like=True):
 class Seek(ProtocolMessage, frozen=True, tag=96):
     """Is anybody called so, at your place or behind you? Answered by `Sought` when everybody behind has answered."""
 
+    leaves: ClassVar[Departure] = Departure.TURN
+
     number: int
     """Of the search, as the sender counts."""
     names: tuple[str, ...]
@@ -198,6 +204,8 @@ class Seek(ProtocolMessage, frozen=True, tag=96):
 
 class Sought(ProtocolMessage, frozen=True, tag=97):
     """Answer to a `Seek`."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
 
     number: int
     namesakes: tuple[Namesake, ...]

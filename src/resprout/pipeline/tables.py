@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_h
 import msgspec
 import pyarrow as pa
 
-TABLES_VERSION: Final = 2
+TABLES_VERSION: Final = 3
 """Rises when a column's meaning, name or type changes."""
 
 
@@ -129,6 +129,8 @@ class TrafficRow(ResultRow, kw_only=True, frozen=True):
 
     throughput: float | None
     """Deliveries per second, from the first publication to the last delivery."""
+    steady_throughput: float | None = None
+    """Deliveries per second of all subscribers, each in the middle half of what it was given."""
     hops_mean: float | None
     metadata_bytes_mean: float | None
     metadata_bytes_max: int | None
@@ -143,6 +145,8 @@ class TrafficRow(ResultRow, kw_only=True, frozen=True):
     """Headers by the formula of the paper that the stack follows, where it claims any and bytes were counted."""
     paper_messages: int | None = None
     """How many messages had such a header."""
+    paper_bytes_max: int | None = None
+    """The largest of these headers."""
 
 
 class LoadRow(ResultRow, kw_only=True, frozen=True):
@@ -163,6 +167,7 @@ class LoadRow(ResultRow, kw_only=True, frozen=True):
     """Of the run's time, the part in which its network card was sending; None without a bandwidth."""
     paper_bytes: int | None = None
     paper_messages: int | None = None
+    paper_bytes_max: int | None = None
 
 
 MEASURED: Final[tuple[type[ResultRow], ...]] = (RunRow, LatencyRow, RepairRow, TrafficRow, LoadRow)

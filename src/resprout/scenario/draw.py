@@ -8,6 +8,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from resprout.core.guarantee import Guarantee
 from resprout.filters.topics import topic_matches
 from resprout.scenario.model import (
@@ -51,13 +53,18 @@ def draw_scenario(
     brokers_max: int = BROKERS_MAX,
     clients_max: int = CLIENTS_MAX,
     operations_max: int = OPERATIONS_MAX,
+    site_brokers: int = 0,
 ) -> Scenario:
     """The scenario of this seed: equal arguments give an equal scenario everywhere.
 
     `guarantees` are those that the stack offers, `options` the choices for each of its options that is to be drawn.
+    With `site_brokers`, so many brokers each are a site, and the sites form the tree.
     """
     rng = random_for(seed, "draw")
-    brokers = _brokers(rng, rng.randint(1, brokers_max))
+    if site_brokers:
+        brokers = _in_sites(rng, _brokers(rng, rng.randint(1, max(1, brokers_max // site_brokers))), site_brokers)
+    else:
+        brokers = _brokers(rng, rng.randint(1, brokers_max))
     topics = rng.sample(_TOPICS, rng.randint(1, min(5, len(_TOPICS))))
     clients = _clients(rng, rng.randint(1, clients_max), brokers, topics)
     workloads: list[WorkloadSpec] = []
@@ -89,6 +96,19 @@ def _brokers(rng: random.Random, count: int) -> tuple[BrokerSpec, ...]:
         else:
             latency_us = reach_us if even else rng.randint(0, reach_us)
             brokers.append(BrokerSpec(f"b{i}", f"b{parent}", latency_us, bandwidth_bps))
+    return tuple(brokers)
+
+
+def _in_sites(rng: random.Random, firsts: Sequence[BrokerSpec], count: int) -> tuple[BrokerSpec, ...]:
+    """Each of these is the first broker of a site: the others are near it, and hang on it."""
+    near_us = rng.choice((0, 100, 1_000, 5_000))
+    brokers: list[BrokerSpec] = []
+    for number, first in enumerate(firsts):
+        site = f"s{number}"
+        brokers.append(msgspec.structs.replace(first, site=site))
+        for other in range(1, count):
+            latency_us = rng.randint(0, near_us)
+            brokers.append(BrokerSpec(f"{first.name}-{other}", first.name, latency_us, first.bandwidth_bps, site))
     return tuple(brokers)
 
 

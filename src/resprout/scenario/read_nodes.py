@@ -54,12 +54,14 @@ def read_contacts(table: Table) -> tuple[str, ...]:
 def _grown(table: Table, seed: int) -> tuple[BrokerSpec, ...]:
     table.only((
         "kind", "brokers", "degree", "latency", "bandwidth", "clients_per_broker", "client_latency", "subscribe",
-        "contacts", "disk_latency",
+        "contacts", "disk_latency", "subtree_groups",
     ))  # fmt: skip
     shape = table.choice("kind", KINDS)
     brokers = table.integer("brokers", 1, BROKERS_MAX)
     if "degree" in table and shape in ("chain", "star", FLAT):
         table.fail("degree", f"a {shape} has no degree to choose" if shape != FLAT else "a flat one has no degree")
+    if "subtree_groups" in table and table.flag("subtree_groups") and shape == FLAT:
+        table.fail("subtree_groups", "a flat topology has no subtrees")
     if "contacts" in table and shape != FLAT:
         table.fail("contacts", f"only a flat topology has contacts to choose, and this is a {shape}")
     rng = random_for(seed, "topology")
@@ -103,8 +105,23 @@ def _dealt(table: Table, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, .
     if count > CLIENTS_MAX:
         table.fail("clients_per_broker", f"{count} clients; at most {CLIENTS_MAX}")
     latency_us = table.duration("client_latency", CLIENT_LATENCY_US)
-    subscriptions = _subscriptions(table)
-    return tuple(ClientSpec(f"c{i}", brokers[i % len(brokers)].name, latency_us, subscriptions) for i in range(count))
+    usual = _subscriptions(table)
+    groups = _groups_of(brokers) if "subtree_groups" in table and table.flag("subtree_groups") else {}
+    homes = [brokers[i % len(brokers)].name for i in range(count)]
+    return tuple(
+        ClientSpec(f"c{i}", home, latency_us, tuple(dict.fromkeys((*usual, *groups.get(home, ())))))
+        for i, home in enumerate(homes)
+    )
+
+
+def _groups_of(brokers: tuple[BrokerSpec, ...]) -> dict[str, tuple[SubscriptionSpec, ...]]:
+    """By broker: a group for each broker with children on the way to the root, its own included. Parents come first."""
+    parents = {broker.parent for broker in brokers}
+    groups: dict[str, tuple[SubscriptionSpec, ...]] = {}
+    for broker in brokers:
+        own = (SubscriptionSpec(f"group/{broker.name}"),) if broker.name in parents else ()
+        groups[broker.name] = (*(groups[broker.parent] if broker.parent is not None else ()), *own)
+    return groups
 
 
 def _client(table: Table) -> ClientSpec:

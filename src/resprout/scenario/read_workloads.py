@@ -54,10 +54,12 @@ def _workload(table: Table, clients: Sequence[ClientSpec]) -> WorkloadSpec:
     kind = table.choice("kind", OPTIONS)
     bank = kind == "bank"
     table.only((*COMMON, *(_written(field) for field in OPTIONS[kind].__struct_fields__)))
+    named = _clients(table, clients)
+    employed = set(named)
     return WorkloadSpec(
         kind=kind,
-        clients=_clients(table, clients),
-        topics=table.texts("topics", TOPICS_MAX),
+        clients=named,
+        topics=_topics(table, [client for client in clients if client.name in employed]),
         keys=table.integer("keys", 1 if bank else 0, KEYS_MAX, 100),
         operations=table.integer("operations", 0, OPERATIONS_MAX, 100),
         mix=_mix(table) if "mix" in table else Mix(causal=1.0),
@@ -70,11 +72,30 @@ def _workload(table: Table, clients: Sequence[ClientSpec]) -> WorkloadSpec:
     )
 
 
+def _topics(table: Table, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
+    """Those that are named, or where clients keep to their subscriptions, all of these that are topics."""
+    if "subscribed" not in table or not table.flag("subscribed"):
+        return table.texts("topics", TOPICS_MAX)
+    theirs = [_exact_topics(client) for client in clients]
+    topics = table.texts("topics", TOPICS_MAX, tuple(dict.fromkeys(topic for some in theirs for topic in some)))
+    for client, some in zip(clients, theirs, strict=True):
+        if not set(topics).intersection(some):
+            table.fail("subscribed", f"client {client.name!r} subscribes to none of the topics")
+    return topics
+
+
+def _exact_topics(client: ClientSpec) -> list[str]:
+    return [one.filter for one in client.subscriptions if "+" not in one.filter and "#" not in one.filter]
+
+
 def _clients(table: Table, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
-    """Those that are named, or all."""
+    """Those that are named, or so many, evenly by their place among all; or all."""
     known = dict.fromkeys(client.name for client in clients)
     if not known:
         table.fail("", "the scenario has no clients")
+    if isinstance(table.values.get("clients"), int):
+        count = table.integer("clients", 1, len(known))
+        return tuple(list(known)[place * len(known) // count] for place in range(count))
     named = table.texts("clients", CLIENTS_MAX, tuple(known))
     for i, name in enumerate(named):
         if name not in known:

@@ -36,6 +36,8 @@ class RandomOptions(msgspec.Struct, frozen=True):
     """Payloads are this many up to `payload` bytes; absent: all exactly `payload`."""
     burst: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
     """Publications made at once, all on one topic with the same guarantee and keys; `operations` counts every one."""
+    subscribed: bool = False
+    """Each client publishes only to topics that it subscribes to itself; without `topics`, to all of those."""
     churn: Share = 0.0
     """Chance, before each publication, that the client begins or ends one extra subscription."""
     churn_where: Share = 0.0

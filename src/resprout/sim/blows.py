@@ -46,6 +46,8 @@ class _Blows:
     def __init__(self, rng: Random, trial: Trial, formed_us: int) -> None:
         self._rng = rng
         self._survival = survival_of(trial.scenario)
+        self._moments = ("together", "together", "time" if self._survival.all_return else "event", "time")
+        """Of the second that falls. When the time of its fall is not known, nor can be that of its return."""
         self._model = FaultModel(trial.scenario.brokers, self._survival)
         self._living = list(self._model.names)
         self.events = 0
@@ -85,10 +87,10 @@ class _Blows:
     def _fell(self, event: int, at_us: int) -> None:
         rng = self._rng
         victims = self._draw_victims()
-        if not victims:
+        if not victims and not self._survival.each_site:
             self._crash_majority(event, at_us)
         for number, name in enumerate(victims):
-            when = "together" if number == 0 else rng.choice(("together", "together", "event", "time"))
+            when = "together" if number == 0 else rng.choice(self._moments)
             for_good = [FaultKind.CRASH, *([FaultKind.LEAVE] if self._survival.leaves else [])]
             kinds = for_good if when == "event" else [*for_good, *self._passing(name)]
             kind = rng.choice([*[FaultKind.CRASH] * 5, *kinds])
@@ -126,7 +128,7 @@ class _Blows:
         back_us = fault.at_us + self._lasts()
         match fault.kind:
             case FaultKind.CRASH:
-                if not self._survival.recovers or rng.random() < 0.5:
+                if not self._survival.recovers or not (self._survival.all_return or rng.random() >= 0.5):
                     return False
                 soon_us = fault.at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
                 if not self._survival.returns_early:
@@ -156,6 +158,8 @@ class _Blows:
         rng, model = self._rng, self._model
         if self._is_first:
             return model.draw_victims(rng)
+        if self._survival.each_site:
+            return model.draw_again(rng, self._living)
         count = rng.randint(1, model.faults)
         while count and not majority_left(len(self._living), count, model.faults):
             count -= 1

@@ -6,6 +6,7 @@ silent where there are fewer brokers than that. Processes that crash are another
 gone, and a voter that is certainly gone has no vote.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from random import Random
@@ -31,6 +32,7 @@ class FaultModel:
         self.names = tuple(broker.name for broker in brokers)
         self.root = next(broker.name for broker in brokers if broker.parent is None)
         self.parents = {broker.name: broker.parent for broker in brokers}
+        self._site_of = {broker.name: broker.site for broker in brokers}
         self._ways = {name: _ways_up(name, self.parents) for name in self.names}
         by_depth = sorted(self.names, key=lambda name: len(self._ways[name]))
         last = by_depth[: 2 * faults + 1][-1]
@@ -54,6 +56,8 @@ class FaultModel:
 
     def bears_crashes(self, victims: Collection[str]) -> bool:
         """May the processes of all these crash at once?"""
+        if self.survival.each_site:
+            return max(Counter(self._site_of[name] for name in victims).values(), default=0) <= self.faults
         span = self.survival.span
         if span is None:
             return len(victims) <= self.faults
@@ -69,6 +73,16 @@ class FaultModel:
             if name not in victims and self.bears([*victims, name]):
                 victims.append(name)
         return victims if self.bears(victims) else []
+
+    def draw_again(self, rng: Random, living: Sequence[str]) -> list[str]:
+        """Some that may fall when the repair of those before is complete, by sites: the dead count as long as they are
+        dead."""
+        dead = [name for name in self.names if name not in living]
+        victims: list[str] = []
+        for name in rng.sample(living, min(len(living), ATTEMPTS)):
+            if self.bears_crashes([*dead, *victims, name]):
+                victims.append(name)
+        return victims[: rng.randint(1, ATTEMPTS)]
 
     def draw_crashes(self, rng: Random, living: Sequence[str]) -> list[str]:
         """Up to f whose processes may crash at once; the majority of the root's list may be among them."""

@@ -19,7 +19,7 @@ from resprout.trace.schema import Row
 class NodeLoad:
     __slots__ = (
         "busy_us", "bytes_sent", "frames_received", "frames_sent", "has_bandwidth", "messages", "paper_bytes",
-        "paper_messages",
+        "paper_bytes_max", "paper_messages",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -28,6 +28,8 @@ class NodeLoad:
         self.bytes_sent: int | None = None
         self.paper_bytes = 0
         """Headers by the formula of a paper, of those messages that claim one."""
+        self.paper_bytes_max = 0
+        """The largest of them."""
         self.paper_messages = 0
         """How many these are."""
         self.has_bandwidth = False
@@ -54,6 +56,7 @@ class NodeLoad:
             counts["bytes_sent"] = self.bytes_sent
         if self.paper_messages:
             counts |= {"paper_bytes": self.paper_bytes, "paper_messages": self.paper_messages}
+            counts["paper_bytes_max"] = self.paper_bytes_max
         if self.has_bandwidth:
             counts["busy_us"] = self.busy_us
         return counts

@@ -42,6 +42,7 @@ class Scales:
             for message in _messages_of(frame):
                 if type(message) in self._claiming and (claimed := message.paper_bytes) is not None:
                     load.paper_bytes += claimed
+                    load.paper_bytes_max = max(load.paper_bytes_max, claimed)
                     load.paper_messages += 1
         return size
 

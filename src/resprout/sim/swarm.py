@@ -15,6 +15,7 @@ from resprout.core.errors import UsageError
 from resprout.scenario.describe import describe
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultSpec, Scenario
+from resprout.scenario.seeds import random_for
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
 from resprout.sim.homeless import homeless
 from resprout.sim.mishaps import with_mishaps
@@ -72,8 +73,18 @@ def swarm_trial(seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK) -> T
     check_drawn(drawn, stack)
     if stack == DEFAULT_STACK:
         return CLASSES[drawn](seed)
-    offered = find_stack(stack).offered(find_stack(stack).parse_options({}))
-    return with_mishaps(draw_scenario(seed, stack=stack, guarantees=offered, options={}))
+    tried = find_stack(stack)
+    rng = random_for(seed, "options")
+    given = {name: rng.choice(values) for name, values in tried.drawn.items()}
+    options = tried.parse_options(given)
+    scenario = draw_scenario(
+        seed,
+        stack=stack,
+        guarantees=tried.offered(options),
+        options={name: (value,) for name, value in given.items()},
+        site_brokers=tried.site_brokers(options),
+    )
+    return with_mishaps(scenario)
 
 
 def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> TrialOutcome:

@@ -11,13 +11,14 @@ The new is always asked before the old is withdrawn.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from resprout.core.bundle import Bundle, Origin, unpack_attributes
-from resprout.core.marks import Reached, is_beyond
+from resprout.core.bundle import Bundle, unpack_attributes
+from resprout.core.marks import is_beyond
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
+from resprout.spread.bases import Base, Bases
 from resprout.spread.covers import Covers, levels_of
 from resprout.spread.messages import Interested, Uninterested
-from resprout.spread.needs import Need, Wish, join_bases
+from resprout.spread.needs import Need, Wish
 from resprout.spread.outbound import Outbound
 
 MOVES_PER_NEED: Final = 2
@@ -31,8 +32,9 @@ HEIGHT_MAX: Final = 16
 class Asked:
     """The needs at one link. What is to be said to the neighbour is appended to `outbound`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, bases: Bases) -> None:
         self._name = name
+        self._bases = bases
         self._needs: dict[Predicate, Need] = {}
         self._by_id: dict[int, Need] = {}
         self._covers: Covers[Need] = Covers()
@@ -41,7 +43,7 @@ class Asked:
         self._moves = 0
         self._unconfirmed = 0
         """How many of those that are asked."""
-        self._residue: dict[Predicate, dict[Origin, Reached]] = {}
+        self._residue: dict[Predicate, Base] = {}
         """What was confirmed and is not asked any more, with its base, while something asked is not confirmed yet: the
         wide wish that replaced a narrow one may still need what the narrow one was owed."""
 
@@ -107,19 +109,19 @@ class Asked:
         if need is not None:
             need.waiting.pop(wish, None)
 
-    def confirm(self, id: int, base: dict[Origin, Reached]) -> list[Wish]:
+    def confirm(self, id: int, base: Base) -> list[Wish]:
         """The neighbour's answer; the wishes that waited for it."""
         need = self._by_id.get(id)
         if need is None:  # it speaks of what was withdrawn meanwhile
             return []
-        self._confirm(need, join_bases(need.base, base))
-        return _served(need)
+        self._confirm(need, self._bases.join(need.base, base))
+        return self._served(need)
 
-    def extend_base(self, id: int, base: dict[Origin, Reached]) -> None:
+    def extend_base(self, id: int, base: Base) -> None:
         """A part of what the confirmation will bring. Nobody looks at the base of what is not confirmed."""
         need = self._by_id.get(id)
         if need is not None:
-            need.base = join_bases(need.base, base)
+            need.base = self._bases.join(need.base, base)
 
     # -- when the neighbour dies ---------------------------------------------------------------------------------------
 
@@ -127,14 +129,14 @@ class Asked:
         """Another neighbour takes the place of this one, with everything that was asked and confirmed."""
         self._name = name
 
-    def rebase(self, base: dict[Origin, Reached]) -> None:
+    def rebase(self, base: Base) -> None:
         """A repair has handed over everything up to here."""
         for need in self._needs.values():
             if need.confirmed:
                 need.base = base
         self._residue = dict.fromkeys(self._residue, base)
 
-    def presume(self, confirmed: Iterable[Predicate], base: dict[Origin, Reached]) -> list[Wish]:
+    def presume(self, confirmed: Iterable[Predicate], base: Base) -> list[Wish]:
         """The neighbour had confirmed these to the broker whose place this one takes. The wishes that need not wait."""
         known: Covers[Predicate] = Covers()
         for predicate in confirmed:
@@ -144,7 +146,7 @@ class Asked:
         for need in list(self._by_id.values()):
             if known.covering(need.predicate) is not None:
                 self._confirm(need, base)
-                heard += _served(need)
+                heard += self._served(need)
         if not self._unconfirmed:
             self._residue.clear()
         return heard
@@ -160,7 +162,7 @@ class Asked:
     def owing(self) -> Callable[[Bundle], bool]:
         """Whether this neighbour owes a bundle: something confirmed matches, and it lies beyond its base."""
         index: MatchIndex[str] = MatchIndex()
-        bases: dict[str, dict[Origin, Reached]] = {}
+        bases: dict[str, Base] = {}
         facts = [(need.predicate, need.base) for need in self._needs.values() if need.confirmed]
         for number, (predicate, base) in enumerate((*facts, *self._residue.items())):
             index.add(str(number), predicate)
@@ -186,7 +188,7 @@ class Asked:
             narrower.id = 0
             narrower.stand_under(need)
 
-    def _confirm(self, need: Need, base: dict[Origin, Reached]) -> None:
+    def _confirm(self, need: Need, base: Base) -> None:
         """Of something asked."""
         self._unconfirmed -= not need.confirmed
         need.confirmed = True
@@ -198,17 +200,24 @@ class Asked:
         del self._by_id[need.id]
         self._unconfirmed -= not need.confirmed
 
+    def _served(self, root: Need) -> list[Wish]:
+        """The wishes that waited for it, now that it is confirmed."""
+        wishes = root.take_waiting()
+        for wish in wishes:
+            wish.base = self._bases.join(wish.base, root.base)
+        return wishes
+
     def _remember(self, need: Need) -> None:
         """It is gone from here, but perhaps not what depends on it."""
         if need.confirmed and self._unconfirmed:
-            self._residue[need.predicate] = join_bases(self._residue.get(need.predicate, {}), need.base)
+            self._residue[need.predicate] = self._bases.join(self._residue.get(need.predicate, {}), need.base)
 
     def _settle(self, successor: Need, lost: Need, outbound: Outbound) -> list[Wish]:
         """Find another cover for what lost its root, or ask it. If the root was confirmed, so is the successor: it was
         served through it, and there is no gap."""
         if lost.confirmed:
             successor.confirmed = True
-            successor.base = join_bases(successor.base, lost.base)
+            successor.base = self._bases.join(successor.base, lost.base)
         cover = self._covers.covering(successor.predicate) if self._moves else None
         if cover is not None:
             self._moves -= 1
@@ -216,7 +225,7 @@ class Asked:
         else:
             self._ask(successor, outbound)
         root = successor.root
-        return _served(root) if root.confirmed else []
+        return self._served(root) if root.confirmed else []
 
     def _dissolve(self, root: Need) -> list[Need]:
         """Forget a root and what only held others together beneath it; what is left behind, without a cover."""
@@ -244,15 +253,7 @@ class Asked:
             need, above = above, above.above
 
 
-def _served(root: Need) -> list[Wish]:
-    """The wishes that waited for it, now that it is confirmed."""
-    wishes = root.take_waiting()
-    for wish in wishes:
-        wish.base = join_bases(wish.base, root.base)
-    return wishes
-
-
-def _is_owed(bundle: Bundle, index: MatchIndex[str], bases: dict[str, dict[Origin, Reached]]) -> bool:
+def _is_owed(bundle: Bundle, index: MatchIndex[str], bases: dict[str, Base]) -> bool:
     rows = unpack_attributes(bundle) if bundle.attributes else [{}]
     return any(is_beyond(bundle, bases[number]) for row in rows for number in index.match_any(bundle.topics, row))
 

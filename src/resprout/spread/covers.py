@@ -7,7 +7,7 @@ without an answer. What is found does cover.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from resprout.core import limits
 from resprout.filters.implication import implies
@@ -29,15 +29,19 @@ Shelf: TypeAlias = dict[Condition | None, Value]
 """Everything with one filter, by condition."""
 
 
+_EMPTY: Final[dict[Any, Any]] = {}
+"""Shared by all nodes where nothing stands, and never filled: most have one of the three."""
+
+
 class _Node(Generic[Value]):
     __slots__ = ("below", "here", "rest")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node[Value]] = {}
+        self.below: dict[str, _Node[Value]] = _EMPTY
         """By level, `+` among them."""
-        self.here: Shelf[Value] = {}
+        self.here: Shelf[Value] = _EMPTY
         """Of the filter that ends here."""
-        self.rest: Shelf[Value] = {}
+        self.rest: Shelf[Value] = _EMPTY
         """Of the filter that goes on with `#`."""
 
 
@@ -51,12 +55,18 @@ class Covers(Generic[Value]):
         node = self._root
         for level in predicate.filter.split("/"):
             if level == "#":
+                if node.rest is _EMPTY:
+                    node.rest = {}
                 node.rest[predicate.where] = value
                 return
             below = node.below.get(level)
             if below is None:
+                if node.below is _EMPTY:
+                    node.below = {}
                 below = node.below[level] = _Node()
             node = below
+        if node.here is _EMPTY:
+            node.here = {}
         node.here[predicate.where] = value
 
     def remove(self, predicate: Predicate) -> None:

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
-from resprout.core.bundle import Bundle, Origin
+from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
-from resprout.core.marks import Reached, from_marks, in_parts, to_marks
+from resprout.core.marks import in_parts
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.spread.asked import Asked
+from resprout.spread.bases import Base, Bases
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
@@ -35,9 +36,10 @@ class Interest:
     """The interest of all directions of one broker. Methods append what is to be said to `outbound`, in order, and
     return the wishes of local clients that became confirmed."""
 
-    def __init__(self, retained: Callable[[], dict[Origin, Reached]] = dict) -> None:
+    def __init__(self, retained: Callable[[], Base] = dict) -> None:
         """`retained` tells how far the origins have come of which something is still kept here."""
         self._retained = retained
+        self._bases = Bases()
         self.index: MatchIndex[str] = MatchIndex()
         self._wanted: dict[Predicate, dict[str, None]] = {}
         self._asked: dict[str, Asked] = {}
@@ -50,7 +52,7 @@ class Interest:
 
     def add_neighbour(self, name: str) -> None:
         """From now on everything wanted elsewhere is asked of this neighbour too. Say `asks(name)` once it listens."""
-        asked = self._asked[name] = Asked(name)
+        asked = self._asked[name] = Asked(name, self._bases)
         self._theirs[name] = {}
         unheard: Outbound = []
         for predicate in self._wanted:
@@ -60,9 +62,7 @@ class Interest:
             if wish.direction != name:
                 self._await(wish, name)
 
-    def presume(
-        self, name: str, confirmed: Iterable[Predicate], base: dict[Origin, Reached], outbound: Outbound
-    ) -> list[Wish]:
+    def presume(self, name: str, confirmed: Iterable[Predicate], base: Base, outbound: Outbound) -> list[Wish]:
         """A new neighbour had confirmed these to the broker whose place this one takes."""
         return self._heard(self._asked[name].presume(confirmed, base), outbound)
 
@@ -119,7 +119,7 @@ class Interest:
         """Whether a neighbour owes a bundle to this side."""
         return self._asked[name].owing()
 
-    def rebase(self, name: str, base: dict[Origin, Reached]) -> None:
+    def rebase(self, name: str, base: Base) -> None:
         self._asked[name].rebase(base)
 
     def _cancel(self, direction: str, predicate: Predicate) -> None:
@@ -148,7 +148,7 @@ class Interest:
         return self.drop(name, predicate, outbound)
 
     def confirmed_by(self, name: str, message: InterestConfirmed, outbound: Outbound) -> list[Wish]:
-        base = from_marks(message.base)
+        base = self._bases.hear(message.base)
         if message.more:
             self._asked[name].extend_base(message.id, base)
             return []
@@ -239,6 +239,6 @@ class Interest:
             if their_id is None:
                 ready.append(wish)
             else:
-                for base, more in in_parts(to_marks(wish.base)):
+                for base, more in in_parts(self._bases.tell(wish.base)):
                     outbound.append((wish.direction, InterestConfirmed(their_id, base, more)))
         return ready

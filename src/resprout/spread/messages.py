@@ -1,11 +1,15 @@
 """What neighbours say about interest. Tags 48..63 of the wire belong to this file."""
 
-from resprout.core.contract import ProtocolMessage
+from typing import ClassVar
+
+from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
 
 
 class Interested(ProtocolMessage, frozen=True, tag=48):
     """Send what matches from now on. `id` is the sender's, so that a late answer to a withdrawn wish is told apart."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
 
     id: int
     filter: str
@@ -14,6 +18,8 @@ class Interested(ProtocolMessage, frozen=True, tag=48):
 
 class InterestConfirmed(ProtocolMessage, frozen=True, tag=49):
     """Every broker behind this link sends what matches from now on."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
 
     id: int
     base: Marks = ()
@@ -27,16 +33,22 @@ class InterestConfirmed(ProtocolMessage, frozen=True, tag=49):
 
 
 class Uninterested(ProtocolMessage, frozen=True, tag=50):
+    leaves: ClassVar[Departure] = Departure.TURN
+
     id: int
 
 
 class Advertised(ProtocolMessage, frozen=True, tag=51):
     """Somebody behind this link may publish on the topic."""
 
+    leaves: ClassVar[Departure] = Departure.COMPANY
+
     topic: str
 
 
 class Unadvertised(ProtocolMessage, frozen=True, tag=52):
+    leaves: ClassVar[Departure] = Departure.COMPANY
+
     topic: str
 
 

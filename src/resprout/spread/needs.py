@@ -4,9 +4,16 @@ Covering is remembered, not found again: standing under a need is enough to be s
 even where no search would see it. A need that nobody has any more stays as long as it holds others together.
 """
 
-from resprout.core.bundle import Origin
-from resprout.core.marks import NOTHING, Reached
+from typing import Any, Final
+
 from resprout.filters.predicate import Predicate
+from resprout.spread.bases import Base
+
+_NOTHING: Final[dict[Any, None]] = {}
+"""Shared by all that hold nothing, and never filled: there are as many needs as wishes of the whole network, and nearly
+all of them stand alone."""
+_NO_BASE: Final[Base] = {}
+"""The same of bases, which nobody changes anyway."""
 
 
 class Wish:
@@ -21,7 +28,7 @@ class Wish:
         self.predicate = predicate
         self.missing = 0
         """Neighbours that have not confirmed it."""
-        self.base: dict[Origin, Reached] = {}
+        self.base: Base = _NO_BASE
         """What had passed before the wish was known everywhere; see `spread.interest`."""
 
 
@@ -38,15 +45,15 @@ class Need:
         """The number under which it is asked, if it is."""
         self.confirmed = False
         """The neighbour has confirmed it, now or when it was still asked itself."""
-        self.base: dict[Origin, Reached] = {}
+        self.base: Base = _NO_BASE
         """What had passed behind the neighbour before it was confirmed."""
         self.above: Need | None = None
-        self.under: dict[Need, None] = {}
+        self.under: dict[Need, None] = _NOTHING
         self.height = 0
         """More than that of anything under it; perhaps more than it need be, after something left."""
-        self.waiting: dict[Wish, None] = {}
+        self.waiting: dict[Wish, None] = _NOTHING
         """Wishes for this very predicate that the root's confirmation will reach."""
-        self.restless: dict[Need, None] = {}
+        self.restless: dict[Need, None] = _NOTHING
         """Those directly under it in or under which a wish may wait."""
 
     @property
@@ -59,10 +66,12 @@ class Need:
     def stand_under(self, cover: "Need") -> None:
         """From nowhere. Wishes that wait here wait for the cover's root from now on."""
         self.above = cover
+        if cover.under is _NOTHING:
+            cover.under = {}
         cover.under[self] = None
         cover.height = max(cover.height, self.height + 1) if len(cover.under) > 1 else self.height + 1
         if self.waiting or self.restless:
-            cover.restless[self] = None
+            cover._stir(self)
 
     def step_out(self) -> None:
         if self.above is not None:
@@ -71,11 +80,18 @@ class Need:
             self.above = None
 
     def wait(self, wish: Wish) -> None:
+        if self.waiting is _NOTHING:
+            self.waiting = {}
         self.waiting[wish] = None
         need = self
         while (above := need.above) is not None and need not in above.restless:
-            above.restless[need] = None
+            above._stir(need)
             need = above
+
+    def _stir(self, under: "Need") -> None:
+        if self.restless is _NOTHING:
+            self.restless = {}
+        self.restless[under] = None
 
     def take_waiting(self) -> list[Wish]:
         """All wishes that wait here or below, and do so no more."""
@@ -85,17 +101,5 @@ class Need:
             need = visited.pop()
             taken += need.waiting
             visited += need.restless
-            need.waiting.clear()
-            need.restless.clear()
+            need.waiting = need.restless = _NOTHING
         return taken
-
-
-def join_bases(one: dict[Origin, Reached], other: dict[Origin, Reached]) -> dict[Origin, Reached]:
-    """The further of both; neither is changed, because bases are shared."""
-    if not one or not other:
-        return one or other
-    joined = dict(one)
-    for origin, reached in other.items():
-        if reached > joined.get(origin, NOTHING):
-            joined[origin] = reached
-    return joined

@@ -5,7 +5,7 @@ that is being replaced has not answered, so nothing is confirmed past it; its pl
 replaces it, so nothing is withdrawn either. Nothing is covered: every wish is asked for itself. The default stack has
 `spread.interest`, which does that and knows what is still on its way.
 
-Tenants: `ginger`; `flood`, if it filters; CBCAST for local clients.
+Tenants: `ginger`, `flood` and the causal multicasts.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -8,13 +8,26 @@ from resprout.stacks.cbcast import CBCAST
 from resprout.stacks.delta import DELTA
 from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
+from resprout.stacks.gossip import GOSSIP
 from resprout.stacks.installed import installed_stack, installed_stacks
+from resprout.stacks.locamu import LOCAMU
 from resprout.stacks.resprout import RESPROUT
+from resprout.stacks.sites import SITES
 from resprout.stacks.stack import Stack
 
-STACKS: dict[str, Stack[Any]] = {
-    stack.name: stack for stack in (RESPROUT, GINGER, FLOOD, CBCAST, CAUSAL_BARRIERS, DELTA)
-}
+_BUILT_IN = (
+    RESPROUT,
+    GINGER,
+    FLOOD,
+    CBCAST,
+    CAUSAL_BARRIERS,
+    DELTA,
+    LOCAMU,
+    SITES,
+    GOSSIP,
+)
+
+STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in _BUILT_IN}
 """The built-in ones; no other package can take their names."""
 
 

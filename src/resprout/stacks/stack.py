@@ -51,6 +51,10 @@ def _nothing(options: Any) -> Survival:
     return NOTHING
 
 
+def _no_sites(options: Any) -> int:
+    return 0
+
+
 def _never(options: Any) -> bool:
     return False
 
@@ -73,6 +77,10 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     """What its messages are for."""
     waits: Callable[[O], WaitTimes] = _no_waits
     survives: Callable[[O], Survival] = _nothing
+    site_brokers: Callable[[O], int] = _no_sites
+    """How many brokers are a site, where sites form the tree; 0 where brokers do."""
+    drawn: Mapping[str, tuple[Any, ...]] = {}
+    """By option: what a swarm draws from; the others are as by default."""
     keeps_records: Callable[[O], bool] = _never
     """Whether its brokers persist anything with these options, and need a place for it."""
     known_anomalies: Mapping[str, str] = {}

@@ -11,6 +11,8 @@ class Survival(msgspec.Struct, frozen=True):
     faults: int = 0
     span: int | None = None
     """In brokers; None: of the whole network."""
+    each_site: bool = False
+    """Whether that is counted for each site by itself, whoever is down in others; of those that never return, too."""
     majority: bool = False
     """A majority of the 2f + 1 brokers nearest to the root must be left of those that do not crash for all to see."""
     silent_hosts: bool = False
@@ -30,6 +32,8 @@ class Survival(msgspec.Struct, frozen=True):
     """Whether it may with nothing."""
     returns_early: bool = False
     """Whether a crashed broker may be back before its repair is complete."""
+    all_return: bool = False
+    """Whether every broker that crashes has to start again: its clients wait for it, and for nobody else."""
     again: bool = False
     """Whether more may fall when the repair of those before is complete."""
 

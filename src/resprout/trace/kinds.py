@@ -75,9 +75,9 @@ TIMEOUT: Final = "timeout"
 """The time limit came first: loss cannot be judged."""
 LOAD: Final = "load"
 """What a node sent and received in the run: `attributes` holds `frames_sent`, `frames_received`, `bytes_sent`,
-`bytes_received`, `busy_us` (how long its network card was sending), `paper_bytes` and `paper_messages` (headers by the
-formula of a paper) as far as they are known, and `sent:TYPE` for each type of message, counts without quotes. At most
-one row per node, before the row that ends the run."""
+`bytes_received`, `busy_us` (how long its network card was sending), `paper_bytes`, `paper_bytes_max` and
+`paper_messages` (headers by the formula of a paper) as far as they are known, and `sent:TYPE` for each type of message,
+counts without quotes. At most one row per node, before the row that ends the run."""
 SENT: Final = "sent:"
 COUNTS: Final = "counts"
 """Of a run that records counts only, in place of the rows of its clients, at its end: see `trace.counts`. One row for

@@ -1,6 +1,6 @@
 """What `run.json` tells of a run beyond its rows: who took part, how far apart they were, what was asked of them."""
 
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -83,15 +83,21 @@ def setting_of(place: RunPlace) -> Setting:
         raise TraceError(f"{place.folder}/{INFO_NAME}: the scenario is damaged: {error}") from None
 
 
+FAULTS_TOLERATED: Final = ("faults_tolerated", "f", "delta")
+"""What stacks call the number of faults that they are to survive."""
+
+
 def faults_tolerated(place: RunPlace, stack: str) -> int | None:
     """As the run was told, or as the stack has it by default; None for a stack that has no such number."""
-    given = place.info.options.get("faults_tolerated")
-    if given is None:
-        try:
-            given = getattr(find_stack(stack).parse_options(place.info.options), "faults_tolerated", None)
-        except UsageError:
-            return None
-    return given if isinstance(given, int) else None
+    options: Any = place.info.options
+    for name in FAULTS_TOLERATED:
+        if isinstance(options.get(name), int):
+            return int(options[name])
+    try:
+        options = find_stack(stack).parse_options(place.info.options)
+    except UsageError:
+        return None
+    return next((getattr(options, name) for name in FAULTS_TOLERATED if hasattr(options, name)), None)
 
 
 def labels_of(name: str) -> dict[str, str]:

@@ -39,6 +39,7 @@ def load_rows(run: RunKey, observed: Observed, setting: Setting) -> list[LoadRow
                 busy_share=_share(counts.get("busy_us"), observed.last_us),
                 paper_bytes=counts.get("paper_bytes"),
                 paper_messages=counts.get("paper_messages"),
+                paper_bytes_max=counts.get("paper_bytes_max"),
             )
         )
     return rows
@@ -51,6 +52,7 @@ def traffic_row(run: RunKey, stack: str, observed: Observed, load: list[LoadRow]
     return TrafficRow(
         **run,
         throughput=_throughput(observed),
+        steady_throughput=_steady_throughput(observed),
         hops_mean=observed.hops.mean,
         metadata_bytes_mean=observed.metadata_bytes.mean,
         metadata_bytes_max=observed.metadata_bytes.most,
@@ -62,6 +64,7 @@ def traffic_row(run: RunKey, stack: str, observed: Observed, load: list[LoadRow]
         messages_per_delivery=sent / deliveries if sent is not None and deliveries else None,
         paper_bytes=_sum([row.paper_bytes for row in load]),
         paper_messages=_sum([row.paper_messages for row in load]),
+        paper_bytes_max=max((row.paper_bytes_max for row in load if row.paper_bytes_max is not None), default=None),
     )
 
 
@@ -76,6 +79,29 @@ def _throughput(observed: Observed) -> float | None:
         return None
     span_us = int(delivered_us.max()) - int(published_us.min())
     return len(delivered_us) * _MICROSECONDS / span_us if span_us > 0 else None
+
+
+def _steady_throughput(observed: Observed) -> float | None:
+    """Each subscriber by itself, from the first quarter of its deliveries to the last: neither the beginning counts,
+    when links find out what they carry, nor how far from the publishers anybody stands. What comes at one moment came
+    together, and took the time since whatever came before it."""
+    nodes, times_us = observed.deliveries.node, observed.deliveries.time_us
+    order = np.lexsort((times_us, nodes))
+    total = 0.0
+    for own in np.split(times_us[order], np.flatnonzero(np.diff(nodes[order])) + 1):
+        total += _steady_rate(own)
+    return total or None
+
+
+def _steady_rate(own: Numbers) -> float:
+    """Per second, of times in order; 0 where all is one moment."""
+    moments, counts = np.unique(own, return_counts=True)
+    if len(moments) < 2:
+        return 0.0
+    there = np.cumsum(counts)
+    first = min(int(np.searchsorted(there, len(own) // 4, side="right")), len(moments) - 2)
+    last = max(int(np.searchsorted(there, len(own) * 3 // 4, side="right")), first + 1)
+    return float(there[last] - there[first]) * _MICROSECONDS / float(moments[last] - moments[first])
 
 
 def _messages(stack: str, observed: Observed) -> dict[str, int]:

@@ -8,20 +8,10 @@ from typing import Final
 
 import msgspec
 
-from resprout.pipeline.report import measures
+from resprout.pipeline.report import locamu_chapters, measures
+from resprout.pipeline.report.chapter import Chapter
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, in_order
-
-
-class Chapter(msgspec.Struct, frozen=True, kw_only=True):
-    experiment: str
-    """The name of the sweep."""
-    title: str
-    about: str
-    sweep: str
-    """The file that makes its runs."""
-    figures: tuple[Figure, ...]
-
 
 FAULTS: Final = FigureAxis("faults", "brokers that die", "broker dies", "brokers die")
 KEYS: Final = FigureAxis("keys", "keys per topic", "key", "keys")
@@ -160,6 +150,7 @@ CHAPTERS: Final = (
             ),
         ),
     ),
+    *locamu_chapters.CHAPTERS,
 )
 
 

@@ -121,6 +121,7 @@ class _Drawer(msgspec.Struct, frozen=True):
 
     def _tip(self, name: str, x: str, cell: Cell) -> str:
         runs = f"{cell.runs} runs, {self.numbers.span(cell.low, cell.high)}" if cell.runs > 1 else "one run"
+        runs = runs if cell.runs else "computed"
         where = self.grid.figure.x.named(x)
         return f"{name}, {where}: {self.numbers.text(cell.median)} ({runs})"
 

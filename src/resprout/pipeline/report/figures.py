@@ -71,6 +71,7 @@ class Cell(msgspec.Struct, frozen=True):
     low: float
     high: float
     runs: int
+    """0: computed."""
 
 
 Place = tuple[str, str, str, str]

@@ -29,6 +29,8 @@ def coordinates_of(facts: RunFacts) -> dict[str, str]:
     """Of the run; a label of its sweep counts for more than what was counted in the trace."""
     run = facts.run
     keys = {} if run.keys is None else {"keys": str(run.keys)}
+    if run.faults_tolerated is not None:
+        keys["f"] = str(run.faults_tolerated)
     return {"faults": str(run.faults), **keys, "seed": str(run.seed), **run.labels, "stack": run.stack}
 
 
@@ -109,6 +111,29 @@ def _broker_load(facts: RunFacts) -> Numbers:
             yield {"broker": row.node}, row.frames_sent / facts.run.publications
 
 
+def _header_bytes(facts: RunFacts) -> Numbers:
+    """By the formula of the stack's paper; of a stack without one, what it really adds to a message."""
+    traffic = facts.traffic
+    if traffic is not None and traffic.paper_bytes is not None and traffic.paper_messages:
+        yield {}, traffic.paper_bytes / traffic.paper_messages
+    elif traffic is not None and traffic.metadata_bytes_mean is not None:
+        yield {}, traffic.metadata_bytes_mean
+
+
+def _largest_header(facts: RunFacts) -> Numbers:
+    traffic = facts.traffic
+    largest = None if traffic is None else traffic.paper_bytes_max or traffic.metadata_bytes_max
+    if largest is not None:
+        yield {}, largest
+
+
+def _link_bytes(facts: RunFacts) -> Numbers:
+    """Of all links between brokers, whatever is on them."""
+    if facts.traffic is not None and facts.traffic.frame_bytes is not None and facts.run.publications:
+        crossings = facts.run.publications * max(1, facts.run.brokers - 1)
+        yield {}, facts.traffic.frame_bytes / crossings
+
+
 LATENCY = Measure(Quantity.TIME_US, _latency)
 LATENCY_BY_PHASE = Measure(Quantity.TIME_US, _latency_by_phase)
 REPAIR_TIMES = Measure(Quantity.TIME_US, _repair_times)
@@ -117,4 +142,8 @@ REQUESTS = Measure(Quantity.COUNT, _requests)
 MESSAGES = Measure(Quantity.COUNT, _messages)
 ORDERING_BYTES = Measure(Quantity.BYTES, _traffic("metadata_bytes_mean"))
 THROUGHPUT = Measure(Quantity.COUNT, _traffic("throughput"))
+STEADY_THROUGHPUT = Measure(Quantity.COUNT, _traffic("steady_throughput"))
+HEADER_BYTES = Measure(Quantity.BYTES, _header_bytes)
+LARGEST_HEADER = Measure(Quantity.BYTES, _largest_header)
+LINK_BYTES = Measure(Quantity.BYTES, _link_bytes)
 BROKER_LOAD = Measure(Quantity.COUNT, _broker_load)

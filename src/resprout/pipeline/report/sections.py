@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from resprout.pipeline.report.chapters import CHAPTERS, Chapter, general_figures
+from resprout.pipeline.report.chapter import Chapter
+from resprout.pipeline.report.chapters import CHAPTERS, general_figures
 from resprout.pipeline.report.charts import charts, legend, scale_of
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import Figure, Grid, Shape, grid_of, in_order
@@ -39,6 +40,7 @@ def chapter_section(chapter: Chapter, facts: Sequence[RunFacts], asked: GivenCom
         element("p", chapter.about),
         element("p", size_of(facts), class_="quiet"),
         _figures(chapter.figures, facts),
+        [_figure(grid) for grid in chapter.computed()] if chapter.computed else None,
         element("h3", "Make it again"),
         element("pre", f"resprout sweep {chapter.sweep} --out {folder}\n{asked.report}", tabindex="0"),
         id=anchor(chapter.experiment),
@@ -58,8 +60,9 @@ def general_section(experiment: str, facts: Sequence[RunFacts], asked: GivenComm
 
 
 def missing_section(present: set[str]) -> Markup | None:
-    """The chapters without data, and how to get it."""
-    absent = [chapter for chapter in CHAPTERS if chapter.experiment not in present]
+    """The chapters without data, and how to get it: those from documents of which others are there."""
+    series = {chapter.series for chapter in CHAPTERS if chapter.experiment in present}
+    absent = [chapter for chapter in CHAPTERS if chapter.series in series and chapter.experiment not in present]
     if not absent:
         return None
     items = [
@@ -116,6 +119,8 @@ def _explained(grid: Grid) -> str:
 
 def _computed(grid: Grid) -> str:
     mark = "bar" if grid.figure.shape is Shape.BARS else "point"
+    if not grid.runs:
+        return ""
     if grid.runs == 1:
         return f"Each {mark} is one run."
     fewest = min(cell.runs for cell in grid.cells.values())

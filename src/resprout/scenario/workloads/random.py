@@ -32,6 +32,8 @@ class RandomApp(PacedApp):
         super().__init__(spec, rng)
         self._options = options
         self._lasting = {(s.filter, s.where) for s in client.subscriptions}
+        wanted = {s.filter for s in client.subscriptions}
+        self._topics = [topic for topic in spec.topics if topic in wanted or not options.subscribed]
         self._extras: dict[tuple[str, str | None], str] = {}  # "asked", "confirmed" or "ending"
 
     def told(self, news: ClientNews, now_us: int) -> Sequence[Wish]:
@@ -51,7 +53,7 @@ class RandomApp(PacedApp):
         wishes: list[Wish] = []
         if self._options.churn and self.rng.random() < self._options.churn:
             wishes += self._churn()
-        topic = self.rng.choice(self.spec.topics)
+        topic = self.rng.choice(self._topics)
         guarantee = self.draw_guarantee()
         keys = self._keys(topic, guarantee)
         for _ in range(min(left, self._options.burst)):

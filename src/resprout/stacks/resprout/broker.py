@@ -29,9 +29,10 @@ from resprout.order.messages import Forward, Levels
 from resprout.order.reports import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Probe, Probed
+from resprout.overlay.messages import Probe, Probed, Seek, Sought
 from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.status import CouncilOptions
+from resprout.spread.messages import SPREAD_MESSAGES
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
@@ -153,6 +154,7 @@ class ResproutBroker(Shell):
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
             ),
+            in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan),
         )
 
     def begin(self) -> None:

@@ -15,7 +15,7 @@ from resprout.stacks.resprout.roll import Roll
 class ClientBook:
     def __init__(self, core: Core, ghosts: Ghosts) -> None:
         self.listeners = ListenerBook(core, ghosts)
-        self.roll = Roll(core)
+        self.roll = Roll(core, ghosts)
 
     def pack(self, dead: str | None = None) -> Iterator[ProtocolMessage]:
         """For a parcel; for an `Attach` also what was known of the dead neighbour."""

@@ -10,19 +10,13 @@ client that went another way; ordered ones never do, they are dropped then.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
-
-import msgspec
 
 from resprout.core.bundle import Bundle
+from resprout.core.bundle_record import from_record, to_record
 from resprout.core.contract import Forget, Persist
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.stacks.resprout.core import Core
-
-_Fields = tuple[str, int, int, int, int, str, tuple[str, ...], int, bytes, bytes]
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(_Fields).decode
 
 
 class Durable:
@@ -82,22 +76,3 @@ class Durable:
                 self.wrote(entry)
         core.log.held_back.put_wall()  # its publishers may be elsewhere, and have said it again there
         core.out.append(Forget(len(self._kept)))
-
-
-def to_record(bundle: Bundle) -> bytes:
-    return _encode(
-        (
-            bundle.publisher, bundle.incarnation, bundle.first, bundle.count, bundle.stamp, bundle.topic, bundle.keys,
-            int(bundle.guarantee), bundle.attributes, bundle.payloads,
-        )
-    )  # fmt: skip
-
-
-def from_record(record: bytes) -> Bundle | None:
-    try:
-        publisher, incarnation, first, count, stamp, topic, keys, guarantee, attributes, payloads = _decode(record)
-        return Bundle(
-            publisher, incarnation, first, count, stamp, topic, keys, Guarantee(guarantee), attributes, payloads
-        )  # fmt: skip
-    except (msgspec.MsgspecError, ValueError):
-        return None

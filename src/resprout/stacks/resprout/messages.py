@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import BundleMessage, ProtocolMessage
+from resprout.core.contract import BundleMessage, Departure, ProtocolMessage
 from resprout.core.marks import Marks
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Configuration, Life, Place
@@ -248,6 +248,8 @@ class ParcelEnd(ParcelMessage, frozen=True, tag=115):
 class ListenersChanged(ProtocolMessage, frozen=True, tag=126):
     """These clients with subscriptions the sender stands for from now on, and those no longer."""
 
+    leaves: ClassVar[Departure] = Departure.TURN
+
     came: tuple[str, ...]
     went: tuple[str, ...]
 
@@ -255,11 +257,15 @@ class ListenersChanged(ProtocolMessage, frozen=True, tag=126):
 class ListenersHeard(ProtocolMessage, frozen=True, tag=123):
     """The sender has heard of these."""
 
+    leaves: ClassVar[Departure] = Departure.TURN
+
     names: tuple[str, ...]
 
 
 class ClientBegan(ProtocolMessage, frozen=True, tag=127):
     """A life of a client is served somewhere: every earlier one under its name is over. Passed on through the tree."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
 
     name: str
     incarnation: int

@@ -11,6 +11,7 @@ until the end of its session.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from resprout.edge.broker.ghosts import Ghosts
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import ClientBegan
@@ -23,8 +24,9 @@ NAMES_KEPT: Final = 100_000
 class Roll:
     """Two generations: what is met again moves to the young one, and when that is full the old one is forgotten."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, ghosts: Ghosts) -> None:
         self._core = core
+        self._ghosts = ghosts
         self._young: dict[str, int] = {}
         self._old: dict[str, int] = {}
 
@@ -37,27 +39,26 @@ class Roll:
             yield Life(name, incarnation)
 
     def heard(self, neighbour: str, message: ClientBegan) -> None:
-        known = self.latest(message.name)
+        name, known = message.name, self.latest(message.name)
         if message.incarnation < known:  # whoever says so must not have heard, and may serve it
-            self._core.outbound.append((neighbour, ClientBegan(message.name, known)))
-        else:
-            self.learn([Life(message.name, message.incarnation)], neighbour)
+            self._core.outbound.append((neighbour, ClientBegan(name, known)))
+        elif message.incarnation > known:
+            self._begin(name, message.incarnation, message, neighbour)
+            if name in self._core.sessions.all or self._ghosts.awaits(name):
+                self._core.outcomes.append(Superseded((name,)))
 
     def learn(self, lives: Iterable[Life], source: str | None = None) -> None:
         """From a neighbour, or of a client that is served here. What is new is passed on to all others."""
-        core = self._core
         begun: list[str] = []
         for life in lives:
-            if life.incarnation <= self.latest(life.name):
-                continue
-            self._note(life)
-            news = ClientBegan(life.name, life.incarnation)
-            core.outbound.extend([(name, news) for name in core.links if name != source])
-            begun.append(life.name)
+            if life.incarnation > self.latest(life.name):
+                self._begin(life.name, life.incarnation, ClientBegan(life.name, life.incarnation), source)
+                begun.append(life.name)
         if begun:
-            core.outcomes.append(Superseded(tuple(begun)))
+            self._core.outcomes.append(Superseded(tuple(begun)))
 
-    def _note(self, life: Life) -> None:
-        self._young[life.name] = life.incarnation
+    def _begin(self, name: str, incarnation: int, news: ClientBegan, source: str | None) -> None:
+        self._young[name] = incarnation
         if len(self._young) > NAMES_KEPT:
             self._old, self._young = self._young, {}
+        self._core.outbound.extend([(link, news) for link in self._core.links if link != source])

@@ -6,7 +6,7 @@ from typing import Any
 from resprout.core.contract import Locate
 from resprout.order.link import Link
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Tell
+from resprout.overlay.messages import Tell, Told
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.outcomes import TreeChanged
@@ -29,7 +29,8 @@ class TreeNews:
                 core.out.extend(
                     [Locate(place.name, place.address) for place in here]
                 )  # it may have come back elsewhere
-            core.outcomes.append(TreeChanged())
+            if isinstance(message, Tell | Told):  # a search for a name changes nothing
+                core.outcomes.append(TreeChanged())
 
         return handle
 

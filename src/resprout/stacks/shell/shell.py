@@ -4,10 +4,14 @@ A stack's broker is a subclass. Its constructor makes the parts and gives the sh
 which peer may say what (`desk`), who is woken by which timer, who acts on what a part found out (an `Outcome`), and
 what is done at the end of each step. The shell knows no protocol.
 
+What comes together may be heard in one go: messages `in_runs` are news that many tell at the same time, and the end of
+the step is that of the last of them. Before anything else is heard, what they left to be done is done, so that all is
+said in the order in which it would be said one by one.
+
 A peer's mistake costs that peer its session and nobody else anything: `cut_off` is told its name and the reason.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from resprout.core.contract import Effect, Event, Outcome, Received, TimerFired
@@ -29,6 +33,7 @@ class Shell:
         timers: Table,
         outcomes: Table,
         at_end: Sequence[Callable[[], None]],
+        in_runs: Collection[type] = (),
     ) -> None:
         self._step = step
         self._desks = tuple(desks)
@@ -36,6 +41,9 @@ class Shell:
         self._on_timer = dict(timers)
         self._on_outcome = dict(outcomes)
         self._at_end = tuple(at_end)
+        self._in_runs = frozenset(in_runs)
+        self._within_run = False
+        """The end of the last step is still to come."""
         self._on_event: Table = {TimerFired: self._timer_fired, **events}
 
     def begin(self) -> None:
@@ -53,14 +61,24 @@ class Shell:
         if step.retired:
             return out
         if type(event) is Received:  # the most frequent, without a detour
-            self.hear(event.peer, event.message)
-        elif (handler := self._on_event.get(type(event))) is not None:
-            handler(event)
+            message = event.message
+            if type(message) in self._in_runs:
+                self._within_run = self.hear(event.peer, message) and event.more
+                if self._within_run:
+                    if step.outcomes:
+                        self.act()
+                    return out
+            elif not self._within_run or self._end_run():
+                self.hear(event.peer, message)
+        elif not self._within_run or self._end_run():
+            handler = self._on_event.get(type(event))
+            if handler is not None:
+                handler(event)
         self._end()
         return out
 
-    def hear(self, name: str, message: Any) -> None:
-        """What a peer says, at the first desk that takes it."""
+    def hear(self, name: str, message: Any) -> bool:
+        """What a peer says, at the first desk that takes it. False when it was a mistake."""
         kind = type(message)
         try:
             for desk in self._desks:
@@ -76,13 +94,14 @@ class Shell:
                     if desk.heard is not None:
                         desk.heard(name)
                     handler(found, message)
-                    return
+                    return True
                 if desk.strange is not None:
                     desk.strange(name, message)
-                    return
+                    return True
             raise PeerError(f"{kind.__name__} is not for {name} to say")
         except PeerError as error:
             self._cut_off(name, str(error))
+            return False
 
     def act(self) -> None:
         """Hand on what the parts found out. Done at the end of each step, and wherever a step goes on in the light of
@@ -91,6 +110,12 @@ class Shell:
         while step.outcomes and not step.retired:
             outcome: Outcome = step.outcomes.popleft()
             self._on_outcome[type(outcome)](outcome)
+
+    def _end_run(self) -> bool:
+        """False when this life is over with it."""
+        self._within_run = False
+        self._end()
+        return not self._step.retired
 
     def _end(self) -> None:
         step = self._step

@@ -1,0 +1,140 @@
+"""What the papers' formulas give: closed forms of headers, memory, groups and rates, for any number of nodes.
+
+These are the formulas of the thesis on LoCaMu, "Local Causal Multicast", with 4 bytes for a name or a number, as it
+prints them or as its printed numbers require; each says which. Nothing here is measured, and nothing here is a promise
+of the stacks: simulated headers are compared with these in the tests.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+WORD: Final = 4
+"""Bytes of a name or a number."""
+PAIR: Final = 8
+"""Bytes of a name with a number."""
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+GROUPS: Final = 1_500
+GROUP_EXPONENT: Final = -1.25
+
+
+def group_sizes(nodes: int, groups: int = GROUPS) -> list[int]:
+    """Members(g) = floor(N * g^-1.25 + 0.5). With 65,536 nodes that is 259,019 memberships; printed are 237,895."""
+    return [math.floor(nodes * group**GROUP_EXPONENT + 0.5) for group in range(1, groups + 1)]
+
+
+def subtree_group_sizes(levels: int) -> list[int]:
+    """One group for each subtree of a complete binary tree that has more than one node: 255 with 3,841 memberships in
+    one of 9 levels, which has 511 nodes."""
+    return [2 ** (levels - level) - 1 for level in range(levels - 1) for _ in range(2**level)]
+
+
+# -- worst headers -----------------------------------------------------------------------------------------------------
+
+
+def cbcast_header(sizes: Iterable[int]) -> int:
+    """Not compressed: a number for each member of each group. 4 KB for one group of 1,024."""
+    return WORD * sum(sizes)
+
+
+def cbcast_header_compressed(sizes: Iterable[int]) -> int:
+    """If everything has changed: a name for each group, a name and a number for each of its members. 12 bytes for
+    `G1[1:1]`, one entry of one group."""
+    return sum(WORD + PAIR * size for size in sizes)
+
+
+def barriers_header(nodes: int) -> int:
+    """All nodes are targets, and each of them waits for a message of every node: 8 MB, and 8 KB, for 1,024."""
+    return PAIR * nodes + PAIR * nodes * nodes
+
+
+def locamu_header(faults: int, degree: int) -> int:
+    """As printed, 540 for f = 1 and degree 3: a number for each pair within f + 1 hops of each other in a safe
+    neighbourhood (102 of them among 22 nodes, 408 bytes), and 2f + 1 identifiers, each with a name and a number for
+    everybody within f + 1 hops (10 of them, 44 bytes each). The thesis does not say what there is beyond the 408; this
+    count comes to it. What the stack counts is in `stacks.locamu`."""
+    identifiers = (2 * faults + 1) * WORD * (1 + ball(faults + 1, degree))
+    return WORD * close_pairs(2 * faults + 1, faults + 1, degree) + identifiers
+
+
+def delta_header(faults: int) -> int:
+    """A name and a number for each of 2f + 1 visited nodes."""
+    return PAIR * (2 * faults + 1)
+
+
+def ball(hops: int, degree: int) -> int:
+    """Nodes within so many hops, the one in the middle included, in a tree without end."""
+    return 1 + sum(_around(level, degree) for level in range(1, hops + 1))
+
+
+def _around(level: int, degree: int) -> int:
+    """Nodes that many hops away."""
+    return 1 if not level else degree * (degree - 1) ** (level - 1)
+
+
+def close_pairs(hops: int, distance_max: int, degree: int) -> int:
+    """Ordered pairs of different nodes among those within so many hops of one, that are no further than that from each
+    other. Counted by the place where the ways of both to the middle meet."""
+    return sum(
+        _around(level, degree) * _pairs_meeting(hops - level, degree if not level else degree - 1, distance, degree)
+        for level in range(hops + 1)
+        for distance in range(1, distance_max + 1)
+    )
+
+
+def _pairs_meeting(levels: int, children: int, distance: int, degree: int) -> int:
+    """Ordered pairs at this distance below, or one of them at, a node with so many children and levels below it."""
+    return sum(_ways(left, distance - left, levels, children, degree) for left in range(distance + 1))
+
+
+def _ways(left: int, right: int, levels: int, children: int, degree: int) -> int:
+    if max(left, right) > levels:
+        return 0
+    if not left or not right:
+        return children * _power(degree - 1, max(left, right) - 1)
+    return children * (children - 1) * _power(degree - 1, left + right - 2)
+
+
+def _power(base: int, exponent: int) -> int:
+    return math.prod([base] * exponent)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def cbcast_memory(sizes: Iterable[int]) -> int:
+    """The clocks of all groups."""
+    return WORD * sum(sizes)
+
+
+def barriers_memory(nodes: int) -> int:
+    """The matrix `Delivered`, and a set of up to N dependencies for each of N nodes."""
+    return WORD * nodes * nodes + PAIR * nodes * nodes
+
+
+def locamu_memory(faults: int, degree: int) -> int:
+    """`Past` and the prefixes of `R`, each |V|^2 numbers over the safe neighbourhood: 1,936 bytes each for 22 nodes."""
+    return 2 * WORD * ball(2 * faults + 1, degree) ** 2
+
+
+# -- rates -------------------------------------------------------------------------------------------------------------
+
+
+def messages_per_second(bandwidth_bps: int, message_bytes: int, copies: int = 2) -> float:
+    """What a node can pass on, so often, and nothing else: the ceiling of a binary tree."""
+    return bandwidth_bps / 8 / (message_bytes * copies)
+
+
+def confirmed_per_second(hops: int, latency_us: int) -> float:
+    """Of a publisher with one message under way, to nodes so many hops away that confirm it: one for each round trip.
+    62.5 from the root of 511 nodes with 1 ms."""
+    return 1_000_000 / (2 * hops * latency_us)
+
+
+def sizes_fourfold(first: int, last: int) -> Iterator[int]:
+    """For the axis of a figure: each four times the one before."""
+    while first <= last:
+        yield first
+        first *= 4

@@ -1,0 +1,274 @@
+"""Brokers of LoCaMu in hands that carry what they say, kill them, and start them again with what was on their disks."""
+
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import (
+    Close,
+    Effect,
+    EndCause,
+    Event,
+    Forget,
+    LinkDown,
+    LinkUp,
+    Open,
+    Persist,
+    Received,
+    Recovered,
+    Send,
+    SetTimer,
+    Silent,
+    Timer,
+    TimerFired,
+)  # fmt: skip
+from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
+from resprout.stacks.locamu.broker import LocamuBroker
+from resprout.stacks.locamu.messages import Carried
+from resprout.stacks.locamu.options import LocamuOptions
+from resprout.stacks.stack import BrokerSeat
+from tests.edge.desk import Desk
+
+ROOM = 1 << 24
+
+Key = tuple[str, int]
+"""(publisher, number)."""
+
+
+def chain(count: int) -> dict[str, str | None]:
+    return {f"b{no}": f"b{no - 1}" if no else None for no in range(count)}
+
+
+def binary(count: int) -> dict[str, str | None]:
+    return {f"b{no}": f"b{(no - 1) // 2}" if no else None for no in range(count)}
+
+
+class Hands:
+    """Each broker has a client that reads everything and publishes. What a broker says to another one lies in a queue
+    of its own until it is carried over."""
+
+    def __init__(self, parents: Mapping[str, str | None], f: int = 1) -> None:
+        self.parents = dict(parents)
+        self.options = LocamuOptions(f=f)
+        self.machines: dict[str, LocamuBroker] = {}
+        self.disks: dict[str, list[bytes]] = {name: [] for name in parents}
+        self.lives = dict.fromkeys(parents, 0)
+        self.queues: dict[tuple[str, str], deque[Any]] = {}
+        self.headers: list[tuple[str, str, Carried]] = []
+        """(from, to, message): all that was ever sent."""
+        self.read: dict[str, list[Key]] = {name: [] for name in parents}
+        """By broker: in this life of it."""
+        self.past: dict[Key, tuple[Key, ...]] = {}
+        """By publication: what its publisher had read or published before."""
+        self.were_down: set[str] = set()
+        self.closed: list[tuple[str, str, str]] = []
+        self._asleep: dict[str, dict[Timer, None]] = {}
+        self._wanted: dict[tuple[str, str], None] = {}
+        self._up: set[frozenset[str]] = set()
+        self._standing: dict[str, list[str]] = {}
+        """By dead broker: those whose session with it is not over, as far as they know."""
+        self._bundles = Desk("locamu")
+        for name in parents:
+            self.start(name)
+
+    # -- lives ---------------------------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        self.lives[name] += 1
+        seat = BrokerSeat(name, self.lives[name], self.parents[name])
+        machine = self.machines[name] = LocamuBroker(seat, self.options, random.Random(1))
+        self._asleep[name], self.read[name] = {}, []
+        for other in self._standing.pop(name, ()):
+            if other in self.machines:
+                self.step(other, LinkDown(name, "it has started again", EndCause.RESTARTED))
+        effects = list(machine.start(0))
+        if self.disks[name]:
+            effects += machine.step(Recovered(tuple(self.disks[name])), 0)
+        self._do(name, effects)
+        for one, other in list(self._wanted):
+            if other == name and one in self.machines:
+                self._connect(one, name)
+        if self.lives[name] == 1:
+            self.settle()  # until it has its place
+        self.step(name, LinkUp(f"c{name}", "client", 1, ROOM))
+        for message in (Attend(0), Subscribe(1, "#", None)):
+            self.step(name, Received(f"c{name}", message))
+
+    def kill(self, name: str, *, is_noticed: bool = True) -> None:
+        """What is on its way from it, or to it, is lost."""
+        del self.machines[name]
+        self.were_down.add(name)
+        for pair in [pair for pair in self.queues if name in pair]:
+            del self.queues[pair]
+        for pair in [pair for pair in self._wanted if pair[0] == name]:
+            del self._wanted[pair]
+        gone = [pair for pair in self._up if name in pair]
+        self._up.difference_update(gone)
+        others = self._standing[name] = sorted(other for pair in gone for other in pair - {name})
+        for other in others:
+            self._wanted[other, name] = None
+            if is_noticed:
+                self.step(other, Silent(name, refused=True))
+
+    def reconnect(self, one: str, other: str) -> None:
+        """Their session is over, and another one begins."""
+        self._up.discard(frozenset((one, other)))
+        for name, peer in ((one, other), (other, one)):
+            self.queues.pop((name, peer), None)
+            self.step(name, LinkDown(peer, "lost"))
+        self._connect(one, other)
+
+    def _connect(self, one: str, other: str) -> None:
+        pair = frozenset((one, other))
+        if pair not in self._up:
+            self._up.add(pair)
+            self.step(one, LinkUp(other, "broker", self.lives[other], ROOM))
+            self.step(other, LinkUp(one, "broker", self.lives[one], ROOM))
+
+    def step(self, name: str, event: Event) -> None:
+        self._do(name, self.machines[name].step(event, 0))
+
+    def _do(self, name: str, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Persist(record):
+                    self.disks[name].append(record)
+                case Forget(count):
+                    del self.disks[name][: len(self.disks[name]) - count]
+                case SetTimer(timer, _):
+                    self._asleep[name][timer] = None
+                case Close(peer, reason):
+                    self.closed.append((name, peer, reason))
+                case Open(peer):
+                    self._wanted[name, peer] = None
+                    if peer in self.machines:
+                        self._connect(name, peer)
+                    elif self.lives[peer]:
+                        self.step(name, Silent(peer, refused=True))
+                case Send(peer, message):
+                    self._sent(name, peer, message)
+                case _:
+                    pass
+
+    def _sent(self, name: str, peer: str, message: Any) -> None:
+        if isinstance(message, Delivery):
+            self.read[name].append(key_of(message.bundle))
+        elif frozenset((name, peer)) in self._up:
+            if isinstance(message, Carried):
+                self.headers.append((name, peer, message))
+            self.queues.setdefault((name, peer), deque()).append(message)
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def publish(self, name: str) -> Key:
+        bundle = self._bundles.bundle(f"c{name}", "t")
+        key = key_of(bundle)
+        self.past[key] = (*self.read[name], *[one for one in self.past if one[0] == key[0]])
+        self.step(name, Received(f"c{name}", Publish(bundle)))
+        return key
+
+    def carry(self, one: str, other: str) -> bool:
+        """The next thing that one of them has said to the other."""
+        queue = self.queues.get((one, other))
+        if not queue:
+            return False
+        self.step(other, Received(one, queue.popleft()))
+        return True
+
+    def carry_all(self, one: str, other: str) -> None:
+        while self.carry(one, other):
+            pass
+
+    def settle(self, *without: tuple[str, str]) -> None:
+        """Everything is carried, but over these links, and all timers ring."""
+        while True:
+            while ways := [pair for pair, queue in self.queues.items() if queue and pair not in without]:
+                self.carry(*ways[0])
+            rung = [(name, timer) for name, timers in self._asleep.items() if name in self.machines for timer in timers]
+            if not rung:
+                return
+            for name, timer in rung:
+                del self._asleep[name][timer]
+                self.step(name, TimerFired(timer))
+
+    # -- what must be --------------------------------------------------------------------------------------------------
+
+    def wrong(self) -> list[str]:
+        """Read too early, twice, or never by those that were always there: all that was published by the living, and
+        whatever any of them has read."""
+        found = []
+        steady = [name for name in self.read if name not in self.were_down]
+        owed = [key for key in self.past if key[0][1:] in self.machines or any(key in self.read[one] for one in steady)]
+        for name, order in self.read.items():
+            places: dict[Key, int] = {}
+            for place, key in enumerate(order):
+                if places.setdefault(key, place) != place:
+                    found.append(f"c{name} has read {key} twice")
+            for key, place in places.items():
+                late = [one for one in self.past[key] if places.get(one, -1) > place]
+                found += [f"c{name} has read {key} before {one}" for one in late]
+            if name not in self.were_down:
+                found += [f"c{name} has never read {key}" for key in owed if key not in places]
+        return found + [f"{one} has cut off {other}: {why}" for one, other, why in self.closed]
+
+
+class Chance(Hands):
+    """Everything at random, within the faults that the stack bears."""
+
+    def __init__(self, seed: int, brokers: int, f: int) -> None:
+        self.rng = random.Random(seed)
+        names = [f"b{no}" for no in range(brokers)]
+        parents = {name: names[self.rng.randrange(max(0, no - 3), no)] if no else None for no, name in enumerate(names)}
+        super().__init__(parents, f)
+        self.down: list[str] = []
+
+    def run(self, operations: int, *, returns: bool = True) -> None:
+        """`returns`: in the end all live."""
+        rng = self.rng
+        for _ in range(operations):
+            match rng.choice(("publish", "publish", "kill", "start", "carry")):
+                case "publish":
+                    self.publish(rng.choice(list(self.machines)))
+                case "kill":
+                    name = rng.choice(list(self.machines))
+                    if rng.random() < 0.3 and self._bears([*self.down, name]):
+                        self.down.append(name)
+                        self.kill(name)
+                case "start":
+                    if self.down and rng.random() < 0.5:
+                        name = self.down.pop(rng.randrange(len(self.down)))
+                        self.start(name)
+                case _:
+                    pass
+            for _ in range(rng.randrange(12)):
+                if ways := [pair for pair, queue in self.queues.items() if queue]:
+                    self.carry(*rng.choice(ways))
+        self.settle()
+        if returns:
+            for name in self.down:
+                self.start(name)
+            self.settle()
+
+    def _bears(self, names: list[str]) -> bool:
+        """At most f of them on any path of 2f + 1."""
+        f = self.options.f
+        paths = [self.path(one, other) for one, other in combinations(names, 2)]
+        return all(sum(name in names for name in path) <= f for path in paths if len(path) <= 2 * f + 1)
+
+    def path(self, one: str, other: str) -> list[str]:
+        up, down = self._way_up(one), self._way_up(other)
+        meeting = next(name for name in up if name in down)
+        return up[: up.index(meeting) + 1] + down[: down.index(meeting)][::-1]
+
+    def _way_up(self, name: str) -> list[str]:
+        way = [name]
+        while (parent := self.parents[way[-1]]) is not None:
+            way.append(parent)
+        return way
+
+
+def key_of(bundle: Bundle) -> Key:
+    return bundle.publisher, bundle.first

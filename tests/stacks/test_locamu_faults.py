@@ -1,0 +1,211 @@
+"""Brokers of LoCaMu die and come back: within the model nothing is lost or reordered, beyond it somebody says so."""
+
+import msgspec
+import pytest
+
+from resprout.audit.judge import judge
+from resprout.core.contract import Received, Recovered
+from resprout.edge.requests import SessionLost
+from resprout.scenario.load import parse_scenario
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.sim.run import run_scenario
+from resprout.sim.swarm import try_seed
+from resprout.stacks.locamu import LOCAMU, journal
+from resprout.stacks.locamu.journal import Journal
+from resprout.stacks.locamu.messages import MissingRequest
+from resprout.stacks.locamu.options import LocamuOptions
+from resprout.stacks.locamu.streams import Streams
+from resprout.stacks.locamu.tree import SafeTree
+from tests.stacks.asking import ask
+from tests.stacks.locamu_net import Chance, Hands, chain
+
+
+def row(*faults: FaultSpec, f: int = 1, brokers: int = 6) -> Scenario:
+    """Brokers in a row; clients at both ends publish and read."""
+    line = "".join(
+        f'[[broker]]\nname = "b{no}"\nlatency = "3ms"\n' + (f'parent = "b{no - 1}"\n' if no else "")
+        for no in range(brokers)
+    )
+    ends = "".join(f'[[client]]\nname = "c{no}"\nbroker = "b{no}"\nsubscribe = ["t/#"]\n' for no in (0, brokers - 1))
+    scenario = parse_scenario(f"""
+stack = "locamu"
+seed = 5
+time_limit = "60s"
+options = {{ f = {f} }}
+{line}{ends}
+[[workload]]
+kind = "random"
+topics = ["t/1", "t/2"]
+operations = 80
+mix = {{ causal = 1.0 }}
+interval = "20ms"
+start = "1s"
+""")
+    return msgspec.structs.replace(scenario, faults=faults)
+
+
+def crash(at_ms: int, *names: str) -> FaultSpec:
+    return FaultSpec(at_ms * 1_000, FaultKind.CRASH, nodes=names)
+
+
+def back(at_ms: int, *names: str, disk: bool = True) -> FaultSpec:
+    return FaultSpec(at_ms * 1_000, FaultKind.RECOVER, nodes=names, disk=disk)
+
+
+def rules(scenario: Scenario) -> set[str]:
+    """What the judge complains of."""
+    result = run_scenario(scenario)
+    found = {anomaly.rule for anomaly in judge(result.rows, promise=LOCAMU.promise()).anomalies}
+    return found | ({"stuck"} if result.ended != "quiescent" else set())
+
+
+# -- within the model --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["b1", "b2", "b4"])
+def test_a_broker_that_dies_for_good_is_passed_over_and_nobody_else_loses_anything(name: str) -> None:
+    assert rules(row(crash(1_500, name))) == set()
+
+
+@pytest.mark.parametrize("name", ["b0", "b2", "b5"])
+def test_a_broker_that_returns_goes_on_where_it_was(name: str) -> None:
+    told = {"lost_told"} if name in ("b0", "b5") else set()
+    assert rules(row(crash(1_500, name), back(2_500, name))) <= told, "only its own clients may have missed something"
+
+
+def test_with_f_2_two_in_a_row_may_die_and_with_f_1_one_after_the_other() -> None:
+    assert rules(row(crash(1_500, "b2", "b3"), f=2, brokers=8)) == set()
+    assert rules(row(crash(1_300, "b1"), back(1_700, "b1"), crash(1_701, "b2"), back(2_200, "b2"))) == set()
+
+
+def test_the_same_one_may_die_again_and_again() -> None:
+    faults = [fault for at in range(1_200, 2_600, 200) for fault in (crash(at, "b2"), back(at + 100, "b2"))]
+    assert rules(row(*faults)) == set()
+
+
+@pytest.mark.parametrize("f", [1, 2])
+def test_whatever_happens_within_the_model_everybody_reads_everything_once_in_causal_order(f: int) -> None:
+    for seed in range(20):
+        for returns in (True, False):
+            net = Chance(seed, 7 if f == 1 else 10, f)
+            net.run(40, returns=returns)
+            assert net.wrong() == [], f"seed {seed}"
+
+
+def test_when_all_are_back_nothing_is_kept_and_nothing_waits() -> None:
+    for seed in range(20, 30):
+        net = Chance(seed, 7, 1)
+        net.run(40)
+        kept = {name: len(machine.state.copies) + len(machine.held) for name, machine in net.machines.items()}
+        assert not any(kept.values()), f"seed {seed}: {kept}"
+
+
+@pytest.mark.parametrize("first", [1, 11, 21, 31])
+def test_drawn_networks_in_which_brokers_die_and_return_are_clean(first: int) -> None:
+    for seed in range(first, first + 10):
+        outcome = try_seed(seed, stack="locamu")
+        assert not outcome.failed, outcome.report
+
+
+# -- switched off ------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_way_around_the_judge_complains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SafeTree, "_count_out", lambda self, name: None)
+    assert rules(row(crash(1_500, "b2")))
+
+
+@pytest.mark.parametrize("part", ["_send_for_the_dead", "_send_again"])
+def test_without_the_rules_of_retransmission_somebody_waits_for_ever(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Streams, part, lambda self, copy, name: None)
+    wrong = []
+    for seed in range(40):
+        net = Chance(seed, 7, 1)
+        net.run(40, returns=part == "_send_again")
+        wrong += net.wrong()
+    assert wrong
+
+
+def test_without_its_disk_a_broker_is_not_taken_back_and_somebody_says_so() -> None:
+    assert rules(row(crash(1_500, "b5"), back(2_500, "b5", disk=False))) & {"lost", "stuck"}
+
+
+# -- beyond the model --------------------------------------------------------------------------------------------------
+
+
+def test_two_dead_in_a_row_are_beyond_f_1_and_the_judge_says_so() -> None:
+    assert rules(row(crash(1_500, "b2", "b3"))) & {"lost", "stuck"}
+    survival = LOCAMU.survives(LocamuOptions())
+    assert (survival.faults, survival.span) == (1, 3), "it never said that it would survive this"
+
+
+def test_when_they_are_back_those_who_waited_go_on() -> None:
+    assert rules(row(crash(1_500, "b2", "b3"), back(2_500, "b2"), back(3_500, "b3"))) == set()
+
+
+# -- clients of the dead -----------------------------------------------------------------------------------------------
+
+
+def test_clients_of_a_dead_broker_wait_for_it_and_are_told_what_they_may_have_missed() -> None:
+    told = ask(row(crash(1_500, "b5"), back(2_500, "b5")), (), ())
+    assert told.news(SessionLost, "c5")
+    came = [one.seq for one in told.rows if one.kind == "deliver" and one.node == "c0" and one.publisher == "c5"]
+    assert came == list(range(1, 81)), "what it publishes comes, once, in order"
+    late = [one for one in told.rows if one.kind == "deliver" and one.node == "c5" and one.time_us > 2_500_000]
+    assert late, "and it reads again"
+
+
+def test_clients_of_a_broker_that_never_returns_wait_for_it_and_the_judge_says_what_they_lost() -> None:
+    assert rules(row(crash(1_500, "b5"))) & {"lost", "receipt"}
+
+
+# -- the disk ----------------------------------------------------------------------------------------------------------
+
+
+def test_now_and_then_all_of_the_state_is_written_and_the_rest_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "RECORDS_MAX", 10)
+    net = Hands(chain(4))
+    for no in range(60):
+        net.publish(f"b{2 * (no % 2)}")
+        if no % 3 == 0:
+            net.settle()
+        if no in (20, 40):
+            net.kill("b1")
+        elif no in (25, 45):
+            net.start("b1")
+    net.settle()
+    assert not net.wrong() and max(len(records) for records in net.disks.values()) < 40
+
+
+def test_what_cannot_be_read_from_disk_is_not_half_believed() -> None:
+    net = Hands(chain(3))
+    net.publish("b1")
+    net.settle()
+    whole = tuple(net.disks["b1"])
+    net.kill("b1")
+    net.disks["b1"] = [*whole[:-1], b"\xc1"]
+    net.start("b1")
+    assert net.machines["b1"].state.past.counts == {}, "it begins like a stranger"
+    net.settle()
+    assert "b1" in net.machines["b0"].tree.dead, "and is treated as one"
+
+
+def test_without_its_journal_a_returning_broker_uses_its_numbers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Journal, "write_processed", lambda *args: None)
+    assert rules(row(crash(1_500, "b2"), back(2_000, "b2")))
+
+
+def test_a_neighbour_that_claims_what_was_never_sent_is_cut_off() -> None:
+    net = Hands(chain(3))
+    net.step("b1", Received("b0", MissingRequest((("b1", 7),))))
+    assert net.closed == [("b1", "b0", "b0 cannot have 7 messages of this broker")]
+
+
+def test_a_broker_that_starts_for_the_first_time_finds_nothing() -> None:
+    net = Hands(chain(2))
+    net.step("b1", Recovered(()))
+    net.publish("b1")
+    net.settle()
+    assert not net.wrong()

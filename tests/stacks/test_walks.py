@@ -1,0 +1,20 @@
+"""The tool that follows a publication or a repair through the files of a stack (`tests.walks`)."""
+
+import pytest
+
+from tests.walks import walk
+
+
+def test_a_walk_goes_from_the_publication_to_the_report_that_makes_its_last_receipt() -> None:
+    steps = walk("resprout", "publication")
+    events = [event for _, event, _ in steps]
+    assert events[0] == "Publish" and events[-1] == "Levels" and events.count("Forward") == 2
+    assert all(calls[0][0] == "stacks/shell/shell.py" for _, _, calls in steps)
+
+
+@pytest.mark.parametrize("stack", ["resprout", "ginger"])
+def test_a_walk_through_a_repair_begins_where_somebody_notices(stack: str) -> None:
+    steps = walk(stack, "repair")
+    assert steps[0][1] == "Silent"
+    files = {file for _, _, calls in steps for file, _ in calls}
+    assert "stacks/shell/peers.py" in files and any(file.startswith(f"stacks/{stack}/") for file in files)
