@@ -123,7 +123,7 @@ class KnownTree:
     def cut_off(self, name: str, reason: str) -> None:
         self.peers.close(name, reason)
         self._unlink(name)
-        if name in self.place.neighbours:
+        if name in self.frontier():
             self.peers.open(name)
 
     def linked_peer(self, name: str) -> Peer | None:
