@@ -13,12 +13,14 @@ from resprout.core.contract import (
     EndCause,
     Event,
     Forget,
+    Hold,
     LinkDown,
     LinkUp,
     Open,
     Persist,
     Received,
     Recovered,
+    Release,
     Send,
     SetTimer,
     Silent,
@@ -50,9 +52,9 @@ class Hands:
     """Each broker has a client that reads everything and publishes. What a broker says to another one lies in a queue
     of its own until it is carried over."""
 
-    def __init__(self, parents: Mapping[str, str | None], f: int = 1) -> None:
+    def __init__(self, parents: Mapping[str, str | None], f: int = 1, **options: int) -> None:
         self.parents = dict(parents)
-        self.options = LocamuOptions(f=f)
+        self.options = LocamuOptions(f=f, **options)
         self.machines: dict[str, LocamuBroker] = {}
         self.disks: dict[str, list[bytes]] = {name: [] for name in parents}
         self.lives = dict.fromkeys(parents, 0)
@@ -65,6 +67,8 @@ class Hands:
         """By publication: what its publisher had read or published before."""
         self.were_down: set[str] = set()
         self.closed: list[tuple[str, str, str]] = []
+        self.held: set[tuple[str, str]] = set()
+        """(broker, who is held back by it)."""
         self._asleep: dict[str, dict[Timer, None]] = {}
         self._wanted: dict[tuple[str, str], None] = {}
         self._up: set[frozenset[str]] = set()
@@ -140,6 +144,10 @@ class Hands:
                     del self.disks[name][: len(self.disks[name]) - count]
                 case SetTimer(timer, _):
                     self._asleep[name][timer] = None
+                case Hold(peer):
+                    self.held.add((name, peer))
+                case Release(peer):
+                    self.held.discard((name, peer))
                 case Close(peer, reason):
                     self.closed.append((name, peer, reason))
                 case Open(peer):

@@ -209,3 +209,25 @@ def test_a_broker_that_starts_for_the_first_time_finds_nothing() -> None:
     net.publish("b1")
     net.settle()
     assert not net.wrong()
+
+
+# -- room --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("buffer", [1, 10])
+def test_little_room_costs_time_and_nothing_else(buffer: int) -> None:
+    faults = (crash(1_300, "b2"), back(2_500, "b2"), crash(2_600, "b3"), back(2_900, "b3"))
+    for struck in ((), faults):
+        assert rules(msgspec.structs.replace(row(*struck), options={"f": 1, "buffer": buffer})) == set()
+
+
+def test_what_a_broker_that_stays_away_is_owed_is_kept_and_then_publishers_wait() -> None:
+    net = Hands(chain(3), buffer=5)
+    net.kill("b1")
+    for _ in range(6):
+        net.publish("b0")
+        net.settle()
+    assert net.read["b2"] == net.read["b0"] and ("b0", "cb0") in net.held, "all others have it"
+    net.start("b1")
+    net.settle()
+    assert not net.held and not net.wrong()
