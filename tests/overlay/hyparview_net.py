@@ -7,13 +7,13 @@ from typing import Any
 
 from resprout.core.contract import Outcome, Timer
 from resprout.overlay.hyparview.membership import (
-    AskedTooLong,
     HyParView,
     NeighbourDown,
     NeighbourUp,
     ShuffleDue,
 )  # fmt: skip
 from resprout.overlay.hyparview.options import ViewOptions
+from resprout.overlay.hyparview.requests import AskedTooLong
 from resprout.overlay.wires import OverlayMember
 from tests.overlay.light_world import LightMember, LightWorld
 

@@ -8,8 +8,6 @@ import pytest
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.errors import PeerError, UsageError
 from resprout.overlay.hyparview.membership import (
-    ASKED_MAX,
-    AskedTooLong,
     HyParView,
     NeighbourDown,
     NeighbourUp,
@@ -25,6 +23,7 @@ from resprout.overlay.hyparview.messages import (
     ShuffleReply,
 )  # fmt: skip
 from resprout.overlay.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
+from resprout.overlay.hyparview.requests import ASKED_MAX, AskedTooLong
 from resprout.overlay.hyparview.views import Views
 from resprout.overlay.wires import OverlayMember
 from tests.overlay.hyparview_net import Members
@@ -264,6 +263,18 @@ def test_whoever_is_short_of_neighbours_asks_urgently_and_its_contacts_as_well()
     assert me.said[-1] == ("x", NeighbourRequest(2, "here", True, True))
     me.hear("x", NeighbourAnswer(2, True, "", True))
     assert me.neighbours == ["k", "x"] and me.said[3:] == [("l", JoinOverlay(3, "here", True))]
+
+
+@pytest.mark.parametrize("active", [1, 2, 3, 4, 5, 8])
+def test_whoever_gives_way_is_not_short_by_that(active: int) -> None:
+    """Or nobody would ever come to rest."""
+    me, short = Alone(active=active), []
+    short.append(me.overlay.views.is_short)
+    me.befriend(*(f"n{no}" for no in range(active)))
+    short.append(me.overlay.views.is_short)
+    me.hear("n0", NeighbourDropped(()))
+    short.append(me.overlay.views.is_short)
+    assert short == [True, False, active == 1]
 
 
 def test_each_that_is_known_is_asked_once_in_a_round_and_again_after_a_shuffle() -> None:

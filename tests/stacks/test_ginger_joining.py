@@ -9,13 +9,15 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import LinkUp, Received, Send
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import from_marks
-from resprout.edge.messages import Attend, Publish
+from resprout.edge.messages import Attend, Publish, Serving, Successor
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Mix
 from resprout.stacks.ginger.broker import GingerBroker
 from resprout.stacks.ginger.messages import (
     Attached,
+    Cut,
     Metadata,
     ParentRequest,
+    ParentResponse,
     Progress,
     TotalAck,
     TotalProcessed,
@@ -80,6 +82,25 @@ def test_a_newcomer_is_given_the_lock_of_a_total_that_no_child_is_known_to_have(
     assert [lock.no for lock in attached.cut.pending] == [total.no]
     assert from_marks(attached.cut.seen).get(ORIGIN, 0) == 0
     assert [message.no for message in told if isinstance(message, TotalProcessed)] == [total.no]
+
+
+def test_a_newcomer_serves_its_clients_when_it_can_tell_them_where_to_turn() -> None:
+    """One that was told of nobody would wait for its broker for ever."""
+    broker = GingerBroker(BrokerSeat("b1", 1, "b0"), GingerOptions(), random.Random(1))
+    broker.start(0)
+    broker.step(LinkUp("c", "client", 1, 1 << 20), 0)
+    broker.step(Received("c", Attend(0)), 0)
+    broker.step(LinkUp("b0", "broker", 1, 1 << 20), 0)
+    served: list[tuple[str, tuple[Successor, ...]]] = []
+    for message in (
+        ParentResponse(True),
+        Attached("b0", (), (), Cut((), 0, 1, ()), ()),
+        TreeViewUpdate(1, (Successor("b1"), Successor("b2")), (), (), (Successor("b1"), Successor("b2"))),
+    ):
+        assert not served
+        sent = [effect for effect in broker.step(Received("b0", message), 0) if isinstance(effect, Send)]
+        served = [(one.peer, one.message.successors) for one in sent if isinstance(one.message, Serving)]
+    assert served == [("c", (Successor("b0"), Successor("b2")))]
 
 
 @pytest.mark.parametrize("mix", [Mix(causal=1.0), Mix(eventual=0.5, total=0.5)], ids=["causal", "with totals"])

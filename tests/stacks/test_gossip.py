@@ -118,7 +118,7 @@ def test_a_flat_network_without_faults_misses_nothing(options: str) -> None:
     assert verdict.reliability == 1.0 and verdict.counts["deliveries"] == 20 * 20 * 10
 
 
-@pytest.mark.parametrize(("options", "share"), [("", 0.98), ("lazy = true", 0.9)])
+@pytest.mark.parametrize(("options", "share"), [("", 0.98), ("lazy = true", 0.97)])
 def test_when_three_in_ten_die_at_once_the_share_that_comes_is_told(options: str, share: float) -> None:
     """With lazy push, what a dead broker published last may have gone to others that died with it, and nowhere else."""
     for seed in (1, 2):

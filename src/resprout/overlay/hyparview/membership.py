@@ -19,13 +19,11 @@ from resprout.overlay.hyparview.messages import (
     ShuffleReply,
 )  # fmt: skip
 from resprout.overlay.hyparview.options import ViewOptions
+from resprout.overlay.hyparview.requests import AskedTooLong, Requests
 from resprout.overlay.hyparview.shuffling import Shuffling, check_sample, check_steps
 from resprout.overlay.hyparview.views import Views
 from resprout.overlay.wires import OverlayMember, Wires
 
-ASKED_MAX: Final = 16
-"""Members that may be asked at the same time: newcomers, mostly, and those that do not answer. Who comes beyond that is
-only remembered."""
 JOINING_MAX: Final = 256
 """Newcomers that may wait."""
 
@@ -48,36 +46,6 @@ class ShuffleDue(Timer, frozen=True):
         return True
 
 
-class AskedTooLong(Timer, frozen=True):
-    """When to ask somebody else, because this one does not answer."""
-
-    name: str
-    number: int
-    routine: bool
-
-    @property
-    def background(self) -> bool:
-        return self.routine
-
-
-class _Ask:
-    __slots__ = ("insists", "is_overdue", "joins", "member", "number", "routine")
-
-    def __init__(self, member: OverlayMember, number: int, insists: bool, routine: bool, joins: bool) -> None:
-        self.member = member
-        self.number = number
-        self.insists = insists
-        """If it accepts it is a neighbour, though another one may have to give way."""
-        self.routine = routine
-        self.joins = joins
-        self.is_overdue = False
-        """Others are asked meanwhile. Its answer counts all the same: it may be far away."""
-
-    @property
-    def timer(self) -> AskedTooLong:
-        return AskedTooLong(self.member.name, self.number, self.routine)
-
-
 class HyParView:
     def __init__(
         self, me: OverlayMember, contacts: Sequence[str], options: ViewOptions, rng: Random, wires: Wires
@@ -88,8 +56,7 @@ class HyParView:
         self._options = options
         self._wires = wires
         self._shuffling = Shuffling(views, options, wires.say)
-        self._asked: dict[str, _Ask] = {}
-        self._numbers = 0
+        self._asked = Requests(views, options, wires)
         self._tried: dict[str, None] = {}
         """Asked since the last neighbour failed, or the last shuffle: this round."""
         self._is_routine = False
@@ -135,15 +102,13 @@ class HyParView:
         self._shuffling.begin()
         name = self.views.choose(name for name in self.views.lost if name not in self._asked)
         if name is not None:
-            self._ask(self.views.lost[name], urgent=True, insists=True, routine=True)
+            self._asked.make(self.views.lost[name], urgent=True, insists=True, routine=True)
         self._tried.clear()
         self._is_routine = True
         self._fill()
 
     def asked_too_long(self, timer: AskedTooLong) -> None:
-        ask = self._asked.get(timer.name)
-        if ask is not None and ask.number == timer.number:
-            ask.is_overdue = True
+        if self._asked.overdue(timer):
             self._fill()
             self._take_in()
 
@@ -156,7 +121,7 @@ class HyParView:
 
     @property
     def _is_joining(self) -> bool:
-        return not self.views.active and any(not ask.is_overdue for ask in self._asked.values())
+        return not self.views.active and self._asked.is_pending()
 
     def _take_in(self) -> None:
         joining, self._joining = self._joining, {}
@@ -185,31 +150,9 @@ class HyParView:
         if message.steps and onward is not None:
             self._wires.say(views.active[onward], ForwardJoin(newcomer, message.steps - 1))
         elif newcomer.name not in views.active and newcomer.name not in self._asked:
-            self._ask(newcomer, urgent=False, insists=True, routine=False)
+            self._asked.make(newcomer, urgent=False, insists=True, routine=False)
 
     # -- asking and answering ------------------------------------------------------------------------------------------
-
-    def _ask(self, member: OverlayMember, *, urgent: bool, insists: bool, routine: bool, joins: bool = False) -> None:
-        if len(self._asked) >= ASKED_MAX:
-            overdue = next((name for name, ask in self._asked.items() if ask.is_overdue), None)
-            if overdue is None:
-                self.views.add_passive(member)
-                return
-            self._end_ask(overdue)
-        self._numbers += 1
-        ask = self._asked[member.name] = _Ask(member, self._numbers, insists, routine, joins)
-        address = self.views.me.address
-        if joins:
-            self._wires.say(member, JoinOverlay(ask.number, address, routine))
-        else:
-            self._wires.say(member, NeighbourRequest(ask.number, address, urgent, routine))
-        self._wires.wake(ask.timer, self._options.answer_us)
-
-    def _end_ask(self, name: str) -> _Ask | None:
-        ask = self._asked.pop(name, None)
-        if ask is not None:
-            self._wires.let_sleep(ask.timer)
-        return ask
 
     def _request(self, name: str, message: NeighbourRequest) -> None:
         member = OverlayMember(name, message.address)
@@ -234,7 +177,7 @@ class HyParView:
             if message.accepted and ask is None and name not in self.views.active:
                 self._wires.say(member, NeighbourDropped(()))
             return
-        self._end_ask(name)
+        self._asked.end(name)
         if not message.accepted:
             self._fill()
         elif name not in self.views.active:
@@ -262,7 +205,7 @@ class HyParView:
     def _drop(self, name: str, leaving: bool = False) -> None:
         views = self.views
         member = views.active.pop(name)
-        self._end_ask(name)  # what it answers is older than this
+        self._asked.end(name)  # what it answers is older than this
         others = views.sample(views.active, self._options.shuffle_active)
         self._wires.say(member, NeighbourDropped(tuple(others), leaving))
         views.add_passive(member)
@@ -286,7 +229,7 @@ class HyParView:
     def gone(self, name: str, lives: bool) -> None:
         """The session with it is over, or there cannot be one. `lives`: it was heard since."""
         views = self.views
-        ask = self._end_ask(name)
+        ask = self._asked.end(name)
         self._joining.pop(name, None)
         was_neighbour = name in views.active
         member = views.active.get(name) or views.passive.get(name) or (ask.member if ask is not None else None)
@@ -307,7 +250,7 @@ class HyParView:
     def forget(self, name: str) -> None:
         """It breaks the rules: nothing is remembered of it."""
         was_neighbour = name in self.views.active
-        self._end_ask(name)
+        self._asked.end(name)
         self._joining.pop(name, None)
         self.views.forget(name)
         if was_neighbour:
@@ -326,15 +269,15 @@ class HyParView:
         """While there is room for a neighbour, one after the other of those that are known is asked, each once in a
         round. Who is short of neighbours asks the contacts as well, and without any, those that were lost."""
         views, routine = self.views, self._is_routine
-        if views.is_full or any(not ask.is_overdue and (routine or not ask.routine) for ask in self._asked.values()):
+        if views.is_full or self._asked.is_pending(routine):
             return
         untried = [name for name in views.passive if name not in self._tried and name not in self._asked]
         if (name := views.choose(untried)) is not None:
             self._tried[name] = None
-            self._ask(views.passive[name], urgent=views.is_short, insists=False, routine=routine)
+            self._asked.make(views.passive[name], urgent=views.is_short, insists=False, routine=routine)
         elif views.is_short:
             for member in (*self._contacts, *(() if views.active else views.lost.values())):
                 if not any(member.name in known for known in (self._tried, self._asked, views.active)):
                     self._tried[member.name] = None
-                    self._ask(member, urgent=True, insists=True, routine=routine, joins=True)
+                    self._asked.make(member, urgent=True, insists=True, routine=routine, joins=True)
                     return

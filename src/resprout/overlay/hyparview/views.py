@@ -27,8 +27,10 @@ class Views:
     @property
     def is_short(self) -> bool:
         """Half of the neighbours are missing, or more: somebody has to give way. The paper waits until there are none;
-        but a few that have only each other, and whom all others decline, would stay by themselves."""
-        return 2 * len(self.active) <= self._options.active
+        but a few that have only each other, and whom all others decline, would stay by themselves. One that gives way
+        to another is never short by that: with two neighbours at most, only who has none is."""
+        count, most = len(self.active), self._options.active
+        return not count or (2 * count <= most and count < most - 1)
 
     def choose(self, names: Iterable[str]) -> str | None:
         """Anyone of these."""

@@ -48,6 +48,13 @@ GOSSIP = Stack(
         Family.REPAIR: (Graft,),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
+    drawn={
+        "lazy": (False, True),
+        "active": (5, 5, 5, 2),
+        "passive": (30, 30, 4),
+        "link_bytes": (4 << 20, 1),
+        "store_bytes": (16 << 20, 16 << 20, 16 << 20, 10_000),
+    },
     waits=lambda options: WaitTimes(death_us=options.silent_us + options.answer_us + 2 * options.shuffle_us),
     survives=lambda options: Survival(
         FAULTS, majority=True, silent_hosts=True, freezes=True, cuts=True, partitions=True, joins=True, leaves=True,

@@ -23,7 +23,8 @@ from resprout.core.contract import (
     Timer,
 )  # fmt: skip
 from resprout.edge.messages import Successor
-from resprout.overlay.hyparview.membership import AskedTooLong, HyParView, ShuffleDue
+from resprout.overlay.hyparview.membership import HyParView, ShuffleDue
+from resprout.overlay.hyparview.requests import AskedTooLong
 from resprout.overlay.wires import OverlayMember
 from resprout.stacks.gossip.options import GossipOptions
 from resprout.stacks.shell.desk import Desk

@@ -3,7 +3,7 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BundleMessage, ProtocolMessage
 from resprout.order import vector_clock
 from resprout.order.vector_clock import Changes
 from resprout.overlay.places import Place
@@ -12,7 +12,7 @@ _ENTRY: Final = 24
 """Bytes that a name and a number take, and what holds them together; names may be longer, and most are shorter."""
 
 
-class Carried(ProtocolMessage, frozen=True, tag=178):
+class Carried(BundleMessage, frozen=True, tag=178):
     """A publication on its way, with the two control fields of the thesis (section 3.8.3)."""
 
     bundle: Bundle
