@@ -1,8 +1,8 @@
 """Vector clocks of many groups, of which a message carries only what has changed.
 
 A clock counts per *column* and *row*. For CBCAST (Birman, Schiper and Stephenson, 1991) a column is a group and a row a
-member: how many messages of that member to that group are known. In the headers of LoCaMu a column
-is a sender and a row a target within the safe neighbourhood. They travel and are counted alike; its matrix keeps what it
+member: how many messages of that member to that group are known. In the headers of LoCaMu a column is
+a sender and a row a target within the safe neighbourhood. They travel and are counted alike; its matrix keeps what it
 was for every message, and is its own (`stacks.locamu.past`).
 
 Every change has a version, so "what has changed" is a question to one number, at the cost of the answer (`since`). The
