@@ -4,11 +4,11 @@ There are two answers, and a stack has to know which one is right for it.
 
 `Seen` keeps one watermark per origin. It is exact where the bundles of one origin pass any broker in order, over all
 topics: on FIFO links along a tree without cycles, also where interest lets only some of them through. The default
-stack, `ginger` and flooding along a tree use it.
+stack, `ginger` and flooding along a tree use it, and LoCaMu for what its own clients publish.
 
 `SeenRanges` keeps ranges of numbers per origin. It is right where a later bundle may come before an earlier one of the
 same origin: where every topic has an owner of its own (Scribe), where copies come on many ways (gossip), where nodes
-are bypassed (CBCAST, LoCaMu, delta, each while a way around is used), and for a client that returns to another broker.
+are bypassed (CBCAST and delta, each while a way around is used), and for a client that returns to another broker.
 
 A restarted publisher counts from one again under a higher incarnation, which is another origin.
 """
