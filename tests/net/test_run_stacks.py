@@ -129,3 +129,36 @@ def test_locamu_takes_a_broker_back_with_what_was_on_its_disk() -> None:
     result, verdict = run("chain", ['stack="locamu"', "options={}", LOCAMU, faults])
     assert nodes(result, "recover") == ["b5"]
     assert verdict.counts["publications"] == 120
+
+
+GOSSIP = [
+    'stack="gossip"',
+    "options={}",
+    'topology={kind="flat", brokers=6, latency="5ms", contacts=2, clients_per_broker=0}',
+]
+HERE = 'client=[{name="head", broker="b0", subscribe=["line/#"]}, {name="tail", broker="b5", subscribe=["line/#"]}]'
+
+
+def gossip(*faults: str) -> list[str]:
+    topics = 'topics=["line/up", "line/down"]'
+    work = f'{{kind="random", {topics}, operations=40, mix={{eventual=1.0}}, start="4s", interval="50ms"}}'
+    return [*GOSSIP, HERE, f"workload=[{work}]", f"fault=[{', '.join(faults)}]"]
+
+
+def test_gossip_reaches_everybody() -> None:
+    _, verdict = run("chain", gossip())
+    assert verdict.counts["publications"] == 80 and verdict.reliability == 1.0
+
+
+def test_gossip_goes_on_when_brokers_are_killed_and_one_of_them_returns() -> None:
+    faults = ('{at="5s", kind="crash", nodes=["b2", "b3"]}', '{at="6s", kind="recover", nodes=["b3"]}')
+    result, verdict = run("chain", gossip(*faults))
+    assert nodes(result, "crash") == ["b2", "b3"] and nodes(result, "recover") == ["b3"]
+    assert verdict.reliability == 1.0, "nobody with a client died"
+
+
+def test_gossip_serves_the_clients_of_a_broker_that_was_killed() -> None:
+    result, verdict = run("chain", gossip('{at="5s", kind="crash", nodes=["b5"]}'))
+    late = [row.node for row in result.rows if row.kind == "deliver" and row.seq == 40]
+    assert sorted(late) == ["head", "head", "tail", "tail"]
+    assert verdict.reliability is not None and verdict.reliability > 0.8

@@ -1,5 +1,7 @@
 """Sets of numbers that are nearly without gaps."""
 
+from random import Random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,3 +65,20 @@ def test_what_passes_by_one_that_waits_takes_no_memory() -> None:
 
 def test_nothing_is_no_range() -> None:
     assert Ranges().add(3, 2) == [] and as_ranges([]) == []
+
+
+def test_what_is_missing_is_told_without_changing_anything() -> None:
+    for seed in range(200):
+        rng = Random(seed)
+        ranges, held = Ranges(), set[int]()
+        for _ in range(rng.randint(0, 8)):
+            first = rng.randint(1, 30)
+            last = first + rng.randint(0, 4)
+            ranges.add(first, last)
+            held |= set(range(first, last + 1))
+        first = rng.randint(1, 35)
+        last = first + rng.randint(0, 20)
+        missing = ranges.lacks(first, last)
+        told = [number for low, high in missing for number in range(low, high + 1)]
+        assert told == [number for number in range(first, last + 1) if number not in held], f"seed {seed}"
+        assert ranges.lacks(first, last) == missing

@@ -108,3 +108,12 @@ def test_nothing_before_a_base_is_new_and_bases_are_never_taken_back() -> None:
     assert seen.upto(ORIGIN) == 6
     seen.raise_to(ORIGIN, 8)
     assert seen.upto(ORIGIN) == 9, "the island joins"
+
+
+def test_what_was_not_seen_can_be_asked_for_and_passed_over() -> None:
+    seen = SeenRanges()
+    assert seen.missing(ORIGIN, 2, 9) == [(2, 9)]
+    seen.is_new(bundle(4, 2))
+    assert seen.missing(ORIGIN, 2, 9) == [(2, 3), (6, 9)]
+    seen.pass_over(ORIGIN, 1, 7)
+    assert seen.missing(ORIGIN, 2, 9) == [(8, 9)] and not seen.is_new(bundle(6, 2)) and seen.upto(ORIGIN) == 7

@@ -19,6 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and HERE in item.path.parents and "spark" in item.fixturenames:
             item.add_marker(MARK)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))  # any of them may be the one that starts the session
 
 
 @pytest.fixture(scope="session")

@@ -102,6 +102,10 @@ class DeltaNet:
             if name == other and one in self.brokers:
                 self._connect(one, other)
 
+    def add(self, name: str, parent: str) -> None:
+        self._parents[name], self._lives[name] = parent, 0
+        self.start(name)
+
     def crash(self, *names: str) -> None:
         """Nothing that they have said and that is still on its way comes."""
         for name in names:

@@ -13,19 +13,21 @@ from resprout.core.contract import (
     EndCause,
     Event,
     Forget,
+    Hold,
     LinkDown,
     LinkUp,
     Open,
     Persist,
     Received,
     Recovered,
+    Release,
     Send,
     SetTimer,
     Silent,
     Timer,
     TimerFired,
 )  # fmt: skip
-from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
+from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Taken
 from resprout.stacks.locamu.broker import LocamuBroker
 from resprout.stacks.locamu.messages import Carried
 from resprout.stacks.locamu.options import LocamuOptions
@@ -50,9 +52,9 @@ class Hands:
     """Each broker has a client that reads everything and publishes. What a broker says to another one lies in a queue
     of its own until it is carried over."""
 
-    def __init__(self, parents: Mapping[str, str | None], f: int = 1) -> None:
+    def __init__(self, parents: Mapping[str, str | None], f: int = 1, **options: int) -> None:
         self.parents = dict(parents)
-        self.options = LocamuOptions(f=f)
+        self.options = LocamuOptions(f=f, **options)
         self.machines: dict[str, LocamuBroker] = {}
         self.disks: dict[str, list[bytes]] = {name: [] for name in parents}
         self.lives = dict.fromkeys(parents, 0)
@@ -65,6 +67,9 @@ class Hands:
         """By publication: what its publisher had read or published before."""
         self.were_down: set[str] = set()
         self.closed: list[tuple[str, str, str]] = []
+        self.held: set[tuple[str, str]] = set()
+        """(broker, who is held back by it)."""
+        self._taken: dict[str, int] = {}
         self._asleep: dict[str, dict[Timer, None]] = {}
         self._wanted: dict[tuple[str, str], None] = {}
         self._up: set[frozenset[str]] = set()
@@ -80,7 +85,7 @@ class Hands:
         self.lives[name] += 1
         seat = BrokerSeat(name, self.lives[name], self.parents[name])
         machine = self.machines[name] = LocamuBroker(seat, self.options, random.Random(1))
-        self._asleep[name], self.read[name] = {}, []
+        self._asleep[name], self.read[name], self._taken[name] = {}, [], 0
         for other in self._standing.pop(name, ()):
             if other in self.machines:
                 self.step(other, LinkDown(name, "it has started again", EndCause.RESTARTED))
@@ -140,6 +145,10 @@ class Hands:
                     del self.disks[name][: len(self.disks[name]) - count]
                 case SetTimer(timer, _):
                     self._asleep[name][timer] = None
+                case Hold(peer):
+                    self.held.add((name, peer))
+                case Release(peer):
+                    self.held.discard((name, peer))
                 case Close(peer, reason):
                     self.closed.append((name, peer, reason))
                 case Open(peer):
@@ -183,10 +192,13 @@ class Hands:
             pass
 
     def settle(self, *without: tuple[str, str]) -> None:
-        """Everything is carried, but over these links, and all timers ring."""
+        """Everything is carried, but over these links, readers have taken what they read, and all timers ring."""
         while True:
             while ways := [pair for pair, queue in self.queues.items() if queue and pair not in without]:
                 self.carry(*ways[0])
+            for name in [name for name in self.machines if len(self.read[name]) > self._taken[name]]:
+                self._taken[name] = len(self.read[name])
+                self.step(name, Received(f"c{name}", Taken(self._taken[name])))
             rung = [(name, timer) for name, timers in self._asleep.items() if name in self.machines for timer in timers]
             if not rung:
                 return

@@ -6,7 +6,7 @@ from resprout.edge.messages import Serving
 from resprout.edge.requests import SessionLost
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.sim.swarm import try_seed
-from resprout.stacks.delta import DELTA
+from resprout.stacks.delta import DELTA, recovery
 from resprout.stacks.delta.broker import DeltaBroker
 from resprout.stacks.delta.messages import (
     MeetRequest,
@@ -199,6 +199,22 @@ def test_a_broker_is_operational_when_everybody_nearby_knows_that_it_is_back() -
     assert is_served(net, "c")
 
 
+def test_a_snapshot_of_many_subscriptions_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "SNAPSHOT_PART", 160)
+    net = DeltaNet(chain("b0"))
+    net.attach("r", "b0")
+    for no in range(5):
+        net.subscribe("r", f"t/{no}", id=no)
+    net.add("b1", "b0")
+    net.settle()
+    assert [len(one.subscriptions) for one in net.between("b0", "b1", SyncSnapshot)] == [2, 2, 1]
+    net.attach("p", "b1")
+    for no in range(5):
+        net.publish("p", f"t/{no}")
+    net.settle()
+    assert [first for _, first in net.read("r")] == [1, 2, 3, 4, 5]
+
+
 def test_what_earlier_lives_of_a_broker_wanted_is_withdrawn_when_it_is_back() -> None:
     net = standing("b0", "b1", "b2", "b3", "b4")
     net.crash("b4")
@@ -216,6 +232,23 @@ def test_a_broker_that_returns_while_all_that_knew_its_place_are_gone_waits() ->
     net.settle()
     net.attach("c", "b1")
     assert not is_served(net, "c")
+
+
+def test_a_newcomer_whose_parent_dies_before_others_have_heard_of_it_is_believed_where_it_stands() -> None:
+    net = standing("b0", "b1", "b2")
+    net.stop("b1", "b0")
+    net.stop("b1", "b2")
+    net.add("j", "b1")
+    net.settle()
+    net.crash("b1")
+    net.stopped.clear()
+    net.settle()
+    net.attach("cj", "j")
+    net.subscribe("cj")
+    net.settle()
+    net.publish("cb0")
+    net.settle()
+    assert net.read("cj") == net.read("cb2") == [("cb0", 1)] and net.safe("cb0") == 1
 
 
 # -- islands and barriers ----------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ def stale(life: int = 1) -> DeltaNet:
     net.start("b1")
     net.settle()
     net.closed.clear()
-    net.step("b0", Received("b2", MeetRequest((Life("b1", life),))))
+    net.step("b0", Received("b2", MeetRequest((Life("b1", life),), ())))
     return net
 
 
@@ -241,7 +241,7 @@ def test_delta_d7_a_life_that_was_passed_over_and_lives_ends_and_begins_anew() -
     net = stale(life=2)
     assert ("b0", "b1", "it is gone") in net.closed
     (told,) = [message for *names, message in net.on_the_way if names == ["b0", "b1"]]
-    assert told == MeetRequest((Life("b1", 2),)), "it is told when it calls"
+    assert told == MeetRequest((Life("b1", 2),), ()), "it is told when it calls"
     effects = net.brokers["b1"].step(Received("b0", told), 0)
     assert [effect.again for effect in effects if isinstance(effect, Retire)] == [True]
 
@@ -276,9 +276,8 @@ def test_delta_d7_off_a_set_of_predicates_forgets_both(monkeypatch: pytest.Monke
 def half_joined() -> DeltaNet:
     """`b1` is gone before it could say that it is in the tree."""
     net = DeltaNet(chain("b0"))
-    net._parents["b1"], net._lives["b1"] = "b0", 0
     net.stop("b0", "b1")
-    net.start("b1")
+    net.add("b1", "b0")
     net.settle()
     net.crash("b1")
     net.stopped.clear()

@@ -1,6 +1,7 @@
 """LoCaMu in calm: causal order, one copy to everybody, headers that do not grow with the network."""
 
 import pytest
+from benchmarks.locamu_headers import largest_header
 
 from resprout.audit.judge import judge
 from resprout.core.contract import Received
@@ -8,14 +9,11 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.order.vector_clock import Changes
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
 from resprout.stacks.locamu import LOCAMU
-from resprout.stacks.locamu.header import worst_header, worst_header_in
+from resprout.stacks.locamu.header import worst_header, worst_header_in, worst_header_over
 from resprout.stacks.locamu.identifiers import cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried
-from resprout.stacks.locamu.streams import Streams
 from tests.edge.desk import Desk
 from tests.stacks.locamu_net import Hands, binary, chain
 
@@ -91,79 +89,22 @@ def test_the_worst_header_is_reached_and_none_is_larger(brokers: int) -> None:
         for name in net.parents:
             net.publish(name)
             net.settle()
-    links = [(parent, name) for name, parent in net.parents.items() if parent is not None]
-    for one, other in links[: 14 if brokers == 31 else None]:
-        for name in net.parents:
-            net.reconnect(one, other)
-            net.settle()
-            net.publish(name)
-            net.settle()
-    assert max(message.paper_bytes for *_, message in net.headers) == worst_header_in(as_tree(binary(brokers)), 1)
+    tree = as_tree(binary(brokers))
+    one, other = max(
+        ((one, to) for one in tree for to in tree[one]), key=lambda link: worst_header_over(tree, 1, *link)
+    )
+    for name in net.parents:
+        net.reconnect(one, other)
+        net.settle()
+        net.publish(name)
+        net.settle()
+    assert max(message.paper_bytes for *_, message in net.headers) == worst_header_in(tree, 1)
     assert not net.wrong()
 
 
 @pytest.mark.parametrize("brokers", [127, 511])
-def test_the_largest_header_is_the_same_in_any_network(brokers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert largest_header(brokers, monkeypatch) == worst_header(1, 3)
-
-
-def largest_header(brokers: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """In the simulator: those around one link publish, one end of it dies and returns, and all are told anew."""
-    sizes = [0]
-    send = Streams._send
-
-    def measured(self: Streams, name: str, copy: object, path: dict[str, dict[str, int]], depends: Changes) -> None:
-        sizes.append(Carried(copy.item.bundle, 0, as_changes(path, self._near.shared(name)), depends).paper_bytes)  # type: ignore[attr-defined]
-        send(self, name, copy, path, depends)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Streams, "_send", measured)
-    result = run_scenario(around_a_link(brokers))
-    assert result.ended == "quiescent"
-    assert not judge(result.rows, promise=LOCAMU.promise()).anomalies
-    return max(sizes)
-
-
-def as_changes(path: dict[str, dict[str, int]], known: frozenset[str]) -> Changes:
-    return tuple([(one, tuple([to for to in numbers.items() if to[0] in known])) for one, numbers in path.items()])
-
-
-def around_a_link(brokers: int) -> Scenario:
-    """Fourteen brokers are within three hops of both `b3` and `b7`; a client at each of them, and one behind."""
-    near = (3, 1, 8, 0, 4, 17, 18, 7, 15, 16, 31, 32, 33, 34)
-    tree = "".join(
-        f'[[broker]]\nname = "b{no}"\nlatency = "1ms"\n' + (f'parent = "b{(no - 1) // 2}"\n' if no else "")
-        for no in range(brokers)
-    )
-    clients = "".join(f'[[client]]\nname = "c{no}"\nbroker = "b{no}"\nsubscribe = ["t"]\n' for no in (*near, 2))
-    all_near = ", ".join(f'"c{no}"' for no in near)
-    return parse_scenario(f"""
-stack = "locamu"
-seed = 1
-time_limit = "60s"
-{tree}{clients}
-[[workload]]
-kind = "random"
-clients = [{all_near}]
-topics = ["t"]
-operations = 2
-mix = {{ causal = 1.0 }}
-start = "2s"
-[[workload]]
-kind = "random"
-clients = ["c2"]
-topics = ["t"]
-operations = 1
-mix = {{ causal = 1.0 }}
-start = "20s"
-[[fault]]
-at = "10s"
-kind = "crash"
-nodes = ["b7"]
-[[fault]]
-at = "12s"
-kind = "recover"
-nodes = ["b7"]
-""")
+def test_the_largest_header_is_the_same_in_any_network(brokers: int) -> None:
+    assert largest_header(brokers) == worst_header(1, 3)
 
 
 def regular(degree: int, depth: int) -> dict[str, list[str]]:

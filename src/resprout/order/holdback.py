@@ -8,9 +8,10 @@ anything happens: each item is tested once for each thing that it had to wait fo
 Counts only rise, so what is no longer missing is never missing again, and an item that may be delivered stays so while
 others are delivered before it. Items that may be delivered come in the order in which they were put.
 
-Tenants: CBCAST (a count per group and member, with `order.vector_clock`), LoCaMu (a count per pair of brokers), Causal
-Barriers (a count per sender), the sequencer of `sites` (the next number of each publisher). A stack whose test cannot
-name a count calls the source of everything the same, and `retest`s that: it has a queue that is searched as a whole.
+Tenants: CBCAST (a count per group and member, with `order.vector_clock`), LoCaMu (a count per pair of brokers),
+Causal Barriers (a count per sender). `sites` expects the next number of each publisher in a table of its own, which
+is part of a state that travels as bytes. A stack whose test cannot name a count calls the source of everything the
+same, and `retest`s that: it has a queue that is searched as a whole.
 
 Not done here: finding repeats. Two copies of one item wait and come out alike; the stack asks `order.seen` first, or
 again when they come out.

@@ -43,6 +43,17 @@ class Ranges:
         place = bisect_left(self._lasts, first)
         return place < len(self._firsts) and self._firsts[place] <= last
 
+    def lacks(self, first: int, last: int) -> list[Range]:
+        """The parts of these that are missing, in order."""
+        at, missing = max(first, self.upto + 1), []
+        for place in range(bisect_left(self._lasts, at), len(self._firsts)):
+            if self._firsts[place] > last:
+                break
+            if self._firsts[place] > at:
+                missing.append((at, self._firsts[place] - 1))
+            at = self._lasts[place] + 1
+        return [*missing, (at, last)] if at <= last else missing
+
     @property
     def has_islands(self) -> bool:
         return bool(self._firsts)

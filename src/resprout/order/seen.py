@@ -4,11 +4,11 @@ There are two answers, and a stack has to know which one is right for it.
 
 `Seen` keeps one watermark per origin. It is exact where the bundles of one origin pass any broker in order, over all
 topics: on FIFO links along a tree without cycles, also where interest lets only some of them through. The default
-stack, `ginger` and flooding along a tree use it.
+stack, `ginger` and flooding along a tree use it, and LoCaMu for what its own clients publish.
 
 `SeenRanges` keeps ranges of numbers per origin. It is right where a later bundle may come before an earlier one of the
 same origin: where every topic has an owner of its own (Scribe), where copies come on many ways (gossip), where nodes
-are bypassed (CBCAST, LoCaMu, delta, each while a way around is used), and for a client that returns to another broker.
+are bypassed (CBCAST and delta, each while a way around is used), and for a client that returns to another broker.
 
 A restarted publisher counts from one again under a higher incarnation, which is another origin.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.marks import NOTHING, Mark, Reached
-from resprout.order.ranges import Ranges
+from resprout.order.ranges import Range, Ranges
 
 ORIGINS_KEPT = 100_000
 """Origins that are remembered for certain, the latest ones; up to twice as many are. Clients come and go under ever new
@@ -129,6 +129,15 @@ class SeenRanges:
         """Nothing up to here is to come any more: others have it, or it lies before what this broker is owed."""
         if reached > self.upto(origin):
             self._add(origin, 1, reached)
+
+    def missing(self, origin: Origin, first: int, last: int) -> list[Range]:
+        """Of these numbers, those that were not seen."""
+        ranges = self._ranges(origin)
+        return [(first, last)] if ranges is None else ranges.lacks(first, last)
+
+    def pass_over(self, origin: Origin, first: int, last: int) -> None:
+        """These count as seen: they are not owed here."""
+        self._add(origin, first, last)
 
     def _ranges(self, origin: Origin) -> Ranges | None:
         return self._young.get(origin) or self._old.get(origin)

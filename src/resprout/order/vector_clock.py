@@ -1,8 +1,9 @@
 """Vector clocks of many groups, of which a message carries only what has changed.
 
 A clock counts per *column* and *row*. For CBCAST (Birman, Schiper and Stephenson, 1991) a column is a group and a row a
-member: how many messages of that member to that group are known. For LoCaMu (the thesis' section 3.8) a column is a
-sender and a row a target within the safe neighbourhood: the matrix *Past*. Both compress alike.
+member: how many messages of that member to that group are known. In the headers of LoCaMu a column is
+a sender and a row a target within the safe neighbourhood. They travel and are counted alike; its matrix keeps what it
+was for every message, and is its own (`stacks.locamu.past`).
 
 Every change has a version, so "what has changed" is a question to one number, at the cost of the answer (`since`). The
 number says since *when*, and it is the stack that keeps it:
@@ -10,8 +11,8 @@ number says since *when*, and it is the stack that keeps it:
 - *the sender's last message to the same group* (CBCAST). The changes then are the same for all receivers, whatever way
   the message takes and whoever passes it on. The receiver needs no more than it has: it delivers messages of one sender
   to one group in order, and what is left out was needed by the one before. Whoever joins a group gets `since(0)`.
-- *the last message on the same session* (LoCaMu), where both ends know what was sent, because links are FIFO. A new
-  session, and what is sent again over another one, begins with `since(0)`.
+- *the last message on the same session*, where both ends know what was sent, because links are FIFO. A new session, and
+  what is sent again over another one, begins with `since(0)`.
 
 A row that counts nothing is not kept and not sent. Merging is taking the maximum, so it does not matter in which order,
 or how often, changes are merged; whether a message may be delivered is asked before it (`missing`).

@@ -6,8 +6,8 @@ A stack whose tree changes under way, or has cycles while it does, drops repeats
 With `filtered` a link gets a bundle only if somebody behind it asked: the table then has to hear from the neighbours
 what is wanted there (`Subscriptions.add`), before it is promised to anybody.
 
-Tenants: the stack `flood`; `sites`, with routing `flooding` and `filtering`. CBCAST floods, too, but asks for readers
-later than for links.
+Tenants: the stack `flood`. CBCAST floods, too, but asks for readers later than for links; `sites` does when a command
+is applied, and its readers are those of one broker.
 """
 
 from collections.abc import Collection

@@ -8,6 +8,7 @@ from resprout.stacks.cbcast import CBCAST
 from resprout.stacks.delta import DELTA
 from resprout.stacks.flood import FLOOD
 from resprout.stacks.ginger import GINGER
+from resprout.stacks.gossip import GOSSIP
 from resprout.stacks.installed import installed_stack, installed_stacks
 from resprout.stacks.locamu import LOCAMU
 from resprout.stacks.resprout import RESPROUT
@@ -23,6 +24,7 @@ _BUILT_IN = (
     DELTA,
     LOCAMU,
     SITES,
+    GOSSIP,
 )
 
 STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in _BUILT_IN}

@@ -79,7 +79,7 @@ DELTA = Stack(
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     survives=lambda options: Survival(
-        faults=options.delta, recovers_with_disk=True, recovers_without_disk=True, returns_early=True
+        faults=options.delta, joins=True, recovers_with_disk=True, recovers_without_disk=True, returns_early=True
     ),
     known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},

@@ -48,6 +48,10 @@ class KnownSubscription(msgspec.Struct, frozen=True, array_like=True, gc=False):
     source: str
     """Its broker, or the one on the way there that is delta + 1 hops from whoever is told."""
 
+    @property
+    def bulk(self) -> int:
+        return 64 + 4 * len(self.filter) + 4 * len(self.where or "")
+
 
 class RoutedMessage(ProtocolMessage, frozen=True):
     """On its way to many. Each kind is a subclass."""
@@ -179,7 +183,7 @@ class SyncSnapshot(ProtocolMessage, frozen=True, tag=167):
     @property
     def bulk(self) -> int:
         places = _NAME_BYTES * sum(2 + len(place.neighbours) for place in self.places)
-        return places + sum(64 + 4 * len(one.filter) + 4 * len(one.where or "") for one in self.subscriptions)
+        return places + sum(one.bulk for one in self.subscriptions)
 
 
 class NotKnown(ProtocolMessage, frozen=True, tag=168):
@@ -190,6 +194,12 @@ class MeetRequest(ProtocolMessage, frozen=True, tag=169):
     """We are next to each other, past these dead; the first message of the link."""
 
     between: tuple[Life, ...]
+    places: tuple[Place, ...]
+    """Of the sender and of these dead: it may have joined one of them a moment before."""
+
+    @property
+    def bulk(self) -> int:
+        return _NAME_BYTES * sum(2 + len(place.neighbours) for place in self.places)
 
 
 class NodeStatus(ProtocolMessage, frozen=True, tag=170):

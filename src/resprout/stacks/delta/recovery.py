@@ -14,12 +14,11 @@ A newcomer is a broker that nobody knows: its parent takes it in as a leaf. If i
 back, its parent forgets it (D7).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from resprout.core.contract import LinkDown, Locate, Outcome, Silent
 from resprout.core.errors import PeerError
-from resprout.overlay.places import Place
 from resprout.stacks.delta.messages import (
     KnownSubscription,
     MeetRequest,
@@ -35,8 +34,8 @@ from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 
-SNAPSHOT_PART: Final = 500
-"""Subscriptions in one message."""
+SNAPSHOT_PART: Final = 1 << 18
+"""Bytes of subscriptions in one message, more or less."""
 
 
 class SubscriptionExchange(Protocol):
@@ -77,8 +76,8 @@ class RecoveringTree(KnownTree):
         """Contacts that were asked: they do not know this broker; False: they are gone."""
         self._is_known = False
         """Somebody has said where this broker stands."""
-        self._old: Place | None = None
-        """Where it stood in its last life."""
+        self._is_back = False
+        """It stood there in an earlier life."""
 
     def begin(self) -> None:
         if self._parent is not None:
@@ -150,12 +149,8 @@ class RecoveringTree(KnownTree):
             return  # others were enough
         self._is_known = True
         own = next((place for place in message.places if place.name == self._seat.name), None)
-        if (
-            own is not None
-            and own.incarnation < self._seat.incarnation
-            and (self._old is None or own.is_newer(self._old))
-        ):
-            self._old = own
+        if own is not None and own.incarnation < self._seat.incarnation:
+            self._is_back = True
         known = own.neighbours if own is not None else (peer.name,)
         self.move((*self.place.neighbours, *[name for name in known if name not in self.place.neighbours]))
         self.learn(message.places)
@@ -185,7 +180,10 @@ class RecoveringTree(KnownTree):
                 self.peers.open(name)
             if not waits:
                 self.is_synced = True
-                self._step.outcomes.append(Synced(self._old is not None))
+                for name in self._seat.contacts:
+                    if not self.path(name):
+                        self.peers.close(name, "not needed any more")
+                self._step.outcomes.append(Synced(self._is_back))
             self._answer()
 
     # -- to answer -----------------------------------------------------------------------------------------------------
@@ -219,11 +217,9 @@ class RecoveringTree(KnownTree):
         if message.address:
             self._step.out.append(Locate(name, message.address))
         places = [self.place, *[place for one in self.view.nodes() if (place := self.view.place(one)) is not None]]
-        subscriptions = self._book.subscriptions_for(name)
-        parts = [subscriptions[at : at + SNAPSHOT_PART] for at in range(0, len(subscriptions), SNAPSHOT_PART)] or [()]
-        for part in parts:
-            more = part is not parts[-1]
-            self._outbox.send(name, SyncSnapshot(self.is_synced, tuple(places), tuple(part), more))
+        parts = in_parts(self._book.subscriptions_for(name))
+        for number, part in enumerate(parts, 1):
+            self._outbox.send(name, SyncSnapshot(self.is_synced, tuple(places), part, more=number < len(parts)))
         self.link(name, is_operational=False)
 
     # -- newcomers -----------------------------------------------------------------------------------------------------
@@ -237,3 +233,16 @@ class RecoveringTree(KnownTree):
         if name in self._unsure:
             del self._unsure[name]
             self.move(tuple(other for other in self.place.neighbours if other != name))
+
+
+def in_parts(subscriptions: Sequence[KnownSubscription]) -> list[tuple[KnownSubscription, ...]]:
+    """One at least, and each fits into a message."""
+    parts: list[list[KnownSubscription]] = [[]]
+    room = SNAPSHOT_PART
+    for one in subscriptions:
+        if parts[-1] and room < one.bulk:
+            parts.append([])
+            room = SNAPSHOT_PART
+        parts[-1].append(one)
+        room -= one.bulk
+    return [tuple(part) for part in parts]

@@ -96,7 +96,7 @@ class KnownTree:
         if self.peers.came_up(name, event.incarnation, event.room) is None:
             self._step.out.append(Close(name, f"{self._seat.name} takes no more brokers"))
         elif self.dead.get(name, 0) >= event.incarnation:  # it lives, and was passed over all the same
-            self._outbox.send(name, MeetRequest((Life(name, event.incarnation),)))
+            self._outbox.send(name, MeetRequest((Life(name, event.incarnation),), ()))
         else:
             self.greet(name)
 
@@ -123,7 +123,7 @@ class KnownTree:
     def cut_off(self, name: str, reason: str) -> None:
         self.peers.close(name, reason)
         self._unlink(name)
-        if name in self.place.neighbours:
+        if name in self.frontier():
             self.peers.open(name)
 
     def linked_peer(self, name: str) -> Peer | None:
@@ -174,6 +174,8 @@ class KnownTree:
         if any(life.name == self._seat.name and life.incarnation >= self._seat.incarnation for life in message.between):
             self._step.end_life(Retire(f"{peer.name} has passed this life over"))
             return
+        if self.is_synced and not self.path(peer.name):
+            self.learn(message.places)
         if not self.is_synced or not self.path(peer.name):
             self._early[peer.name] = message
             return
@@ -186,7 +188,8 @@ class KnownTree:
 
     def _say_met(self, name: str) -> None:
         between = [Life(one, self.dead[one]) for one in self.path(name)[:-1] if one in self.dead]
-        self._outbox.send(name, MeetRequest(tuple(between)))
+        places = [place for one in between if (place := self.view.place(one.name)) is not None]
+        self._outbox.send(name, MeetRequest(tuple(between), (self.place, *places)))
 
     # -- what is known -------------------------------------------------------------------------------------------------
 

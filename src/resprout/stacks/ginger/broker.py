@@ -70,7 +70,7 @@ class GingerBroker(Shell):
             core,
             core.sessions,
             publish=self.clients.publish,
-            is_ready=lambda: tree.is_settled,
+            is_ready=lambda: tree.is_settled and (core.is_root or bool(view.successors)),
             door=self.clients.door,
             welcome=self.clients.serve,
             successors=lambda: view.successors,

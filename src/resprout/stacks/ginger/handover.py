@@ -5,10 +5,11 @@ take in what they lack of it, in the same causal order, and the pool as a whole 
 link: so both ends go on to agree about what is stable, and nothing of it is forgotten before everybody has it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from resprout.core.bundle import shadow
 from resprout.core.contract import CancelTimer, Timer
+from resprout.core.marks import from_marks, to_marks
 from resprout.spread.messages import Interested
 from resprout.stacks.ginger.clients import GingerClients
 from resprout.stacks.ginger.core import GingerCore
@@ -130,9 +131,13 @@ class GingerHandover:
             core.view.forget(name)
             core.out.append(CancelTimer(OrphansDue(name)))
 
-    def cut(self) -> Cut:
+    def cut(self, unsafe: Sequence[WindowEntry] = ()) -> Cut:
+        """`unsafe`: what is sent behind it, and lies beyond it."""
         core = self._core
-        return Cut(tuple(core.seen.marks()), core.clock, core.epoch, self._totals.pending())
+        seen = from_marks(core.seen.marks())
+        seen.update({entry.bundle.origin: entry.bundle.first - 1 for entry in reversed(unsafe)})
+        locks = [TotalLock(entry.lock, entry.bundle, entry.hops) for entry in unsafe if entry.lock]
+        return Cut(to_marks(seen), core.clock, core.epoch, (*locks, *self._totals.pending()))
 
     def have_seen(self, cut: Cut) -> None:
         """What another broker has seen is decided here too."""

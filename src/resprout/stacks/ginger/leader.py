@@ -26,7 +26,6 @@ from resprout.stacks.ginger.messages import (
 )  # fmt: skip
 from resprout.stacks.ginger.orphan import Seeker
 from resprout.stacks.ginger.outcomes import LinksChanged
-from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.view import NOBODY
 from resprout.stacks.ginger.window import id_of
 
@@ -60,16 +59,8 @@ class GingerRepair:
 
 
 class Leader:
-    def __init__(
-        self,
-        core: GingerCore,
-        totals: GingerTotals,
-        clients: GingerClients,
-        handover: GingerHandover,
-        seeker: Seeker,
-    ) -> None:
+    def __init__(self, core: GingerCore, clients: GingerClients, handover: GingerHandover, seeker: Seeker) -> None:
         self._core = core
-        self._totals = totals
         self._clients = clients
         self._handover = handover
         self._seeker = seeker
@@ -195,7 +186,6 @@ class Leader:
             core.outbox.send(name, Attached(place, tuple(repair.dead), tuple(pool), cut, asks[name], adopted[name]))
         if follows_root:
             core.note("repair_end", next(iter(repair.dead)))
-            self._totals.request_again()
         core.outcomes.append(LinksChanged())
 
     def _asks_of(self, name: str, repair: GingerRepair) -> tuple[Interested, ...]:

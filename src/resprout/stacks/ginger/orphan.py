@@ -23,7 +23,6 @@ from resprout.stacks.ginger.messages import (
     Placed,
 )  # fmt: skip
 from resprout.stacks.ginger.outcomes import Answered, FollowsRoot, LinksChanged
-from resprout.stacks.ginger.totals import GingerTotals
 from resprout.stacks.ginger.window import id_of
 from resprout.stacks.shell.tree import LinkBegan
 from resprout.stacks.stack import BrokerSeat
@@ -56,10 +55,9 @@ class Quest:
 
 
 class Seeker:
-    def __init__(self, seat: BrokerSeat, core: GingerCore, totals: GingerTotals, handover: GingerHandover) -> None:
+    def __init__(self, seat: BrokerSeat, core: GingerCore, handover: GingerHandover) -> None:
         self._seat = seat
         self._core = core
-        self._totals = totals
         self._handover = handover
         self.quest: Quest | None = None
 
@@ -224,7 +222,6 @@ class Seeker:
         handover.pass_on_what_waited(dead, [message.parent, *adopted])
         handover.bury(dead)
         handover.lock(message.cut.pending)
-        self._totals.request_again()
         if quest.dead:
             core.view.led_by(name, quest.dead)
             core.note("repair_end", quest.dead[0])

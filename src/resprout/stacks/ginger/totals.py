@@ -86,12 +86,6 @@ class GingerTotals:
         self.requested[id] = message
         self._send_up(message)
 
-    def request_again(self) -> None:
-        """Of a new parent, or as the new root."""
-        for id, message in list(self.requested.items()):
-            if id not in self.in_progress:
-                self._send_up(message)
-
     def _send_up(self, message: TotalRequest) -> None:
         core = self._core
         if core.is_root:
@@ -151,8 +145,11 @@ class GingerTotals:
         for total in self.in_progress.values():
             total.acks.pop(name, None)
 
-    def acknowledge_all(self) -> None:
-        """After the links have changed: a new parent has not heard it, to another one it says nothing new."""
+    def links_changed(self) -> None:
+        """A new parent has not heard what was requested and acknowledged; to another one it says nothing new."""
+        for id, message in list(self.requested.items()):
+            if id not in self.in_progress:
+                self._send_up(message)
         for total in list(self.in_progress.values()):
             self._acknowledge(total)
 

@@ -49,8 +49,8 @@ class Tree:
         self._totals = totals
         self._intake = intake
         self._handover = GingerHandover(core, totals, clients)
-        self.seeker = Seeker(seat, core, totals, self._handover)
-        self.leader = Leader(core, totals, clients, self._handover, self.seeker)
+        self.seeker = Seeker(seat, core, self._handover)
+        self.leader = Leader(core, clients, self._handover, self.seeker)
         self._later: dict[str, ParentRequest] = {}
         """Requests that cannot be answered now."""
         leader, seeker = self.leader, self.seeker
@@ -184,13 +184,16 @@ class Tree:
             return
         core = self._core
         admitted = self._view.admitted()
+        unsafe = [entry for entry in core.held_back if not entry.safe]
         for name in admitted:
             del self._view.newcomers[name]
             if self._peers.is_up(name):
                 asks = core.wishes.asks_for(name)
                 core.outbox.send(name, ParentResponse(True))
-                core.outbox.send(name, Attached(core.name, (), (), self._handover.cut(), asks))
+                core.outbox.send(name, Attached(core.name, (), (), self._handover.cut(unsafe), asks))
                 self._handover.begin_link(name, False, (), asks, ())
+                for entry in unsafe:  # nobody else may have it, and the newcomer must not count it as seen
+                    core.pass_on(core.links[name], entry, True)
         if admitted:
             self.settle()
 
@@ -206,7 +209,7 @@ class Tree:
 
     def settle(self) -> None:
         """After the links changed."""
-        self._totals.acknowledge_all()
+        self._totals.links_changed()
         self._view.refresh()
         self.leader.finish()
         self.reconsider()

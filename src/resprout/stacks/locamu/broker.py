@@ -54,15 +54,15 @@ class LocamuBroker(Shell):
         step, self._wishes = Step(), RecordedSubscriptions()
         self._name, self._faults = seat.name, options.f
         outbox = Outbox(step)
-        self._tree = tree = SafeTree(seat, step, outbox, options.f)
+        self.tree = tree = SafeTree(seat, step, outbox, options.f)
         self._near = tree.near
         self._kept = Retention(options.buffer)
-        self._state = state = BrokerState(tree.near, self._kept)
+        self.state = state = BrokerState(tree.near, self._kept)
         passing = Passing(outbox, self._kept)
         self._streams = Streams(tree, state.past, state.copies, passing, outbox)
         self._reports = reports = StabilityReports(step, tree, state, self._streams, outbox)
         self._journal = Journal(step, state, tree)
-        self._held: HoldBack[str, CarriedArrival] = HoldBack(self._missing, options.held_back)
+        self.held: HoldBack[str, CarriedArrival] = HoldBack(self._missing, options.held_back)
         self._unsafe: deque[SentMessage] = deque()
         """Processed, and not shown: it, or one before it, is at too few brokers."""
         self._sessions = ClientSessions(
@@ -105,14 +105,14 @@ class LocamuBroker(Shell):
         )
 
     def begin(self) -> None:
-        self._tree.begin()
+        self.tree.begin()
 
     # -- publications --------------------------------------------------------------------------------------------------
 
     def _publish(self, session: ClientSession, message: Publish) -> None:
         """Of a client here: PUBLISH of the thesis."""
         bundle = message.bundle
-        if not self._state.seen.has(bundle):
+        if not self.state.seen.has(bundle):
             item = KeptItem(bundle, 0, session.name, message.prompt)
             self._kept.keep(item)  # until it is shown
             self._process(item, None, {}, ())
@@ -122,7 +122,7 @@ class LocamuBroker(Shell):
     def _hear(self, peer: Peer, message: Carried) -> None:
         """Of another broker: it is processed when all that it depends on was."""
         arrival = self._read(peer.name, message)
-        if not self._held.put(arrival):
+        if not self.held.put(arrival):
             raise PeerError("too much that cannot be processed waits here")
         self._kept.keep(arrival.item)
         self._process_ready()
@@ -152,25 +152,25 @@ class LocamuBroker(Shell):
     def _missing(self, arrival: CarriedArrival) -> tuple[str, int] | None:
         """Something that must be processed before (L3): all messages to this broker of the one who sent it, up to it,
         and those that it depends on."""
-        past, (sender, number) = self._state.past, arrival.follows
+        past, (sender, number) = self.state.past, arrival.follows
         if number > past.upto(sender):
             return arrival.follows
         return next((one for one in arrival.depends if not past.has_received(*one)), None)
 
     def _process_ready(self) -> None:
         """UNBUFFER of the thesis."""
-        while (arrival := self._held.take()) is not None:
+        while (arrival := self.held.take()) is not None:
             self._process(arrival.item, arrival.branch, arrival.path, arrival.dependencies)
             senders = [sender for sender, numbers in arrival.path.items() if self._name in numbers]
             for sender in senders:
-                self._held.reached(sender, max(self._state.past.upto(sender), arrival.path[sender][self._name]))
+                self.held.reached(sender, max(self.state.past.upto(sender), arrival.path[sender][self._name]))
                 self._reports.take_tokens(sender)
             self._reports.processed(senders, len(arrival.path) <= self._faults)
             self._kept.let_go(arrival.item)
 
     def _process(self, item: KeptItem, branch: str | None, path: Path, dependencies: Changes) -> None:
         """RECEIVE of the thesis, from where a message is in order; and FORWARD."""
-        copy, is_new, news, numbers = self._state.process(item, branch, path, dependencies)
+        copy, is_new, news, numbers = self.state.process(item, branch, path, dependencies)
         self._journal.write_processed(item, branch, path, numbers, dependencies)
         if is_new:
             self._streams.owe(copy)
@@ -184,7 +184,7 @@ class LocamuBroker(Shell):
 
     def _show_safe(self) -> None:
         """Shown is what f + 1 brokers have, in the order in which it was processed (L6)."""
-        unsafe, others = self._unsafe, min(self._faults, self._tree.living)
+        unsafe, others = self._unsafe, min(self._faults, self.tree.living)
         while unsafe and len(unsafe[0].had_by) >= others:
             item = unsafe.popleft().item
             self._kept.place(item)
@@ -201,11 +201,11 @@ class LocamuBroker(Shell):
 
     def _talk_began(self, outcome: TalkBegan) -> None:
         self._streams.begin(outcome.name)
-        if (message := self._tree.early.pop(outcome.name, None)) is not None:
+        if (message := self.tree.early.pop(outcome.name, None)) is not None:
             try:
                 self._answer(outcome.name, message)
             except PeerError as error:
-                self._tree.cut_off(outcome.name, str(error))
+                self.tree.cut_off(outcome.name, str(error))
 
     def _asked(self, peer: Peer, message: MissingRequest) -> None:
         self._answer(peer.name, message)
@@ -221,7 +221,7 @@ class LocamuBroker(Shell):
 
     def _active_changed(self, outcome: ActiveChanged) -> None:
         self._journal.write_places()
-        for name in self._tree.active:
+        for name in self.tree.active:
             self._streams.resume(name)
         self._show_safe()
 
@@ -229,7 +229,7 @@ class LocamuBroker(Shell):
         if not self._journal.read(event.records):
             self._step.note("recovery", "what is on disk cannot be read")
             return
-        for copy in self._state.copies:
+        for copy in self.state.copies:
             if copy.branch is None:  # its publisher may not know that it is safe
                 self._kept.keep(copy.item)
                 self._unsafe.append(copy)

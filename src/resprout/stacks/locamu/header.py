@@ -75,11 +75,12 @@ def _subtree(children: int, levels: int) -> int:
 
 def worst_header_in(tree: Tree, faults: int) -> int:
     """The largest header that any broker of this tree can send."""
-    near = {name: _within(tree, name, 2 * faults + 1) for name in tree}
-    return max((_worst_over(tree, near, faults, one, to) for one in tree for to in tree[one]), default=0)
+    return max((worst_header_over(tree, faults, one, to) for one in tree for to in tree[one]), default=0)
 
 
-def _worst_over(tree: Tree, near: Mapping[str, Mapping[str, int]], faults: int, one: str, to: str) -> int:
+def worst_header_over(tree: Tree, faults: int, one: str, to: str) -> int:
+    """Of those that this one can send to that neighbour."""
+    near = {name: _within(tree, name, 2 * faults + 1) for name in _within(tree, one, 2 * faults + 1)}
     known = [name for name in near[one] if name in near[to]]
     pairs = sum(1 for a in known for b in known if a != b and near[a].get(b, 99) <= faults + 1)
     identifiers = max(_along(tree, near, frozenset(known), faults, path) for path in _paths(tree, to, one, faults))

@@ -25,6 +25,8 @@ class SafeNeighbourhood:
         self.reach = self._view.nodes(self.faults + 1)
         """Everybody within f + 1 hops, nearest first, and how far away."""
         self._nodes = dict.fromkeys((self.name, *self._view.nodes()))
+        self._branches = {name: self._view.path(name)[1] for name in self._view.nodes()}
+        self._near_to: dict[tuple[int, str, str], bool] = {}
         self._targets: dict[str | None, tuple[str, ...]] = {}
         self._shared: dict[str, frozenset[str]] = {}
         self._ways: dict[str, tuple[str, ...]] = {}
@@ -33,7 +35,8 @@ class SafeNeighbourhood:
 
     def learn(self, places: Iterable[Place]) -> list[Place]:
         news = self._view.learn(places)
-        self._forget()
+        if news:
+            self._forget()
         return news
 
     def stand_next_to(self, names: Iterable[str]) -> list[Place]:
@@ -69,7 +72,7 @@ class SafeNeighbourhood:
 
     def branch(self, name: str) -> str:
         """The neighbour in whose direction it lies."""
-        return self._view.path(name)[1]
+        return self._branches[name]
 
     def between(self, name: str) -> tuple[str, ...]:
         """Those on the path to it, both ends left out."""
@@ -86,7 +89,10 @@ class SafeNeighbourhood:
         return self._view.path_between(one, other)
 
     def is_within(self, hops: int, one: str, other: str) -> bool:
-        return 0 < len(self._view.path_between(one, other)) <= hops + 1
+        key = (hops, one, other)
+        if (known := self._near_to.get(key)) is None:
+            known = self._near_to[key] = 0 < len(self._view.path_between(one, other)) <= hops + 1
+        return known
 
     def targets(self, source: str | None) -> tuple[str, ...]:
         """Everybody in reach that lies ahead of a message from this branch; None: it was published here."""

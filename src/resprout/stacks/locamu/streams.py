@@ -155,14 +155,14 @@ class Streams:
     def _changed(self, stream: _Stream, copy: SentMessage, name: str) -> Changes:
         """Of its dependencies, what the receiver was not told with one before."""
         told = stream.told
-        entries = [one for one in self._entries(copy, name) if one[1] > told.get(one[0], 0)]
+        entries = [one for one in self.entries_for(copy, name) if one[1] > told.get(one[0], 0)]
         told.update(entries)
         return by_sender(entries)
 
     def _all(self, copy: SentMessage, name: str) -> Changes:
-        return by_sender(self._entries(copy, name))
+        return by_sender(self.entries_for(copy, name))
 
-    def _entries(self, copy: SentMessage, name: str) -> list[tuple[Pair, int]]:
+    def entries_for(self, copy: SentMessage, name: str) -> list[tuple[Pair, int]]:
         near, known = self._near, self._near.shared(name)
         own = copy.toward.get(near.branch(name), {})
         entries = [(pair, number) for pair, number in copy.depends.items() if pair[0] in known and pair[1] in known]

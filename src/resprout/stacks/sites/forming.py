@@ -127,16 +127,17 @@ class SiteForming:
     def cut_off(self, name: str, reason: str) -> None:
         self.peers.close(name, reason)
         self._asking.pop(name, None)
-        if self._is_mate(name):
+        if self._is_beside(name):
             self.peers.open(name)
 
     def _miss(self, name: str) -> None:
-        if self._is_mate(name) and name not in self._missing:
+        if self._is_beside(name) and name not in self._missing:
             self._missing[name] = None
             self.peers.open(name)  # whoever opened the session may be gone
             self._await(self._agreement.state.brokers[name].life)
 
-    def _is_mate(self, name: str) -> bool:
+    def _is_beside(self, name: str) -> bool:
+        """Another broker of this site, as the site has decided."""
         return name in self._agreement.state.brokers and name != self._seat.name
 
     # -- asking --------------------------------------------------------------------------------------------------------
