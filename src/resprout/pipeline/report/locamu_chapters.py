@@ -147,11 +147,11 @@ def closed_forms() -> tuple[Grid, ...]:
 
 CHAPTERS: Final = (
     _saturated("a", "throughput by brokers", FigureAxis("brokers", "brokers")),
-    _saturated("b", "throughput by publishers", PUBLISHERS),
+    _saturated("b", "throughput by publishers", PUBLISHERS, "127 brokers with 10 Mbit."),
     _saturated("c", "throughput by bandwidth", _BANDWIDTH, "127 brokers."),
     _saturated("d", "throughput by payload", FigureAxis("payload", "bytes of payload"), "127 brokers."),
-    _saturated("e", "throughput by f", FigureAxis("f", "faults tolerated")),
-    _saturated("f", "throughput by degree", FigureAxis("degree", "degree")),
+    _saturated("e", "throughput by f", FigureAxis("f", "faults tolerated"), "127 brokers."),
+    _saturated("f", "throughput by degree", FigureAxis("degree", "degree"), "127 brokers."),
     _published("5.2", "one group"),
     _published("5.3", "255 groups"),
     Chapter(
