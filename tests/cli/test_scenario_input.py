@@ -98,7 +98,7 @@ def test_a_scenario_that_cannot_be_read_is_said_so(folder: Path, capfd: pytest.C
         (("sim", "good.toml", "--seed", "-1"), "Invalid value for '--seed'"),
         (("sim", "good.toml", "--seed", "9" * 30), "--set seed=999"),
         (("sim", "good.toml", "--seed"), "Option '--seed' requires an argument."),
-        (("sim", "good.toml", "--stack", "gossip"), "--set stack=\"gossip\": unknown stack 'gossip'; there is "),
+        (("sim", "good.toml", "--stack", "rumours"), "--set stack=\"rumours\": unknown stack 'rumours'; there is "),
         (("sim", "good.toml", "--stack", 'a"b'), "--set stack="),
         (("sim", "good.toml", "--set", "seed"), "--set seed: write path.to.option=value"),
         (("sim", "good.toml", "--set", "=1"), "--set =1: write path.to.option=value"),
