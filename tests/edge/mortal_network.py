@@ -293,7 +293,7 @@ class MortalNetwork:
                 self._accept(broker, bundle)
                 self.tell(Writable(broker.name, WINDOW))
             case Taken(deliveries=deliveries):
-                assert session.taken < deliveries <= session.gave
+                assert session.taken < deliveries <= session.gave or deliveries == session.taken == 0, "it has come"
                 session.taken = deliveries
             case Subscribe(id=id, filter=filter, where=where):
                 assert id not in session.subscriptions, "it is asked for once in a session"

@@ -39,6 +39,7 @@ from resprout.edge.messages import (
     Subscribed,
     Successor,
     Successors,
+    Taken,
 )
 from resprout.edge.requests import (
     AdvertiseRequest,
@@ -116,7 +117,7 @@ def test_what_does_not_fit_is_left_out_and_the_oldest_first(monkeypatch: pytest.
     assert [mark.publisher for mark in attend.received] == ["p18", "p19"]
     assert [held.id for held in attend.subscriptions] == [1, 2]
     client.hear(serving(), "up")
-    assert client.sent == [Subscribe(n, f"t/{n - 1}", None) for n in (3, 4, 5)]
+    assert client.sent == [Taken(0), *(Subscribe(n, f"t/{n - 1}", None) for n in (3, 4, 5))]
     (lost,) = (news for news in client.told if isinstance(news, SessionLost))
     assert lost == SessionLost("up could not carry on 3 subscriptions: deliveries may be missing", over=False)
 

@@ -33,6 +33,7 @@ from resprout.edge.messages import (
     Subscribe,
     Subscribed,
     SubscribeRefused,
+    Taken,
     Turned,
     Unsubscribe,
     Unsubscribed,
@@ -54,6 +55,10 @@ from tests.edge.test_changing_brokers import publication, settled
 # -- publications --------------------------------------------------------------------------------------------------
 
 
+CAME = Taken(0)
+"""The first word to another broker."""
+
+
 def test_what_is_not_safe_is_sent_again_exactly_and_in_order_before_anything_new() -> None:
     client = settled()
     sent: list[Publish] = []
@@ -65,11 +70,11 @@ def test_what_is_not_safe_is_sent_again_exactly_and_in_order_before_anything_new
     client.down()
     client.ask(publication(b"new"))
     client.up("up").hear(serving(), "up")
-    assert client.sent[:-1] == sent[1:], "boundaries, numbers and stamps are the same"
+    assert client.sent[:-1] == [CAME, *sent[1:]], "boundaries, numbers and stamps are the same"
     assert client.published[-1].payloads.endswith(b"new")
     client.down("up")
     client.up("up").hear(serving(), "up")
-    assert client.sent[:-1] == sent[1:] and len(client.sent) == len(sent), "as often as it takes"
+    assert client.sent[:-1] == [CAME, *sent[1:]] and len(client.sent) == len(sent) + 1, "as often as it takes"
 
 
 def test_what_is_sent_again_waits_for_room_and_what_became_safe_meanwhile_is_left_out() -> None:
@@ -134,7 +139,7 @@ def test_confirmed_subscriptions_go_on_unconfirmed_ones_are_asked_again_and_endi
     client.ask_together(SubscribeRequest("c"), AdvertiseRequest("z"))
     assert [held.id for held in client.up("up").attend.subscriptions] == [1]
     client.hear(serving(), "up")
-    assert client.sent == [Subscribe(2, "b", None), Subscribe(4, "c", None), Advertise("x"), Advertise("z")]
+    assert client.sent == [CAME, Subscribe(2, "b", None), Subscribe(4, "c", None), Advertise("x"), Advertise("z")]
     assert client.told == [BrokerChanged("up"), SubscriptionEnded("c", None)]
     assert client.hear(Subscribed(4), "up").told == [SubscriptionConfirmed("c", None)]
     assert client.hear(Subscribed(1), "up").told == [], "it was never anything else"
@@ -147,7 +152,7 @@ def test_an_end_that_is_asked_for_while_the_subscription_is_on_its_way_is_said_t
     client.up("up")
     assert client.ask(UnsubscribeRequest("a")).last == []
     client.hear(serving(), "up")
-    assert client.sent == [Unsubscribe(1)] and client.told == [BrokerChanged("up")]
+    assert client.sent == [CAME, Unsubscribe(1)] and client.told == [BrokerChanged("up")]
     assert client.hear(Unsubscribed(1), "up").told == [SubscriptionEnded("a", None)]
 
 
@@ -155,7 +160,7 @@ def test_a_subscription_that_is_asked_again_may_be_refused() -> None:
     client = settled()
     client.ask(SubscribeRequest("a")).down()
     client.up("up").hear(serving(), "up")
-    assert client.sent == [Subscribe(1, "a", None)]
+    assert client.sent == [CAME, Subscribe(1, "a", None)]
     client.hear(SubscribeRefused(1, "too many"), "up")
     assert client.ask(SubscribeRequest("a")).sent == [Subscribe(2, "a", None)]
 
@@ -167,7 +172,7 @@ def test_where_nothing_can_be_made_good_the_application_is_told_and_subscription
     client.up("up").hear(serving(resumed=False), "up")
     reason = "up could not carry on 1 subscriptions: deliveries may be missing"
     assert client.told == [BrokerChanged("up"), SessionLost(reason, over=False)]
-    assert client.sent[:2] == [Subscribe(1, "a", None), Subscribe(2, "b", None)] and len(client.published) == 1
+    assert client.sent[:3] == [CAME, Subscribe(1, "a", None), Subscribe(2, "b", None)] and len(client.published) == 1
     assert client.hear(Subscribed(1), "up").told == [SubscriptionConfirmed("a", None)]
     client.now_us += 10 * BRIEF_US
     client.down("up")

@@ -194,10 +194,9 @@ def test_a_publisher_that_comes_to_a_broker_which_never_saw_its_publications_is_
     assert not try_seed(3032233, "doubled-clients").complaint
 
 
-@pytest.mark.xfail(strict=True, reason="a ghost lets a client go when it was told Serving, not when it has come")
 def test_a_client_that_turns_back_while_it_is_being_served_elsewhere_is_still_owed_what_it_misses() -> None:
     """Its broker was frozen and declared dead. The coordinator said Serving and counted the client as returned, and the
     ghost ended; but the client had heard its old broker again a moment before, and turned back to it. That one was
-    fenced, and the next life of it owes nothing: deliveries are missing, which the client is told, and `delivered` was
-    told of them. Seed 7100522 of `totals`; it failed before this series of changes, too."""
+    fenced, and the next life of it owes nothing: deliveries were missing, and `delivered` was told of them. Now a ghost
+    waits until the client says that it has come (seed 7100522 of `totals`)."""
     assert not try_seed(7100522, "totals").complaint

@@ -88,7 +88,8 @@ class Unadvertise(ProtocolMessage, frozen=True, tag=20):
 
 
 class Taken(ProtocolMessage, frozen=True, tag=21):
-    """The client's code has everything up to this delivery, counted from 1 in the session."""
+    """The client's code has everything up to this delivery, counted from 1 in the session. One that was elsewhere
+    before says it at once, of none: it has come, and what was kept for it is in its hands from now on."""
 
     deliveries: int
 

@@ -51,6 +51,7 @@ from resprout.edge.messages import (
     Subscribed,
     SubscribeRefused,
     Successors,
+    Taken,
     Turned,
     Unsubscribed,
 )  # fmt: skip
@@ -324,6 +325,7 @@ class ClientMachine:
             out.append(Answer(BrokerChanged(broker)))
         self.incoming.begin_session(broker, out)
         if before is not None:
+            out.append(Send(broker, Taken(0)))  # it has come, and did not turn to another one while it waited
             self.publishing.begin_session(message.faults_tolerated, out)
         self._forgetting.begin_session(out)
         wanted = self._wanted.resume(message.resumed, self._offers(Extra.ADVERTISING))

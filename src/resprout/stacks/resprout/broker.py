@@ -22,7 +22,7 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
-from resprout.edge.messages import Attend, ForgetBrokers, Publish
+from resprout.edge.messages import Attend, ForgetBrokers, Publish, Taken
 from resprout.edge.requests import LeaveRequest
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
@@ -175,6 +175,7 @@ class ResproutBroker(Shell):
             {
                 Attend: self.clients.attend,
                 Publish: self.clients.publish,
+                Taken: self.clients.taken,
                 ForgetBrokers: self.forgetting.asked,
                 **self.wishes.of_clients,
             },

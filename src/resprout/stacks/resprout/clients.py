@@ -21,7 +21,7 @@ from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors
+from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors, Taken
 from resprout.order.entry import Entry
 from resprout.order.totals.messages import TotalId, id_of
 from resprout.overlay.places import Life
@@ -56,6 +56,9 @@ class Clients:
         self._draining: set[str] = set()
         self._ahead: dict[str, dict[TotalId, None]] = {}
         """Clients that came with totals which are not delivered here yet."""
+        self._coming: dict[str, None] = {}
+        """Clients that a ghost waits for, which were told `Serving` and have not said that they have come: one that
+        hears its old broker again meanwhile turns back."""
         self.answering = Answering(core.sessions, core.seen.mark)
         self._successors: tuple[Successor, ...] = ()
         self._turn = 0
@@ -93,6 +96,7 @@ class Clients:
         core = self._core
         self._waiting.pop(name, None)
         self._since.pop(name, None)
+        self._coming.pop(name, None)
         self.answering.leave(name)
         self._ahead.pop(name, None)
         self._patience.pop(name, None)
@@ -222,9 +226,20 @@ class Clients:
             self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)
             core.log.held_back.put_wall()  # what the client came for may not be asked of everybody yet
             core.sessions.let_read(session, attend, [entry for entry in core.log.held_back if not entry.is_backup])
-        self._ghosts.unawait(session.name)
+        if attend.tried and self._ghosts.awaits(session.name):
+            self._coming[session.name] = None
+        else:
+            self._ghosts.unawait(session.name)
         self._book.listeners.check((session.name,))
         self._book.roll.learn([Life(session.name, session.incarnation)])
+
+    def taken(self, session: ClientSession, message: Taken) -> None:
+        """Of deliveries; and the first word of a client that has come from elsewhere."""
+        if session.name in self._coming:
+            del self._coming[session.name]
+            self._ghosts.unawait(session.name)
+            self._book.listeners.check((session.name,))
+        self._core.sessions.taken(session, message, self._core.out)
 
     def _answered_for(self, session: ClientSession) -> list[Entry]:
         """Publications of the client that this broker answers for, because the broker that took them is dead."""

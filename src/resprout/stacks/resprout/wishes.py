@@ -2,7 +2,7 @@
 
 from resprout.core.errors import PeerError, UsageError
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Advertise, Subscribe, Taken, Unadvertise, Unsubscribe
+from resprout.edge.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
@@ -27,7 +27,6 @@ class Wishes:
             Unsubscribe: self._unsubscribe,
             Advertise: core.advertising.advertise,
             Unadvertise: core.advertising.unadvertise,
-            Taken: self._taken,
         }
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
@@ -63,6 +62,3 @@ class Wishes:
 
     def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
         self._core.sessions.unsubscribe(client, message, self._core.out)
-
-    def _taken(self, client: ClientSession, message: Taken) -> None:
-        self._core.sessions.taken(client, message, self._core.out)
