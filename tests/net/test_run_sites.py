@@ -9,6 +9,7 @@ from resprout.audit.verdict import Verdict
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario
 from resprout.stacks.sites import SITES
+from tests.net.arrived import assert_everything_arrived
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "sites.toml"
 FAULT_US = 5_300_000
@@ -28,7 +29,7 @@ def run(faults: str, operations: int = 12) -> tuple[ProcessRunResult, Verdict]:
     verdict = judge(result.rows, bank_initial=scenario.bank_initial, promise=SITES.promise())
     assert not verdict.anomalies, "\n".join(lines(verdict))
     assert result.ended == "quiescent"
-    assert verdict.counts["deliveries"] == 4 * 4 * operations, "nothing is lost, and nothing comes twice"
+    assert_everything_arrived(verdict, 4 * operations, 4)
     return result, verdict
 
 
