@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 
+from resprout.audit.judge import judge
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Close, Effect, LinkUp, Received, Send
 from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
 from resprout.order.vector_clock import Changes
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import FaultSpec, Scenario
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.sim.run import run_scenario
 from resprout.stacks.cbcast.messages import Multicast
 from resprout.stacks.multicast.messages import MulticastMessage
 from resprout.stacks.registry import find_stack
@@ -58,6 +60,17 @@ def strike(*faults: FaultSpec, stack: str = "cbcast") -> Scenario:
 def broker(stack: str, seat: BrokerSeat, **options: int) -> Any:
     found = find_stack(stack)
     return found.make_broker(seat, found.parse_options(options), random.Random(1))
+
+
+def crash(stack: str, *names: str) -> Scenario:
+    return strike(FaultSpec(1_500_000, FaultKind.CRASH, nodes=names), stack=stack)
+
+
+def rules(scenario: Scenario) -> set[str]:
+    """What the judge complains of."""
+    result = run_scenario(scenario)
+    found = {anomaly.rule for anomaly in judge(result.rows, promise=find_stack(scenario.stack).promise()).anomalies}
+    return found | ({"stuck"} if result.ended != "quiescent" else set())
 
 
 def message(publisher: str, sender: str, clocks: Changes, topic: str = "t", first: int = 1) -> Multicast:

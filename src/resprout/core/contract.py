@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from resprout.core.bundle import Bundle
 from resprout.core.message import Message
 
 
@@ -84,31 +83,6 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def background(self) -> bool:
         """True for housekeeping that never ends (signs of life): a run may be quiescent while it is on its way."""
         return False
-
-
-class _Carrying(Protocol):
-    @property
-    def bundle(self) -> Bundle: ...
-
-
-class BundleMessage(ProtocolMessage, frozen=True):
-    """Carries a bundle, in a field of that name, at the bundle's cost; its keys come on top in the frame."""
-
-    @property
-    def cost(self: _Carrying) -> int:
-        return self.bundle.cost
-
-    @property
-    def bulk(self: _Carrying) -> int:
-        return self.bundle.key_bytes
-
-
-class FreeBundleMessage(ProtocolMessage, frozen=True):
-    """Carries a bundle that must pass where others may not: free, and as large in the frame as any."""
-
-    @property
-    def bulk(self: _Carrying) -> int:
-        return self.bundle.cost + self.bundle.key_bytes
 
 
 def word_of(message: type) -> str:

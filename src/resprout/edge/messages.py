@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import BundleMessage, ProtocolMessage
+from resprout.core.bundle_message import BundleMessage
+from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
 

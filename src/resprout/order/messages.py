@@ -5,7 +5,8 @@ from typing import Annotated
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import BundleMessage, ProtocolMessage
+from resprout.core.bundle_message import BundleMessage
+from resprout.core.contract import ProtocolMessage
 
 
 class Forward(BundleMessage, frozen=True, tag=64):

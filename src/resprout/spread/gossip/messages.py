@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.contract import BundleMessage, ProtocolMessage
+from resprout.core.bundle_message import BundleMessage
+from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.order.ranges import Range
 

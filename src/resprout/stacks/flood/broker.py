@@ -3,7 +3,7 @@
 import random
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import BundleMessage
+from resprout.core.bundle_message import BundleMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention

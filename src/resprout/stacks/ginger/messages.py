@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import BundleMessage, FreeBundleMessage, ProtocolMessage
+from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
+from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.messages import Successor
 from resprout.order.crossing import Progress as Progress

@@ -3,7 +3,8 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import BundleMessage, ProtocolMessage
+from resprout.core.bundle_message import BundleMessage
+from resprout.core.contract import ProtocolMessage
 from resprout.order.crossing import Progress
 from resprout.order.vector_clock import Changes
 from resprout.overlay.places import Place

@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import BundleMessage, Departure, ProtocolMessage
+from resprout.core.bundle_message import BundleMessage
+from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.marks import Marks
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Configuration, Life, Place

@@ -1,0 +1,45 @@
+"""A dead broker of a causal multicast is bypassed, whatever the order is; two deaths are beyond it."""
+
+import pytest
+
+from resprout.sim.swarm import try_seed
+from resprout.stacks.multicast.around import BypassTree
+from resprout.stacks.multicast.copies import LinkCopies
+from resprout.stacks.registry import find_stack
+from tests.stacks.multicast_net import crash, rules
+
+both = pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
+
+
+@both
+@pytest.mark.parametrize("name", ["b0", "b1", "b2", "b3"])
+def test_a_broker_that_dies_is_bypassed_and_nothing_is_lost(stack: str, name: str) -> None:
+    told = {"lost_told"} if name in ("b0", "b3") else set()
+    assert rules(crash(stack, name)) <= told, "only clients of the dead may have missed something"
+
+
+@both
+@pytest.mark.parametrize("part", ["_pass_over", "_meet"])
+def test_without_the_bypass_the_judge_complains(stack: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BypassTree, part, lambda self, name: None)
+    assert rules(crash(stack, "b2"))
+
+
+@both
+def test_without_what_a_dead_broker_owed_the_judge_complains(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LinkCopies, "end", lambda self, name: [])
+    assert rules(crash(stack, "b2"))
+
+
+@both
+def test_two_dead_in_a_row_are_beyond_it_and_the_judge_says_so(stack: str) -> None:
+    assert rules(crash(stack, "b1", "b2")) & {"lost", "stuck"}
+    found = find_stack(stack)
+    assert found.survives(found.options()).faults == 1, "it never said that it would survive this"
+
+
+@both
+def test_drawn_networks_in_which_a_broker_dies_are_clean(stack: str) -> None:
+    for seed in range(1, 41):
+        outcome = try_seed(seed, stack=stack)
+        assert not outcome.failed, outcome.report
