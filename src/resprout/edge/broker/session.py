@@ -147,7 +147,10 @@ class ClientSession:
             self._deliver(item.stream, item.first, item.last)
 
     def _deliver(self, stream: str, first: int, last: int) -> None:
-        if new := self.delivered.setdefault(stream, Ranges()).add(first, last):
+        delivered = self.delivered.get(stream)
+        if delivered is None:
+            delivered = self.delivered[stream] = Ranges()
+        if new := delivered.add(first, last):
             self.delivered_now.setdefault(stream, []).extend(new)
 
     def take_turned(self) -> list[Turned]:
@@ -164,8 +167,9 @@ class ClientSession:
             upto = self.delivered[stream].upto
             if any(first <= upto for first, _ in ranges):
                 told.append(Turned(stream, ReceiptLevel.DELIVERED, upto))
-            islands = as_ranges(number for first, last in ranges if first > upto for number in range(first, last + 1))
-            told.extend(Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in islands)
+            islands = [number for first, last in ranges if first > upto for number in range(first, last + 1)]
+            if islands:
+                told.extend([Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in as_ranges(islands)])
         self.turned.clear()
         self.delivered_now.clear()
         return told

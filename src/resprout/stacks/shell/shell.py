@@ -2,7 +2,7 @@
 
 A stack's broker is a subclass. Its constructor makes the parts and gives the shell the tables: who hears which event,
 which peer may say what (`desk`), who is woken by which timer, who acts on what a part found out (an `Outcome`), and
-what is done at the end of each step. The shell knows no protocol.
+what is done at the end of each step, or of those that left something to do. The shell knows no protocol.
 
 What comes together may be heard in one go: messages `in_runs` are news that many tell at the same time, and the end of
 the step is that of the last of them. Before anything else is heard, what they left to be done is done, so that all is
@@ -33,13 +33,17 @@ class Shell:
         timers: Table,
         outcomes: Table,
         at_end: Sequence[Callable[[], None]],
+        if_any: Sequence[tuple[Collection[object], Callable[[], None]]] = (),
         in_runs: Collection[type] = (),
     ) -> None:
+        """`at_end`: done at the end of each step. `if_any`: before that, and only while something lies there; in the
+        order of the table, whatever was put where first."""
         self._step = step
         self._desks = tuple(desks)
         self._cut_off = cut_off
         self._on_timer = dict(timers)
         self._on_outcome = dict(outcomes)
+        self._if_any = tuple(if_any)
         self._at_end = tuple(at_end)
         self._in_runs = frozenset(in_runs)
         self._within_run = False
@@ -92,7 +96,7 @@ class Shell:
                     if desk.check is not None:
                         desk.check(found, message)
                     if desk.heard is not None:
-                        desk.heard(name)
+                        desk.heard(name, self._step.now_us)
                     handler(found, message)
                     return True
                 if desk.strange is not None:
@@ -121,6 +125,11 @@ class Shell:
         step = self._step
         if step.outcomes:
             self.act()
+        for left, finish in self._if_any:
+            if left and not step.retired:
+                finish()
+                if step.outcomes:
+                    self.act()
         for finish in self._at_end:
             if step.retired:
                 return
