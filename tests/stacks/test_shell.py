@@ -73,8 +73,11 @@ class Broker(Shell):
             cut_off=lambda name, reason: self.did.append((name, reason)),
             timers={Wake: lambda timer: self.find(1, 2)},
             outcomes={Found: self.found, Ended: lambda outcome: core.end_life(Retire("over"))},
-            at_end=(lambda: self.did.append("end"),),
-            if_any=((self.some, self.tidy_some), (self.more, self.tidy_more)),
+            at_end=(
+                (self.some, self.tidy_some),
+                (self.more, self.tidy_more),
+                lambda: self.did.append("end"),
+            ),
             in_runs=(Rumour,),
         )
         self.rumours: list[Outcome | PeerError] = []

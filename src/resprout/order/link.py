@@ -79,7 +79,8 @@ class Track:
         say it all. Otherwise whatever has come further may be through."""
         upto, has_islands = have, False
         for rung in rungs:
-            upto = min(upto, rung.upto)
+            if rung.upto < upto:
+                upto = rung.upto
             has_islands = has_islands or rung.has_islands
         if upto > self.through:
             self.forget(upto)
@@ -93,7 +94,7 @@ class Track:
 class ReportedCounts:
     """How far one side has reported the bundles of both directions, in the terms of `Levels`."""
 
-    __slots__ = ("back_firm", "back_have", "done", "firm", "have")
+    __slots__ = ("back_firm", "back_have", "done", "firm", "have", "shape")
 
     def __init__(self, faults_tolerated: int) -> None:
         reaches = max(1, faults_tolerated)
@@ -102,6 +103,8 @@ class ReportedCounts:
         self.back_have = [0] * (reaches - 1)
         self.back_firm = [Ranges() for _ in range(faults_tolerated)]
         self.done = Ranges()
+        self.shape = (reaches, faults_tolerated, reaches - 1, faults_tolerated)
+        """How many levels each of these has."""
 
     def rung(self, number: int) -> Ranges | None:
         """As `Levels.ahead` names it."""
@@ -176,9 +179,7 @@ class Link:
     def take_report(self, report: Levels) -> News:
         """Raises PeerError when it speaks of what was never sent or takes something back."""
         heard, news = self.heard, News()
-        if (len(report.have), len(report.firm)) != (len(heard.have), len(heard.firm)) or (
-            len(report.back_have), len(report.back_firm)
-        ) != (len(heard.back_have), len(heard.back_firm)):  # fmt: skip
+        if heard.shape != (len(report.have), len(report.firm), len(report.back_have), len(report.back_firm)):
             raise PeerError("it reports other levels than this side: both must tolerate the same number of faults")
         sent, arrived = self.sent, self.arrived
         come_sent: list[Range] = []
@@ -260,7 +261,8 @@ class Link:
         if not news and not self.ahead:
             return None
         ahead = [self.ahead.popleft() for _ in range(min(AHEAD_MAX, len(self.ahead)))]
-        firm, back_firm = (tuple([rung.upto for rung in rungs]) for rungs in (told.firm, told.back_firm))
+        firm = tuple([rung.upto for rung in told.firm])
+        back_firm = tuple([rung.upto for rung in told.back_firm])
         return Levels(tuple(told.have), firm, tuple(told.back_have), back_firm, told.done.upto, tuple(ahead))
 
     def _tell(self, rung: int, told: Ranges, level: int, track: Track, moved: list[int], come: list[Range]) -> bool:
@@ -271,15 +273,15 @@ class Link:
             upto += 1
         if upto > before:
             come += told.add(before + 1, upto)
-        islands = [
-            number
-            for number in moved
-            if number > upto + 1  # that one has not come, or is through
-            and number not in told
-            and (entry := entries.get(number)) is not None
-            and _has_come(entry, level)
-        ]
-        if islands:
+        if track.count > upto + 1:  # that one has not come, or is through
+            islands = [
+                number
+                for number in moved
+                if number > upto + 1
+                and number not in told
+                and (entry := entries.get(number)) is not None
+                and _has_come(entry, level)
+            ]
             for first, last in as_ranges(islands):
                 come += told.add(first, last)
                 if last > told.upto:
@@ -291,10 +293,14 @@ class Link:
         nobody can have become through with more."""
         told, heard = self.told, self.heard
         if arrived:
-            have = min((told.have[-1], *heard.back_have[-1:]))
+            have = told.have[-1]
+            if heard.back_have:
+                have = min(have, heard.back_have[-1])
             self.arrived.forget_through(arrived, have, self._arrived_rungs)
         if sent:
-            have = min((heard.have[-1], *told.back_have[-1:]))
+            have = heard.have[-1]
+            if told.back_have:
+                have = min(have, told.back_have[-1])
             self.sent.forget_through(sent, have, self._sent_rungs)
 
 

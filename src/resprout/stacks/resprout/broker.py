@@ -148,12 +148,13 @@ class ResproutBroker(Shell):
                 Superseded: self.clients.superseded,
                 TreeChanged: self.tree_news.changed,
             },
-            if_any=(
+            at_end=(
                 (self.clients.awaited, self.clients.look_again),
                 (self.book.listeners.answers, self.book.listeners.settle),
                 (self.ghosts.idle, self.dismissing.let_idle_go),
+                core.end,
+                *([self.durable.forget] if self.durable is not None else []),
             ),
-            at_end=(core.end, *([self.durable.forget] if self.durable is not None else [])),
             in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan),
         )
 

@@ -102,7 +102,7 @@ class Clients:
         self._patience.pop(name, None)
         session = core.sessions.all[name]
         for publish in session.waiting:
-            core.log.local_bytes -= publish.cost
+            core.log.local_bytes -= publish.bundle.cost
         session.waiting.clear()
         core.pressure.forget(name)
         core.log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
@@ -261,7 +261,7 @@ class Clients:
             self._take_eventual(session, message)
         else:
             session.waiting.append(message)
-            core.log.local_bytes += message.cost
+            core.log.local_bytes += bundle.cost
             self.drain(session)
         core.show()
         core.pressure.check(session.name, core.log.local_bytes, core.out)
@@ -306,7 +306,7 @@ class Clients:
             else:
                 totals.submit(self._stamped(bundle))
             queue.popleft()
-            core.log.local_bytes -= message.cost
+            core.log.local_bytes -= bundle.cost
         self._draining.discard(session.name)
 
     def _must_follow(self, session: ClientSession, bundle: Bundle) -> bool:
