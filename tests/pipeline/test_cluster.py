@@ -24,7 +24,7 @@ from resprout.trace.store import write_trace
 from tests.pipeline.cluster import cluster, environment
 from tests.pipeline.small import SCENARIO, SWEEP
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.timeout(400)
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "pipeline.md"
 WITHOUT_SPARK: Final = ("run",)

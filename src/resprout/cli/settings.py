@@ -36,7 +36,7 @@ from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.scenario.reader import Table
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.scenario.units import format_duration, parse_duration
-from resprout.stacks.registry import find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
@@ -78,9 +78,7 @@ def read_settings(
     file = Table(source, ())
     file.only(_KEYS)
     texts = {key: text for key, text in given.items() if text is not None}
-    stack = file.checked("stack", find_stack, find_stack("resprout"))
-    if "stack" in texts:
-        stack = find_stack(texts["stack"])
+    stack = _stack(file, texts)
     return Settings(
         name=_name(file, texts),
         listen=_address(file, texts, "listen", parse_address) or Address("localhost", DEFAULT_PORT),
@@ -101,6 +99,12 @@ def _full_path(override: str) -> str:
     """`--set faults_tolerated=2` means the stack's option; tables are named only to mean another one."""
     path = override.partition("=")[0]
     return override if "." in path else f"options.{override}"
+
+
+def _stack(file: Table, texts: Mapping[str, str]) -> Stack[Any]:
+    """The one of the file must be there even where the command line wins."""
+    written = file.checked("stack", find_stack) if "stack" in file else None
+    return find_stack(texts["stack"]) if "stack" in texts else written or find_stack(DEFAULT)
 
 
 def _name(file: Table, texts: Mapping[str, str]) -> str:
