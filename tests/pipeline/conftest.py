@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resprout.pipeline.session import SparkChoice, start
+from tests.pipeline.java import SHORT_LIVED
 from tests.turns import SPARK, TOGETHER, file_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> "Iterator[SparkSession]":
     if worker_id != "master":
         (tmp_path_factory.getbasetemp().parent / "spark").touch(exist_ok=False)  # or another worker has one
-    session = start(SparkChoice(options={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}))
+    options = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.sql.shuffle.partitions": "2",
+    }
+    session = start(SparkChoice(options=options))
     yield session
     session.stop()
