@@ -82,7 +82,7 @@ def test_bad_input_is_refused(words: tuple[str, ...], reason: str, capfd: pytest
         ('name = "b1"\n[options]\nfaults_tolerated = -1', ":3: option 'faults_tolerated'"),
         ('name = "b1"\n[journal]\nflush = "daily"', ":3: journal option flush cannot be 'daily'"),
         ('name = "b1"\n[journal]\nsegment_bytes = 1', ":3: journal option segment_bytes cannot be 1"),
-        ('name = "b1"\n[journal]\nflsh = "always"', "did you mean 'flush'?"),
+        ('name = "b1"\n[journal]\nflsh = "always"', ":3: unknown key 'flsh'; did you mean 'flush'?"),
         ('name = "b1"\n[links]\nwindow_bytes = "big"', ":3: link option window_bytes must be a whole number"),
         ('name = "b1"\n[links]\n\nreconnect_us_max = 1', ":4: link option reconnect_us_max is less"),
         ('name = "b1"\n[delays]\nb0 = 5', ":3: delays: b0 = 5 has no unit"),
