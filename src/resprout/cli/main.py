@@ -21,6 +21,7 @@ VERBS: Final = {
     "sub": "resprout.cli.sub:sub",
     "status": "resprout.cli.status:status",
     "forget": "resprout.cli.forget:forget",
+    "journal": "resprout.cli.journal:journal",
     "mend": "resprout.cli.mend:mend",
     "sim": "resprout.cli.sim:sim",
     "run": "resprout.cli.run:run",
