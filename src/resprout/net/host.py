@@ -49,6 +49,7 @@ from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
 from resprout.net.durable import DurableEffects
 from resprout.net.frames import Here, Who
+from resprout.net.intake import TurnIntake, together
 from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.unidentified import Unidentified
 from resprout.wire.codec import Codec
@@ -111,6 +112,8 @@ class Host:
         self._unidentified = Unidentified(greetings_max)
         self._refusals = Refusals()
         self._numbers = 0
+        self._steps = together(machine)
+        self._intake = TurnIntake(self.loop, self._take)
         self._alarms = LoopAlarms(self.loop, self._fire)
         self._dials = Dials(self._where, self._new, self.handle)
         self._place: ListeningPlace | None = None
@@ -160,6 +163,8 @@ class Host:
             self.handle(Recovered(kept))
 
     def handle(self, event: Event) -> None:
+        """After whatever came before it."""
+        self._intake.take()
         if not self._closing:
             self.perform(self.machine.step(event, now_us()))
 
@@ -247,9 +252,17 @@ class Host:
         self._refusals.tell(connection.address or "somebody", why, now_us(), notes)
         self._execute(notes)
 
-    def arrived(self, number: int, frame: Any) -> None:
+    def arrived(self, number: int, frames: Sequence[Any]) -> None:
+        """What came in one read. Other connections may have something for the same turn of the loop (`intake`)."""
         if number in self._connections and not self._closing:
-            self.perform(self.machine.step(Arrived(number, frame), now_us()))
+            self._intake.put(number, frames)
+
+    def take_in(self) -> None:
+        """What has come, now."""
+        self._intake.take()
+
+    def _take(self, arrivals: Sequence[Arrived]) -> None:
+        self.perform(self._steps(arrivals, now_us()))
 
     def trickled(self, number: int) -> None:
         if number in self._connections:
@@ -272,6 +285,7 @@ class Host:
         self._asked(asked)
 
     def lost(self, connection: TcpConnection, reason: str) -> None:
+        self._intake.take()
         self._unidentified.leave(connection)
         if self._connections.pop(connection.number, None) is not None:
             self.handle(Disconnected(connection.number, connection.peer, reason))
@@ -294,6 +308,7 @@ class Host:
 
     def _stop(self) -> None:
         self._closing = True
+        self._intake.clear()
         for kind in self._do:
             self._do[kind] = _nothing
         if self._durable is not None:
