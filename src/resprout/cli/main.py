@@ -20,6 +20,7 @@ VERBS: Final = {
     "pub": "resprout.cli.pub:pub",
     "sub": "resprout.cli.sub:sub",
     "status": "resprout.cli.status:status",
+    "certificates": "resprout.cli.certificates:certificates",
     "forget": "resprout.cli.forget:forget",
     "mend": "resprout.cli.mend:mend",
     "sim": "resprout.cli.sim:sim",
