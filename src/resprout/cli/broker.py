@@ -53,7 +53,7 @@ LEAVE_SECONDS_MAX: Final = 30.0
 @click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="OPTION=VALUE",
-    help="Set an option of the stack, e.g. faults_tolerated=2, or of the links, e.g. links.window_bytes=65536.",
+    help="Set an option: of the stack (faults_tolerated=2), of the links (links.window_bytes=65536), of the journal.",
 )  # fmt: skip
 @click.option("--delay", "delays", multiple=True, metavar="PEER=TIME", help="Emulate a latency, e.g. b0=115ms.")
 @click.option("--incarnation", type=click.IntRange(1), metavar="N", help="The number of this life. [from the clock]")
@@ -183,7 +183,7 @@ class _Life:
             life = max(life, company.met + 1)  # whatever the clock says
         return BrokerToRun(
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
-            settings.advertise, settings.data, self._barred, settings.site,
+            settings.advertise, settings.data, self._barred, settings.site, settings.journal,
         )  # fmt: skip
 
     async def _company(self) -> FoundCompany | None:

@@ -22,6 +22,7 @@ VERBS: Final = {
     "status": "resprout.cli.status:status",
     "certificates": "resprout.cli.certificates:certificates",
     "forget": "resprout.cli.forget:forget",
+    "journal": "resprout.cli.journal:journal",
     "mend": "resprout.cli.mend:mend",
     "sim": "resprout.cli.sim:sim",
     "run": "resprout.cli.run:run",

@@ -17,6 +17,9 @@
     heartbeat_us = 200_000
     silence_us = 1_000_000
 
+    [journal]               # see JournalOptions; of what is kept in the data folder
+    flush = "interval"
+
     [delays]                # emulated one-way latencies, by peer
     b0 = "115ms"
 
@@ -33,6 +36,7 @@ from resprout.cli.addresses import address_of_peer
 from resprout.cli.paths import local_path
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
+from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.net.tls.files import Tls, tls_of_broker
@@ -44,7 +48,7 @@ from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
-    "stack", "options", "links", "delays",
+    "stack", "options", "links", "journal", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 DELAY_US_MAX: Final = 60_000_000
@@ -65,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True):
     links: LinkOptions
     delays_s: Mapping[str, float]
     site: str = ""
+    journal: JournalOptions = JournalOptions()
     tls: Tls | None = None
     """Its certificates; None: it speaks without TLS."""
     clients_certified: bool = False
@@ -79,7 +84,8 @@ def read_settings(
     contacts: Sequence[str] = (),
 ) -> Settings:
     """`given` are texts from the command line by key of the file, None where it is silent; `overrides` are
-    `option=value` for the stack or `links.option=value`; `delays` are `peer=115ms`; `contacts` are addresses."""
+    `option=value` for the stack, `links.option=value` or `journal.option=value`; `delays` are `peer=115ms`;
+    `contacts` are addresses."""
     source = read_source(path) if path is not None else parse_source("", "command line")
     source = apply_overrides(source, map(_full_path, overrides))
     file = Table(source, ())
@@ -103,6 +109,7 @@ def read_settings(
         links=_links(source),
         delays_s=_delays(source) | dict(map(_delay, delays)),
         site=_site(file, texts),
+        journal=_journal(source),
         tls=tls,
         clients_certified=_certified(file, texts, tls),
     )
@@ -199,6 +206,19 @@ def _links(source: TomlSource) -> LinkOptions:
     except UsageError as error:
         blamed = next((key for key in table.values if f" {key} " in f"{error} "), "")
         table.fail(blamed, str(error))
+
+
+def _journal(source: TomlSource) -> JournalOptions:
+    if "journal" not in source.tree:
+        return JournalOptions()
+    table = Table(source, ("journal",))
+    table.only(JournalOptions.__struct_fields__)
+    for key, value in table.values.items():
+        try:
+            msgspec.convert({key: value}, JournalOptions)
+        except msgspec.ValidationError as error:
+            table.fail(key, f"journal option {key} cannot be {value!r}: {error}")
+    return msgspec.convert(table.values, JournalOptions)
 
 
 def _delays(source: TomlSource) -> dict[str, float]:

@@ -18,6 +18,8 @@ import msgspec
 from resprout.core.contract import Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.requests import LeaveRequest
+from resprout.journal.errors import DiskError
+from resprout.journal.options import JournalOptions
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
@@ -26,7 +28,6 @@ from resprout.net.bodies import EncodedBodies
 from resprout.net.book import AddressBook
 from resprout.net.data_folder import DataFolder, open_folder
 from resprout.net.descriptors import room_for
-from resprout.net.disk import DiskError
 from resprout.net.door import Door
 from resprout.net.frames import Here, Who, make_codec
 from resprout.net.host import CONNECTIONS_MAX, End, Host, Upward
@@ -68,6 +69,8 @@ class BrokerToRun(msgspec.Struct, frozen=True):
     """An emulated cut from the beginning: peers that cannot be reached."""
     site: str = ""
     """The group of brokers that replicate each other; empty where there are no groups."""
+    journal: JournalOptions = JournalOptions()
+    """Of what is kept in the folder."""
 
 
 class RunningBroker:
@@ -322,7 +325,7 @@ async def serve(
     data folder is missing or not its own."""
     folder = None
     if spec.data is not None:
-        folder = open_folder(spec.data, spec.name)
+        folder = open_folder(spec.data, spec.name, spec.journal)
         spec = msgspec.structs.replace(spec, incarnation=max(spec.incarnation, folder.incarnation + 1))
         if folder.warning:
             heard(Note("note", {"detail": folder.warning}))

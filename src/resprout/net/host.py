@@ -34,6 +34,8 @@ from resprout.core.contract import (
     Trickled,
 )  # fmt: skip
 from resprout.core.errors import UsageError
+from resprout.journal.errors import DiskError
+from resprout.journal.records import Records
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.alarms import LoopAlarms
@@ -41,13 +43,11 @@ from resprout.net.book import AddressBook
 from resprout.net.clock import now_us
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
-from resprout.net.disk import DiskError
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
 from resprout.net.frames import Here, Who
 from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.reception import Reception, refuse
-from resprout.net.records import RecordFile
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
@@ -76,7 +76,7 @@ class Host:
         greeting_s_max: float = GREETING_SECONDS_MAX,
         latest_incarnation: Callable[[str], int] = lambda name: 0,
         book: AddressBook | None = None,
-        records: RecordFile | None = None,
+        records: Records | None = None,
         ended: Callable[[End], None] = lambda end: None,
         remember: Callable[[Remember], None] = lambda effect: None,
         asked: Callable[[Who], None] = lambda who: None,

@@ -27,6 +27,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the stack."""
     links: Mapping[str, int] = {}
     """Of the links, see `LinkOptions`."""
+    journal: Mapping[str, str | int] = {}
+    """Of what is kept in the folder, see `JournalOptions`."""
     delays_us: Mapping[str, int] = {}
     """Emulated one-way latencies, by peer."""
     site: str = ""
@@ -61,7 +63,7 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--tls", str(self.tls)]
         if self.incarnation is not None:
             words += ["--incarnation", str(self.incarnation)]
-        for table, values in (("options", self.options), ("links", self.links)):
+        for table, values in (("options", self.options), ("links", self.links), ("journal", self.journal)):
             for key, value in values.items():
                 words += ["--set", f"{table}.{key}={msgspec.json.encode(value).decode()}"]
         for peer, us in self.delays_us.items():
