@@ -20,6 +20,7 @@ VERBS: Final = {
     "pub": "resprout.cli.pub:pub",
     "sub": "resprout.cli.sub:sub",
     "status": "resprout.cli.status:status",
+    "certificates": "resprout.cli.certificates:certificates",
     "forget": "resprout.cli.forget:forget",
     "journal": "resprout.cli.journal:journal",
     "mend": "resprout.cli.mend:mend",

@@ -7,6 +7,8 @@
     site = "s0"                               # the group of brokers that replicate each other, for stacks of such
     advertise = "b1.example.org:7450"         # where others reach it, when that is not where it listens
     data = "/var/lib/resprout/b1"             # for what must survive the process
+    tls = "/etc/resprout/certificates"        # a folder, or a table of three files: see `_tls`
+    client_certificates = true                # clients need one, too
 
     [options]               # of the stack
     faults_tolerated = 2
@@ -37,6 +39,7 @@ from resprout.core.names import check_name
 from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
+from resprout.net.tls.files import Tls, tls_of_broker
 from resprout.scenario.reader import Table
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.scenario.units import format_duration, parse_duration
@@ -44,8 +47,8 @@ from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
-    "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "stack", "options", "links",
-    "journal", "delays",
+    "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
+    "stack", "options", "links", "journal", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 DELAY_US_MAX: Final = 60_000_000
@@ -67,6 +70,10 @@ class Settings(msgspec.Struct, frozen=True):
     delays_s: Mapping[str, float]
     site: str = ""
     journal: JournalOptions = JournalOptions()
+    tls: Tls | None = None
+    """Its certificates; None: it speaks without TLS."""
+    clients_certified: bool = False
+    """A client needs a certificate."""
 
 
 def read_settings(
@@ -84,9 +91,11 @@ def read_settings(
     file = Table(source, ())
     file.only(_KEYS)
     texts = {key: text for key, text in given.items() if text is not None}
+    name = _name(file, texts)
+    tls = _tls(file, texts, name)
     stack = _stack(file, texts)
     return Settings(
-        name=_name(file, texts),
+        name=name,
         listen=_address(file, texts, "listen", parse_address) or Address("localhost", DEFAULT_PORT),
         parent=_address(file, texts, "parent", address_of_peer),
         contacts=_contacts(file, contacts),
@@ -99,6 +108,8 @@ def read_settings(
         delays_s=_delays(source) | dict(map(_delay, delays)),
         site=_site(file, texts),
         journal=_journal(source),
+        tls=tls,
+        clients_certified=_certified(file, texts, tls),
     )
 
 
@@ -154,6 +165,27 @@ def _folder(file: Table, texts: Mapping[str, str]) -> Path | None:
     if "data" in texts:
         return Path(texts["data"])
     return file.checked("data", local_path) if "data" in file else None
+
+
+def _tls(file: Table, texts: Mapping[str, str], broker: str) -> Tls | None:
+    """`tls = "DIR"`, with files as `resprout certificates` calls them; or, for those from elsewhere, a table
+    `[tls]` with `authority`, `certificate` and `key`."""
+    if "tls" in texts:
+        return tls_of_broker(Path(texts["tls"]), broker)
+    if "tls" not in file:
+        return None
+    if not isinstance(file.values["tls"], dict):
+        return file.checked("tls", lambda text: tls_of_broker(local_path(text), broker))
+    table = Table(file.source, ("tls",), "tls")
+    table.only(Tls.__struct_fields__)
+    return Tls(*(table.checked(key, local_path) for key in Tls.__struct_fields__))
+
+
+def _certified(file: Table, texts: Mapping[str, str], tls: Tls | None) -> bool:
+    wanted = "client_certificates" in texts or file.flag("client_certificates", False)
+    if wanted and tls is None:
+        raise UsageError("client certificates are seen with TLS only: give --tls DIR, a folder with certificates")
+    return wanted
 
 
 def _options(source: TomlSource, stack: Stack[Any]) -> Any:

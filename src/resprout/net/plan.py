@@ -37,6 +37,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers to ask for a place when the parent is not there."""
     data: Path | None = None
     """The folder for what must survive the process."""
+    tls: Path | None = None
+    """The folder with its certificates; None: it speaks without TLS."""
     founds: bool = False
     """It begins a network unless one that it knows answers, whatever its folder remembers."""
 
@@ -57,6 +59,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words.append("--found")
         if self.data is not None:
             words += ["--data", str(self.data)]
+        if self.tls is not None:
+            words += ["--tls", str(self.tls)]
         if self.incarnation is not None:
             words += ["--incarnation", str(self.incarnation)]
         for table, values in (("options", self.options), ("links", self.links), ("journal", self.journal)):
