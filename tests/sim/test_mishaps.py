@@ -1,5 +1,6 @@
-"""What a swarm does to its networks: of every kind, within the fault model, and when the rehearsal said. The first seeds
-are drawn and run once for all of these tests, and judged here; `test_swarm` goes on with the next ones."""
+"""What a swarm does to its networks: of every kind, within the fault model, and when the rehearsal said.
+
+The first seeds are drawn and run once for all of these tests, and judged here; `test_swarm` goes on with the next."""
 
 from functools import cache
 from itertools import combinations
