@@ -12,12 +12,13 @@ from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.promised import UNKNOWN, guarantees_of, promised_by, survives_in_words
 from resprout.pipeline.report.standing import RunStanding
-from resprout.stacks.registry import all_stacks
+from resprout.stacks.registry import BUILT_IN, find_stack
 from resprout.stacks.survival import NOTHING, Survival, everything
 from tests.pipeline.made_up import ASKED, latency, load, run_row, traffic, verdict
 from tests.pipeline.played import play, runs_of
 from tests.pipeline.small import a_sweep
 
+STACKS = {name: find_stack(name) for name in BUILT_IN}
 SMALL = ("workload.0.operations=2",)
 
 
@@ -51,7 +52,7 @@ def test_every_stack_is_compared_at_eventual_and_at_the_strongest_that_it_offers
         (workload,) = run.scenario.workloads
         (guarantee,) = [one for one in Guarantee if getattr(workload.mix, one.label)]
         asked.setdefault(run.scenario.stack, set()).add(guarantee)
-    wanted = {name: {Guarantee.EVENTUAL, max(stack.guarantees)} for name, stack in all_stacks().items()}
+    wanted = {name: {Guarantee.EVENTUAL, max(stack.guarantees)} for name, stack in STACKS.items()}
     assert asked == wanted, "a stack needs its points in sweeps/stacks.toml"
 
 
@@ -66,7 +67,7 @@ def test_all_of_them_have_the_same_network_and_the_same_workload() -> None:
 
 def test_without_faults_everybody_keeps_every_promise_and_everything_comes(rows: list[ComparedRow]) -> None:
     calm = [row for row in rows if row.circumstances == "calm"]
-    assert {row.stack for row in calm} == set(all_stacks())
+    assert {row.stack for row in calm} == set(STACKS)
     assert all(row.standing is RunStanding.CLEAN and row.is_covered and not row.rules for row in calm)
     assert all(None not in row.numbers and number(row, "came") == 1.0 for row in calm)
 
@@ -92,7 +93,7 @@ def test_gossip_sends_more_than_a_tree_and_no_broker_of_it_bears_much_more_than_
 def test_the_page_has_one_table_with_what_each_stack_says_of_itself(played: list[RunFacts]) -> None:
     page = page_of(played, {}, ASKED)
     assert page.count('aria-label="All stacks compared"') == 1
-    for name, stack in all_stacks().items():
+    for name, stack in STACKS.items():
         assert f"<strong>{name}</strong> guarantees " in page
         assert survives_in_words(stack.survives(stack.parse_options({}))) in page
     assert "resprout sweep sweeps/stacks.toml" in page
@@ -163,16 +164,16 @@ def test_what_is_survived_is_said_in_words() -> None:
 
 
 def test_what_is_guaranteed_is_said_with_its_scope_its_chance_and_its_receipts() -> None:
-    resprout = all_stacks()["resprout"]
+    resprout = STACKS["resprout"]
     assert guarantees_of(resprout, resprout.parse_options({})) == (
         "eventual, fifo, causal, total, for certain; receipts: accepted, safe, delivered"
     )
-    gossip = all_stacks()["gossip"]
+    gossip = STACKS["gossip"]
     assert "with a probability" in guarantees_of(gossip, gossip.parse_options({}))
     assert all(
         ("within each topic" in guarantees_of(stack, stack.parse_options({})))
         == (stack.order is OrderScope.EACH_TOPIC and len(stack.guarantees) > 1)
-        for stack in all_stacks().values()
+        for stack in STACKS.values()
     )
 
 

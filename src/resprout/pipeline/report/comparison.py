@@ -19,7 +19,7 @@ from resprout.pipeline.report.number_tables import boxed_table, rows_by_label
 from resprout.pipeline.report.promised import Promised, promised_by
 from resprout.pipeline.report.quantities import MILLISECOND, NONE, Quantity, Style, style_for
 from resprout.pipeline.report.standing import RunStanding, standing_of, tag
-from resprout.stacks.registry import all_stacks
+from resprout.stacks.registry import BUILT_IN
 
 FAULT_AXIS: Final = "fault"
 """The axis of the sweep that says what goes wrong."""
@@ -112,7 +112,7 @@ def compared(facts: Iterable[RunFacts]) -> list[ComparedRow]:
     groups: dict[tuple[str, str, str, str], list[RunFacts]] = {}
     for one in facts:
         groups.setdefault((one.stack, *_place(one)), []).append(one)
-    stacks = list(all_stacks() | dict.fromkeys(stack for stack, *_ in groups))
+    stacks = list(dict.fromkeys((*BUILT_IN, *(stack for stack, *_ in groups))))
     orders = [in_order(key[place] for key in groups) for place in (1, 2, 3)]
     ordered = sorted(
         groups,
