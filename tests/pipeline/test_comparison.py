@@ -1,10 +1,7 @@
 """All stacks in one table: each is in it, with what it says of itself and what the same workload cost it."""
 
-from pathlib import Path
-
 import pytest
 
-from resprout.cli.main import run as command
 from resprout.core.guarantee import Guarantee
 from resprout.core.promises import OrderScope
 from resprout.pipeline.report.comparison import COLUMNS, ComparedRow, compared, comparison_table
@@ -16,7 +13,6 @@ from resprout.stacks.registry import BUILT_IN, find_stack
 from resprout.stacks.survival import NOTHING, Survival, everything
 from tests.pipeline.made_up import ASKED, latency, load, run_row, traffic, verdict
 from tests.pipeline.played import play, runs_of
-from tests.pipeline.small import a_sweep
 
 STACKS = {name: find_stack(name) for name in BUILT_IN}
 SMALL = ("workload.0.operations=2",)
@@ -193,23 +189,3 @@ def test_what_is_guaranteed_is_said_with_its_scope_its_chance_and_its_receipts()
 def test_whether_a_run_is_within_what_a_stack_survives(stack: str, faults: int, gone: int, is_covered: bool) -> None:
     facts = RunFacts(run=run_row("x", "y", stack=stack, faults=faults, gone=gone))
     assert promised_by(facts).covers(facts) is is_covered
-
-
-# -- one command -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("spark")
-def test_one_command_runs_a_sweep_and_writes_its_page(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "page.html"
-    words = ["sweep", str(a_sweep(tmp_path)), "--out", str(tmp_path / "out"), "--seeds", "1", "--report", str(page)]
-    assert command(words) == 0
-    assert f"the page: {page}" in capfd.readouterr().out
-    assert "2 runs of the stack resprout" in page.read_text()
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["sweep", str(a_sweep(tmp_path)), "--out", str(tmp_path / "out"), "--report", str(tmp_path)]
-    assert command(words) == 2
-    assert len(capfd.readouterr().err.splitlines()) == 1 and not (tmp_path / "out").exists()
