@@ -176,7 +176,7 @@ class LocamuBroker(Shell):
             self._streams.flow_all()
             self._unsafe.append(copy)
             self._show_safe()
-        else:
+        elif news:  # otherwise two that pass over the same dead one would send each other the same for ever
             self._streams.add(copy, news)
 
     # -- what is shown -------------------------------------------------------------------------------------------------
