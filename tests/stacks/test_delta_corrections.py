@@ -265,8 +265,8 @@ def test_delta_d7_off_a_set_of_predicates_forgets_both(monkeypatch: pytest.Monke
     remove = KnownSubscriptions.remove
 
     def by_predicate(self: KnownSubscriptions, id: Any) -> None:
-        gone = [predicate for one, predicate, _ in self if one == id]
-        for one in [one for one, predicate, _ in self if predicate in gone]:
+        gone = [one.filter for one in self if one.id == id]
+        for one in [one.id for one in self if one.filter in gone]:
             remove(self, one)
 
     monkeypatch.setattr(KnownSubscriptions, "remove", by_predicate)
@@ -287,12 +287,12 @@ def half_joined() -> DeltaNet:
 
 def test_delta_d7_a_newcomer_that_dies_on_the_way_leaves_no_link_behind() -> None:
     net = half_joined()
-    assert net.brokers["b0"]._tree.place.neighbours == ()
+    assert net.brokers["b0"]._tree.view.own.neighbours == ()
 
 
 def test_delta_d7_off_a_newcomer_that_dies_on_the_way_stays_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecoveringTree, "pass_over", KnownTree.pass_over)
-    assert half_joined().brokers["b0"]._tree.place.neighbours == ("b1",)
+    assert half_joined().brokers["b0"]._tree.view.own.neighbours == ("b1",)
 
 
 # -- D8 ----------------------------------------------------------------------------------------------------------------
