@@ -13,7 +13,9 @@ from resprout.stacks.delta.forwarding import ReliableForwarding, Transit
 from resprout.stacks.delta.messages import (
     MeetRequest,
     RoutedPublication,
+    RoutedUnsubscription,
     RoutesConfirmed,
+    SubscriptionId,
     SyncRequest,
     SyncSnapshot,
     VisitedNode,
@@ -45,7 +47,16 @@ def reading(*names: str, **options: int) -> DeltaNet:
 
 
 def test_delta_d1_a_copy_is_a_duplicate_when_an_entry_is_not_newer_and_nothing_else_is() -> None:
+    seen = NewestSeen("n", 1, 1)
+    seen.note(passed("b", 5))
+    assert [seen.is_duplicate(passed("b", number)) for number in (4, 5, 6)] == [True, True, False]
+    assert not seen.is_duplicate(passed("c", 4)), "of this one nothing was seen"
     assert not rules(CALM)
+
+
+def passed(name: str, number: int) -> RoutedUnsubscription:
+    """What this broker has given that number."""
+    return RoutedUnsubscription(1, 1, (VisitedNode(name, 1, number),), None, SubscriptionId("x", 1, number))
 
 
 def test_delta_d1_off_everything_whose_number_differs_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
