@@ -30,7 +30,7 @@ class Desk:
         *,
         check: Callable[[Any, Any], None] | None = None,
         is_only: bool = False,
-        heard: Callable[[str], None] | None = None,
+        heard: Callable[[str, int], None] | None = None,
         strange: Callable[[str, Any], None] | None = None,
     ) -> None:
         self.find = find
@@ -41,6 +41,6 @@ class Desk:
         self.is_only = is_only
         """Whoever is found here may say nothing that is not in this table."""
         self.heard = heard
-        """Told of each message that is taken here, before it is handled."""
+        """Told of each message that is taken here, and when, before it is handled."""
         self.strange = strange
         """What becomes of messages of this table when the peer is not found; None: the next desk is asked."""
