@@ -12,6 +12,7 @@ from resprout.stacks.gossip import GOSSIP
 from resprout.stacks.installed import installed_stack, installed_stacks
 from resprout.stacks.locamu import LOCAMU
 from resprout.stacks.resprout import RESPROUT
+from resprout.stacks.scribe import SCRIBE
 from resprout.stacks.sites import SITES
 from resprout.stacks.stack import Stack
 
@@ -25,6 +26,7 @@ _BUILT_IN = (
     LOCAMU,
     SITES,
     GOSSIP,
+    SCRIBE,
 )
 
 STACKS: dict[str, Stack[Any]] = {stack.name: stack for stack in _BUILT_IN}
