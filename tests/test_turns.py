@@ -1,5 +1,6 @@
 """In which order several workers take the tests."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,15 @@ ROOT = Path(__file__).parents[1]
 
 def test_every_file_that_stays_together_is_there() -> None:
     assert [file for file in TOGETHER if not (ROOT / file).is_file()] == []
+
+
+def test_every_file_with_a_fixture_for_all_of_its_tests_stays_together() -> None:
+    """Otherwise each worker makes it again."""
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+    sharing = [
+        file for file, text in texts.items() if re.search(r'^@pytest.fixture\(scope="module"', text, re.MULTILINE)
+    ]
+    assert sharing and [file for file in sharing if file not in TOGETHER] == []
 
 
 def test_tests_that_share_something_are_one_unit_of_work_and_others_go_alone() -> None:

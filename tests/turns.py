@@ -25,6 +25,7 @@ _ALONE: Final = (
     "tests/filters/test_meaning.py",
     "tests/pipeline/test_cluster.py",
     "tests/pipeline/test_comparison.py",
+    "tests/pipeline/test_comparison.py",
     "tests/pipeline/test_generated.py",
     "tests/pipeline/test_seed001.py",
     "tests/sim/test_counts.py",
