@@ -72,9 +72,7 @@ class Ghosts:
         handed to it, is not asked again. What is accepted from now on will be shown to it."""
         assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
         self._brokers[name] = brokers
-        self._awaited[name] = set(awaited) if awaited is not None else {name}
-        if not self._awaited[name]:
-            self.idle[name] = None
+        self._await(name, awaited)
         self._sessions.arrive(name, 0, 0)
         wanted = dict.fromkeys(self._index.predicates_of(name))
         for predicate in predicates:
@@ -153,6 +151,11 @@ class Ghosts:
                 self._sessions.hand_over(session, item, offsets, out)
                 claimed.append(item)
         return claimed
+
+    def _await(self, name: str, clients: Iterable[str] | None) -> None:
+        self._awaited[name] = set(clients) if clients is not None else {name}
+        if not self._awaited[name]:
+            self.idle[name] = None
 
     def awaits(self, client: str) -> bool:
         return bool(self._awaited) and any(client in awaited for awaited in self._awaited.values())

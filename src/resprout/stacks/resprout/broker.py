@@ -66,7 +66,7 @@ from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TreeChanged
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
-from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
+from resprout.stacks.resprout.repair.parcels import ParcelDesk
 from resprout.stacks.resprout.sessions import PeerSessions
 from resprout.stacks.resprout.tree_news import TreeNews
 from resprout.stacks.resprout.waiting import Waits

@@ -29,7 +29,7 @@ from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
-from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
+from resprout.stacks.resprout.client_interest import ClientInterest
 from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.neighbours import Neighbours
@@ -70,9 +70,9 @@ class Core(Step):
         )
         self.log = Log(self.faults, self.reports.rose)
         self.interest = Interest(lambda: self.retained.marks())
-        self.adverts = Adverts()
-        self.pressure = BackPressure(options.log_bytes, self._held_of)
         self.outbound: Outbound = []
+        self.adverts = Adverts(self.outbound)
+        self.pressure = BackPressure(options.log_bytes, self._held_of)
         self.forwarding = Forwarding(self)
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
@@ -80,7 +80,7 @@ class Core(Step):
         serving = Serving(NAME, GUARANTEES, self.faults, extras=tuple(Extra))
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
-        self.advertising = Advertising(ClientAdverts(self.adverts, self.outbound))
+        self.advertising = Advertising(self.adverts)
         self.sessions.copies_of = Copies(self).count
         self.routes = Routes(self.interest.index, self.links, self.sessions.all)
         self.totals = Totals(self.view, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has)

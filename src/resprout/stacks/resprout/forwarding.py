@@ -48,8 +48,7 @@ class Forwarding:
                 core.reports.arrived(repeat, source)
                 core.log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
             return None
-        if source is not None:
-            core.clock.raise_to(bundle.stamp)
+        core.clock.raise_to(bundle.stamp)
         if backup:
             entry = self.keep(bundle, source, hops)
             core.log.held_back.pop()
