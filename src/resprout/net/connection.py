@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from resprout.core.errors import UsageError, WireError
+from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Hello
-from resprout.net.frames import Who
+from resprout.net.frames import Login, Who
 from resprout.net.reception import refuse
 from resprout.net.tls.proven import ProvenPeer
 from resprout.net.tls.stream import TlsError, TlsStream
@@ -66,7 +67,11 @@ class TcpConnection(asyncio.Protocol):
         """The opener has said that it is one."""
         self.address = ""
         """Of the other end, without the port."""
-        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX)
+        self.identity: str | None = None
+        """Whom the opener has shown to be, by a secret."""
+        self.permit: Permit | None = None
+        """What the opener may do, if it is a client, and if not all may do everything."""
+        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX, Login)
         self._writer = FrameWriter(host.codec)
         self._tls = _tls_of(host, peer)
         self.shaking_hands = self._tls is not None and peer is not None
@@ -107,7 +112,7 @@ class TcpConnection(asyncio.Protocol):
             self._host.shakes_hands(self)
             self._decrypt(b"")
         else:
-            self._host.connected(self)
+            self._begin()
 
     def data_received(self, data: bytes) -> None:
         if self._tls is not None:
@@ -227,7 +232,12 @@ class TcpConnection(asyncio.Protocol):
             self._host.reception.distrust(self, says, "its certificate does not say that it is this broker")
         else:
             self.shaking_hands = False
-            self._host.connected(self)
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.peer is not None and self._host.door.login is not None:
+            self.send(self._host.door.login)
+        self._host.connected(self)
 
     def _write_through(self, data: bytes) -> None:
         if data and self._transport is not None and not self._transport.is_closing():
@@ -250,6 +260,10 @@ class TcpConnection(asyncio.Protocol):
                 if type(frame) is Who:
                     host.answer(self, frame)
                     return
+                if type(frame) is Login:
+                    self._hold()
+                    host.reception.login(self, frame, lambda: self._take_in_turns(frames))
+                    return
                 self._greeted(frame)
                 if self._closing:
                     return
@@ -263,12 +277,17 @@ class TcpConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _pause(self, rest: Iterator[Any]) -> None:
+        if self._hold():
+            self._host.loop.call_soon(self._take_in_turns, rest)
+
+    def _hold(self) -> bool:
+        """Read no more for now; False when the connection is over, and what was not taken was not acknowledged."""
         if self._transport is None or self._transport.is_closing():
-            return  # what was not taken was not acknowledged
+            return False
         if not self._paused:
             self._paused = True
             self._transport.pause_reading()
-        self._host.loop.call_soon(self._take_in_turns, rest)
+        return True
 
     def _greeted(self, frame: Any) -> None:
         """Whatever it was: the machine refuses what is no greeting."""

@@ -34,6 +34,13 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
     """What people should know about it, a line each."""
 
 
+class Login(msgspec.Struct, frozen=True, tag=10, array_like=True):
+    """Said before `Hello` by a client that can prove who it is by a secret."""
+
+    identity: str
+    secret: str
+
+
 def make_codec(messages: Iterable[type[msgspec.Struct]]) -> Codec:
     """For connections of nodes that exchange these messages."""
-    return Codec((*FRAMES, Who, Here), messages)
+    return Codec((*FRAMES, Who, Here, Login), messages)

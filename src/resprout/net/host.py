@@ -215,8 +215,13 @@ class Host:
             self._connections[connection.number] = connection
             self.handle(Connected(connection.number, peer))
 
+    def all_connections(self) -> list[TcpConnection]:
+        return list(self._connections.values())
+
     def arrived(self, number: int, frame: Any) -> None:
-        if number in self._connections and not self._closing:
+        connection = self._connections.get(number)
+        if connection is not None and not self._closing:
+            self.reception.speaking = connection
             self.perform(self.machine.step(Arrived(number, frame), now_us()))
 
     def trickled(self, number: int) -> None:
@@ -266,6 +271,7 @@ class Host:
             self._durable.stop()
         if self._place is not None:
             self._place.close()
+        self.reception.close()
         self._alarms.cancel_all()
         self._dials.cancel_all()
         for connection in list(self._connections.values()):

@@ -181,6 +181,7 @@ class ResproutBroker(Shell):
             },
             check=lambda session, message: session.check_turn(message),
             is_only=True,
+            is_guarded=True,
         )
 
     def _neighbours(self) -> Desk:

@@ -81,6 +81,7 @@ class ClientDesk:
             },
             check=lambda session, message: session.check_turn(message),
             is_only=True,
+            is_guarded=True,
         )
 
     # -- sessions ------------------------------------------------------------------------------------------------------
