@@ -173,3 +173,15 @@ def seed001() -> list[RunFacts]:
             row = traffic(run.run.experiment, run.run.run, steady_throughput=1000.0 * (number + 1), **paper)
             runs.append(msgspec.structs.replace(run, traffic=row))
     return runs
+
+
+def gossip() -> list[RunFacts]:
+    """With and without a failure."""
+    runs = []
+    for share in ("0.0", "0.3"):
+        labels = {"share": share, "death": "told", "push": "eager", "view": "5-30"}
+        run = sweep_run("gossip", "gossip", 1, 100, **labels)
+        came = 1_000 - int(100 * float(share))
+        judged = verdict("gossip", run.run.run, owed=1_000, came=came, told=(1_000 - came) // 3)
+        runs.append(msgspec.structs.replace(run, verdict=judged))
+    return runs

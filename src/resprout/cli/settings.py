@@ -45,7 +45,7 @@ from resprout.net.tls.files import Tls, tls_of_broker
 from resprout.scenario.reader import Table
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.scenario.units import format_duration, parse_duration
-from resprout.stacks.registry import find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
@@ -99,9 +99,7 @@ def read_settings(
     texts = {key: text for key, text in given.items() if text is not None}
     name = _name(file, texts)
     tls = _tls(file, texts, name)
-    stack = file.checked("stack", find_stack, find_stack("resprout"))
-    if "stack" in texts:
-        stack = find_stack(texts["stack"])
+    stack = _stack(file, texts)
     return Settings(
         name=name,
         listen=_address(file, texts, "listen", parse_address) or Address("localhost", DEFAULT_PORT),
@@ -127,6 +125,12 @@ def _full_path(override: str) -> str:
     """`--set faults_tolerated=2` means the stack's option; tables are named only to mean another one."""
     path = override.partition("=")[0]
     return override if "." in path else f"options.{override}"
+
+
+def _stack(file: Table, texts: Mapping[str, str]) -> Stack[Any]:
+    """The one of the file must be there even where the command line wins."""
+    written = file.checked("stack", find_stack) if "stack" in file else None
+    return find_stack(texts["stack"]) if "stack" in texts else written or find_stack(DEFAULT)
 
 
 def _name(file: Table, texts: Mapping[str, str]) -> str:

@@ -25,6 +25,7 @@ from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, Publ
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.publisher import Publisher
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
+from resprout.client.turns import Turns
 from resprout.core.contract import Answer, Deliver, EndCode, Request
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import ReceiptLevel
@@ -73,6 +74,8 @@ class Client(Publisher):
             stream.offer(began.stack, began.receipts)
         self._subscriptions = ClientSubscriptions()
         self._batches: deque[Batch] = deque()
+        self._taken_batches = 0
+        self._taking = Turns(self._loop, lambda: self._taken_batches, self._take)
         self._forgetting: dict[int, asyncio.Future[str]] = {}
         """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
         self._tokens = itertools.count(1)
@@ -168,6 +171,8 @@ class Client(Publisher):
         """Wait (at most `CLOSE_SECONDS_MAX`) until the broker has accepted what was published, then end the session."""
         try:
             if self._closed is None:
+                if self._taking.waiting:
+                    self._take()
                 self._flush()
                 with contextlib.suppress(TimeoutError):  # whoever needs to know has waited for the receipt
                     async with asyncio.timeout(CLOSE_SECONDS_MAX):
@@ -212,16 +217,23 @@ class Client(Publisher):
         self._batches.append(batch)
         for inbox, part in parts.items():
             inbox.put(batch, part)
-        if not parts:  # its subscription was given up; not in the middle of what the machine wants done
-            self._loop.call_soon(self._take)
+        if not parts:  # its subscription was given up
+            self._take_soon()
 
     def _taken(self, batch: Batch) -> None:
         batch.parts -= 1
         if batch.parts == 0:
-            self._take()
+            self._take_soon()
+
+    def _take_soon(self) -> None:
+        """Not now: the message goes out first, and this may be in the middle of what the machine wants done."""
+        self._taken_batches += 1
+        if not self._taking.waiting:
+            self._taking.wait(self._taking.idle or self._machine.incoming.awaited)
 
     def _take(self) -> None:
         """Deliveries are acknowledged in order, so one that an idle inbox holds keeps those behind it waiting."""
+        self._taking.over()
         count = 0
         while self._batches and self._batches[0].parts == 0:
             self._batches.popleft()

@@ -187,8 +187,6 @@ class RunningBroker:
         seed = secrets.randbits(64)
         self._few_copies = ""
         machine = self._stack.make_broker(seat, self._options, random.Random(seed))
-        if self._door.has_rules:
-            self._set_guard(machine)
         node = Links(
             machine,
             name=name,
@@ -218,6 +216,8 @@ class RunningBroker:
             notices=lambda: self.notices,
             door=self._door,
         )
+        if self._door.has_rules:
+            self._set_guard(machine, node, host)
         self._since_s = time.monotonic()
         host.bar(self._barred)
         host.start()
@@ -226,12 +226,10 @@ class RunningBroker:
         if host.network and parent is None and not contacts:
             self._tell_founded(host.network)
 
-    def _set_guard(self, machine: Machine) -> None:
+    def _set_guard(self, machine: Machine, node: Links, host: Host) -> None:
         if not isinstance(machine, Shell):
             raise UsageError(f"the stack {self._stack.name!r} cannot be given rules: its broker is no Shell")
-        machine.guard = Guard(
-            lambda: self.host.reception.permit(), lambda client, why: self.host.reception.refused(client, why)
-        )
+        machine.guard = Guard(lambda client: host.permit_of(node.connection_of(client)), host.reception.refused)
 
     def _tell_two_networks(self, line: str) -> None:
         self._heard(Note("two_networks", {"detail": line}))

@@ -14,12 +14,14 @@ import os
 import socket
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from resprout.core.errors import UsageError, WireError
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Hello
 from resprout.net.frames import Login, Who
+from resprout.net.intake import weight_of
 from resprout.net.reception import refuse
 from resprout.net.tls.proven import ProvenPeer
 from resprout.net.tls.stream import TlsError, TlsStream
@@ -41,6 +43,10 @@ its size in memory."""
 
 TURN_SECONDS_MAX = 0.02
 """After so long with frames of one peer, the others have their turn before the rest."""
+
+TOGETHER_MAX = 64
+"""Messages of one peer that are taken in one step, unless one frame has more. What comes in one read beyond that is
+taken in further ones, with a look at the clock after each."""
 
 TRICKLE_SECONDS = 0.1
 TRICKLE_BYTES = 512
@@ -124,10 +130,10 @@ class TcpConnection(asyncio.Protocol):
         except WireError as error:
             refuse(self, str(error))
             return
-        if len(frames) == 1 and self._deadline is None:
-            self._host.arrived(self.number, frames[0])
-        elif not frames:
+        if not frames:
             self._trickled(len(data))
+        elif self._deadline is None and (len(frames) == 1 or weight_of(frames) <= TOGETHER_MAX):
+            self._host.arrived(self.number, frames)
         else:
             self._take_in_turns(iter(frames))
 
@@ -255,19 +261,23 @@ class TcpConnection(asyncio.Protocol):
     def _take_in_turns(self, frames: Iterator[Any]) -> None:
         host, number, time = self._host, self.number, self._host.loop.time
         until = time() + TURN_SECONDS_MAX
-        for frame in frames:
-            if self._deadline is not None:
-                if type(frame) is Who:
-                    host.answer(self, frame)
-                    return
-                if type(frame) is Login:
-                    self._hold()
-                    host.reception.login(self, frame, lambda: self._take_in_turns(frames))
-                    return
-                self._greeted(frame)
+        if self._deadline is not None:
+            first = next(frames, None)
+            if type(first) is Who:
+                host.answer(self, first)
+                return
+            if type(first) is Login:
+                self._hold()
+                host.reception.login(self, first, lambda: self._take_in_turns(frames))
+                return
+            if first is not None:
+                self._greeted(first)
                 if self._closing:
                     return
-            host.arrived(number, frame)
+                frames = chain((first,), frames)
+        while some := _some(frames):
+            host.arrived(number, some)
+            host.take_in()
             if time() > until:
                 self._pause(frames)
                 return
@@ -331,6 +341,16 @@ class TcpConnection(asyncio.Protocol):
                 self._transport.write(data)
         if self._late:
             self._host.loop.call_at(self._late[0][0], self._send_due)
+
+
+def _some(frames: Iterator[Any]) -> list[Any]:
+    """The next ones, as many as may be taken together; none when there are no more."""
+    some: list[Any] = []
+    weight = 0
+    while weight < TOGETHER_MAX and (frame := next(frames, None)) is not None:
+        some.append(frame)
+        weight += weight_of((frame,))
+    return some
 
 
 def _tls_of(host: "Host", peer: str | None) -> TlsStream | None:

@@ -6,7 +6,7 @@ any more: timers are gone, what comes in on old connections is dropped, and effe
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from resprout.core.contract import (
     Answer,
@@ -34,6 +34,8 @@ from resprout.core.contract import (
     Trickled,
 )  # fmt: skip
 from resprout.core.errors import UsageError
+from resprout.edge.broker.guard import Permit
+from resprout.edge.rights import NOTHING
 from resprout.journal.errors import DiskError
 from resprout.journal.records import Records
 from resprout.links.options import LinkOptions
@@ -46,11 +48,14 @@ from resprout.net.dials import Dials
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
 from resprout.net.frames import Here, Who
+from resprout.net.intake import TurnIntake, together
 from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.reception import Reception, refuse
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
+
+_NO_PERMIT: Final = Permit(NOTHING)
 
 Upward = Deliver | Answer | Note
 End = Retire | DiskError
@@ -104,6 +109,8 @@ class Host:
         self._shaking_hands: set[TcpConnection] = set()
         self.reception = Reception(self, self.door, connections_max, greetings_max)
         self._numbers = 0
+        self._steps = together(machine)
+        self._intake = TurnIntake(self.loop, self._take)
         self._alarms = LoopAlarms(self.loop, self._fire)
         self._dials = Dials(self._where, self._new, self.handle)
         self._place: ListeningPlace | None = None
@@ -153,6 +160,8 @@ class Host:
             self.handle(Recovered(kept))
 
     def handle(self, event: Event) -> None:
+        """After whatever came before it."""
+        self._intake.take()
         if not self._closing:
             self.perform(self.machine.step(event, now_us()))
 
@@ -218,11 +227,22 @@ class Host:
     def all_connections(self) -> list[TcpConnection]:
         return list(self._connections.values())
 
-    def arrived(self, number: int, frame: Any) -> None:
+    def permit_of(self, number: int) -> Permit:
+        """What the opener of a connection may do; nothing, when it came in as something else than a client."""
         connection = self._connections.get(number)
-        if connection is not None and not self._closing:
-            self.reception.speaking = connection
-            self.perform(self.machine.step(Arrived(number, frame), now_us()))
+        return connection.permit if connection is not None and connection.permit is not None else _NO_PERMIT
+
+    def arrived(self, number: int, frames: Sequence[Any]) -> None:
+        """What came in one read. Other connections may have something for the same turn of the loop (`intake`)."""
+        if number in self._connections and not self._closing:
+            self._intake.put(number, frames)
+
+    def take_in(self) -> None:
+        """What has come, now."""
+        self._intake.take()
+
+    def _take(self, arrivals: Sequence[Arrived]) -> None:
+        self.perform(self._steps(arrivals, now_us()))
 
     def trickled(self, number: int) -> None:
         if number in self._connections:
@@ -240,6 +260,7 @@ class Host:
         self._asked(self.door.as_proven(asked, connection.proven))
 
     def lost(self, connection: TcpConnection, reason: str) -> None:
+        self._intake.take()
         self.reception.left(connection)
         self._shaking_hands.discard(connection)
         if self._connections.pop(connection.number, None) is not None:
@@ -265,6 +286,7 @@ class Host:
 
     def _stop(self) -> None:
         self._closing = True
+        self._intake.clear()
         for kind in self._do:
             self._do[kind] = _nothing
         if self._durable is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from resprout.core import limits
 from resprout.core.contract import Effect, EndCode
 from resprout.edge.broker.guard import Permit
-from resprout.edge.rights import NOTHING, includes
+from resprout.edge.rights import includes
 from resprout.links.frames import Goodbye, Hello
 from resprout.links.handshake import shorten
 from resprout.links.refusals import TURNED_AWAY, Refusals
@@ -36,8 +36,6 @@ class Reception:
         self._unidentified = Unidentified(strangers_max)
         self._refusals = Refusals()
         self._logins = Logins(door.known)
-        self.speaking: TcpConnection | None = None
-        """Whose frame the machine hears now."""
         door.changed = self._look_again
 
     # -- coming and going ----------------------------------------------------------------------------------------------
@@ -103,11 +101,6 @@ class Reception:
             refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {entrance.fault}", FORBIDDEN)
         elif entrance.rights is not None:
             connection.permit = Permit(entrance.rights)
-
-    def permit(self) -> Permit:
-        """Of whoever speaks now. One that has none came in as something else than a client."""
-        speaking = self.speaking
-        return speaking.permit if speaking is not None and speaking.permit is not None else Permit(NOTHING)
 
     def refused(self, client: str, why: str) -> None:
         """A client wanted something that it may not do, and was told so."""

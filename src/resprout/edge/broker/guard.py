@@ -52,9 +52,10 @@ class Permit:
 
 
 class Guard:
-    """`permit`: of whoever speaks now; `refused` is told who was refused what, in one of a few words."""
+    """`permit`: of a client, by name, on the connection that it speaks on; `refused` is told who was refused what, in
+    one of a few words."""
 
-    def __init__(self, permit: Callable[[], Permit], refused: Callable[[str, str], None]) -> None:
+    def __init__(self, permit: Callable[[str], Permit], refused: Callable[[str, str], None]) -> None:
         self._permit = permit
         self._refused = refused
         self._checks: dict[type, Callable[[ClientSession, Any, Permit], Guarded]] = {
@@ -69,7 +70,7 @@ class Guard:
 
     def __call__(self, session: ClientSession, message: Any) -> Guarded:
         check = self._checks.get(type(message))
-        return check(session, message, self._permit()) if check is not None else (message, ())
+        return check(session, message, self._permit(session.name)) if check is not None else (message, ())
 
     def _publish(self, session: ClientSession, message: Publish, permit: Permit) -> Guarded:
         bundle = message.bundle

@@ -48,7 +48,8 @@ class Forwarding:
                 core.reports.arrived(repeat, source)
                 core.log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
             return None
-        core.clock.raise_to(bundle.stamp)
+        if source is not None:
+            core.clock.raise_to(bundle.stamp)
         if backup:
             entry = self.keep(bundle, source, hops)
             core.log.held_back.pop()
@@ -81,7 +82,7 @@ class Forwarding:
         entry = core.log.append(bundle, source, client, hops, behind + len(now), behind, readers)
         entry.picks = picks
         entry.prompt = prompt
-        if entry.delivered:
+        if not entry.undone:
             core.finished(entry)
         if now:
             forward = Forward(bundle, hops + 1, prompt)

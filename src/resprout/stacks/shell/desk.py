@@ -31,7 +31,7 @@ class Desk:
         check: Callable[[Any, Any], None] | None = None,
         is_only: bool = False,
         is_guarded: bool = False,
-        heard: Callable[[str], None] | None = None,
+        heard: Callable[[str, int], None] | None = None,
         strange: Callable[[str, Any], None] | None = None,
     ) -> None:
         self.find = find
@@ -44,6 +44,6 @@ class Desk:
         self.is_guarded = is_guarded
         """What peers say here, they may not all say: see `Shell.guard`."""
         self.heard = heard
-        """Told of each message that is taken here, before it is handled."""
+        """Told of each message that is taken here, and when, before it is handled."""
         self.strange = strange
         """What becomes of messages of this table when the peer is not found; None: the next desk is asked."""

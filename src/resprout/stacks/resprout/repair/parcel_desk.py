@@ -1,13 +1,14 @@
-"""Parcels as they come in: the parts of each sender are put together, and the whole goes to whoever waits for it."""
+"""Parcels on their way in: the parts of each sender are put together, and the whole goes to whoever waits for it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from resprout.core.contract import ProtocolMessage
+from resprout.core.errors import PeerError
 from resprout.overlay.council import Council
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import LOCK_PARTS, PARCELS, PARTS, ParcelEnd
-from resprout.stacks.resprout.repair.parcels import Parcel, Parcels
+from resprout.stacks.resprout.repair.parcels import Parcel
 from resprout.stacks.shell.peers import Peer
 
 
@@ -17,7 +18,8 @@ class ParcelDesk:
         self._core = core
         self._council = council
         self._whole = whole
-        self._parcels = Parcels()
+        self._coming: dict[str, Parcel] = {}
+        """One from each peer at most."""
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             **dict.fromkeys(PARCELS, self._begin),
             **dict.fromkeys((*PARTS, *LOCK_PARTS), self._add),
@@ -26,15 +28,20 @@ class ParcelDesk:
 
     def drop(self, peer: str) -> None:
         """The session in which it came is over."""
-        self._parcels.drop(peer)
+        self._coming.pop(peer, None)
 
     def _begin(self, peer: Peer, message: Any) -> None:
-        self._parcels.begin(peer.name, message)
+        self._coming[peer.name] = Parcel(message)
 
     def _add(self, peer: Peer, message: ProtocolMessage) -> None:
-        self._parcels.add(peer.name, message)
+        parcel = self._coming.get(peer.name)
+        if parcel is None:
+            raise PeerError(f"{type(message).__name__} outside of a parcel")
+        parcel.add(message)
         self._council.stirred(peer.name, self._core.now_us)
 
     def _complete(self, peer: Peer, message: ParcelEnd) -> None:
-        parcel = self._parcels.complete(peer.name)
+        parcel = self._coming.pop(peer.name, None)
+        if parcel is None:
+            raise PeerError("the end of a parcel that never began")
         self._whole[type(parcel.head)](peer.name, peer.incarnation, parcel)

@@ -1,4 +1,4 @@
-"""Parcels on their way in: parts are collected until the end comes, so that what they bring is taken all at once."""
+"""What a parcel brings: parts are collected until its end comes, and then taken all at once."""
 
 from typing import Any
 
@@ -80,30 +80,6 @@ class Parcel:
                 self.welcome_locks.append(part)
             case LastTotals(marks):
                 self.last_totals += marks
-
-
-class Parcels:
-    """Those that are on their way, one from each peer at most."""
-
-    def __init__(self) -> None:
-        self._coming: dict[str, Parcel] = {}
-
-    def begin(self, peer: str, head: Any) -> None:
-        self._coming[peer] = Parcel(head)
-
-    def add(self, peer: str, part: ProtocolMessage) -> None:
-        if peer not in self._coming:
-            raise PeerError(f"{type(part).__name__} outside of a parcel")
-        self._coming[peer].add(part)
-
-    def complete(self, peer: str) -> Parcel:
-        if peer not in self._coming:
-            raise PeerError("the end of a parcel that never began")
-        return self._coming.pop(peer)
-
-    def drop(self, peer: str) -> None:
-        """Its session is over, or another begins."""
-        self._coming.pop(peer, None)
 
 
 def _predicate(filter: str, where: str | None) -> Predicate:
