@@ -25,6 +25,7 @@ _ALONE: Final = (
     "tests/filters/test_meaning.py",
     "tests/pipeline/test_cluster.py",
     "tests/pipeline/test_comparison.py",
+    "tests/pipeline/test_comparison.py",
     "tests/pipeline/test_generated.py",
     "tests/pipeline/test_seed001.py",
     "tests/sim/test_counts.py",
@@ -44,11 +45,16 @@ def file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
+def unit_of(test: str) -> str:
+    """Tests of one unit go to one worker, one after the other."""
+    return TOGETHER.get(file_of(test), test)
+
+
 class Turns(LoadScopeScheduling):  # type: ignore[misc]  # it is not typed
     """Hands out tests one by one, and whole files where that is said above."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return TOGETHER.get(file_of(nodeid), nodeid)
+        return unit_of(nodeid)
 
 
 def spread(waiting: Sequence[T], others: Sequence[T]) -> list[T]:

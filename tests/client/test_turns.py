@@ -61,8 +61,8 @@ class Speaker:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     loop = Loop()
-    for module in (pulse, turns):
-        monkeypatch.setattr(module, "monotonic", lambda: loop.now)
+    for module, clock in ((turns, "monotonic"), (turns, "thread_time"), (pulse, "thread_time")):
+        monkeypatch.setattr(module, clock, lambda: loop.now)
     return loop
 
 

@@ -2,11 +2,12 @@
 
 A loop does not tell which turn it is in, nor how long its turns take. Both tell whether publications follow each other
 closely, and whether waiting for more of them pays: where many clients share a loop, a turn may take milliseconds
-because each of them sends something in each.
+because each of them sends something in each. What is counted is processor time: a machine with other work must not look
+like a program with other work.
 """
 
 import asyncio
-from time import monotonic
+from time import thread_time
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -21,7 +22,7 @@ BUSY_SHARE: Final = 0.25
 
 
 class WaitsForTurn(Protocol):
-    def turn(self, now: float) -> None:
+    def turn(self) -> None:
         """Another turn has begun."""
 
 
@@ -73,12 +74,12 @@ class Pulse:
     def _beat(self) -> None:
         self._quiet = 0
         if self._next is None:
-            self._began = monotonic()
+            self._began = thread_time()
             self._spent = self._time = self._sending = 0.0
             self._next = self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        now = monotonic()
+        now = thread_time()
         took = now - self._began
         self._time += took - self._time / SMOOTHING
         self._sending += self._spent - self._sending / SMOOTHING
@@ -86,7 +87,7 @@ class Pulse:
         self._spent = 0.0
         self.turns += 1
         for waiting in list(self._waiting):
-            waiting.turn(now)
+            waiting.turn()
         self._quiet = 0 if self._waiting else self._quiet + 1
         self._next = self._loop.call_soon(self._turn) if self._quiet < QUIET_TURNS else None
 

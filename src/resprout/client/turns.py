@@ -14,7 +14,7 @@ anything new is the end, and comes within microseconds when the program has noth
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Final
 
 from resprout.client.pulse import QUIET_TURNS, Pulse
@@ -61,19 +61,19 @@ class Turns:
         self._seen = None  # the next turn may begin before the program has had its own: it does not count
         self._pulse.join(self)
 
-    def turn(self, now: float) -> None:
+    def turn(self) -> None:
         """Another turn has begun: what waits leaves, or waits for another one."""
         seen = self._progress()
-        if seen == self._seen or self._is_late(now):
+        if seen == self._seen or self._is_late():
             self.go()
         else:
             self._seen = seen
 
     def go(self) -> None:
         """It is time."""
-        began = monotonic()
+        began = thread_time()
         self._leave()
-        self._pulse.spent(monotonic() - began)
+        self._pulse.spent(thread_time() - began)
 
     def over(self) -> None:
         """Everything has left."""
@@ -82,8 +82,8 @@ class Turns:
         self._left_in = self._pulse.turns
         self._pulse.leave(self)
 
-    def _is_late(self, now: float) -> bool:
-        if now < self._until:
+    def _is_late(self) -> bool:
+        if monotonic() < self._until:
             return False
         pulse = self._pulse
         return self._until == 0.0 or not pulse.busy or pulse.turns - self._since >= GATHER_TURNS
