@@ -13,6 +13,7 @@ from resprout.cli.load import ours
 from resprout.cli.load.chain import OurChain
 from resprout.cli.load.process import LoadProcess
 from resprout.cli.load.team import Team
+from resprout.core.guarantee import Guarantee
 
 OURS: Final = "resprout"
 
@@ -24,23 +25,25 @@ class Peer(msgspec.Struct, frozen=True):
     command: Command
     chains: bool = True
     """Several servers can be put in a row."""
+    crowd_max: int = 500
+    """So many of its clients fit into one process."""
     settles: bool = False
     """A publisher can wait until a message is safe; on one server and without a subscriber."""
 
-    def team(self, brokers: int, subscribers: int, settle: bool = False) -> Team:
+    def team(self, brokers: int, subscribers: int, publishers: int = 1, settle: bool = False) -> Team:
         def worker(role: str, address: str) -> LoadProcess:
             words = [str(BENCH_PYTHON), "-m", f"benchmarks.net.clients.{self.client}", role, address]
             words += ["settle"] if settle else []
             return LoadProcess(f"{self.name}, the {role}", words, worker_environment())
 
-        return Team(Row(self.name, self.command, brokers), worker, subscribers)
+        return Team(Row(self.name, self.command, brokers), worker, subscribers, publishers)
 
 
-def our_team(brokers: int, subscribers: int) -> Team:
+def our_team(brokers: int, subscribers: int, publishers: int = 1, guarantee: Guarantee = Guarantee.CAUSAL) -> Team:
     def worker(role: str, address: str) -> LoadProcess:
-        return LoadProcess(f"{OURS}, the {role}", ours.command(role, address))
+        return LoadProcess(f"{OURS}, the {role}", ours.command(role, address, guarantee))
 
-    return Team(OurChain(brokers), worker, subscribers)
+    return Team(OurChain(brokers), worker, subscribers, publishers)
 
 
 def find_peers() -> list[Peer]:

@@ -5,135 +5,98 @@ found out for each, so that a round takes everybody about as long.
 """
 
 import statistics
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
+from benchmarks.net.in_turns import Effort, in_turns, suitable
 from benchmarks.net.peers import OURS, Peer, left_out, our_team
 from resprout.cli.load.orders import Flood, Pace, Settle
-from resprout.cli.load.process import LoadError
 from resprout.cli.load.team import FloodResult, Team
+from resprout.core.guarantee import Guarantee
 
-T = TypeVar("T")
-
-FIRST_COUNT: Final = 500
-COUNT_MIN: Final = 200
-COUNT_MAX: Final = 2_000_000
 PACED_INTERVAL_US: Final = 1_000
 IN_FLIGHT: Final = 256
 SETTLE_SIZE: Final = 32
 PACED_SIZE: Final = 32
 
-
-class Effort(msgspec.Struct, frozen=True):
-    """How much is done."""
-
-    rounds: int
-    seconds: float
-    """Of one round of one of them, about."""
+BATCHES: Final = 0
+"""Beside numbers of messages per turn: as many as fit, with a subscriber that takes messages as they come together."""
 
 
-FULL: Final = Effort(rounds=7, seconds=1.0)
-QUICK: Final = Effort(rounds=3, seconds=0.3)
+class FloodWork(msgspec.Struct, frozen=True):
+    """As fast as it goes."""
 
-BATCHES: Final = f"{OURS}, batches"
-"""Ours again, with a subscriber that takes messages as they come together."""
+    name: str
+    brokers: int
+    subscribers: int
+    publishers: int
+    size: int
+    per_turn: tuple[int, ...]
+    """Messages that each publisher publishes between two turns of its event loop, in turns."""
+    goals: dict[tuple[int, str], str] = {}
+    """By messages per turn, and whom it is compared with."""
 
 
-async def flood(
-    effort: Effort, peers: Sequence[Peer], brokers: int, subscribers: int, size: int
-) -> dict[str, list[FloodResult]]:
-    """As fast as it goes; ours twice, message by message and in batches."""
-    teams = {OURS: our_team(brokers, subscribers)}
+async def flood(effort: Effort, peers: Sequence[Peer], work: FloodWork) -> dict[int, dict[str, list[FloodResult]]]:
+    """By messages per turn, and by who did it; ours also in batches."""
+    teams = {OURS: our_team(work.brokers, work.subscribers, work.publishers)}
     for peer in peers:
-        if peer.chains or brokers == 1:
-            teams[peer.name] = peer.team(brokers, subscribers)
+        if work.brokers > 1 and not peer.chains:
+            left_out(peer.name, f"its servers are not put in a row ({work.brokers} brokers)")
+        elif work.publishers > peer.crowd_max:
+            left_out(peer.name, f"{work.publishers} of its clients do not fit into one process")
         else:
-            left_out(peer.name, f"its servers are not put in a row ({brokers} brokers)")
+            teams[peer.name] = peer.team(work.brokers, work.subscribers, work.publishers)
 
-    async def once(team: Team, count: int) -> FloodResult:
-        return await team.flood(Flood(size, count))
-
-    async def batches(team: Team, count: int) -> FloodResult:
-        return await team.flood(Flood(size, count), batches=True)
+    async def once(team: Team, count: int, per_turn: int) -> FloodResult:
+        batches = per_turn == BATCHES
+        order = Flood(work.size, count) if batches else Flood(work.size, count, per_turn=per_turn)
+        return await team.flood(order, batches=batches)
 
     def rate(flooded: FloodResult) -> float:
         return flooded.messages_per_s
 
-    return await _in_turns(effort, teams, once, rate, {BATCHES: batches})
+    return await in_turns(effort, teams, work.per_turn, once, suitable(rate), ours_alone=(BATCHES,))
 
 
-async def settle(effort: Effort, peers: Sequence[Peer]) -> dict[str, list[float]]:
-    """Until it is safe, with `IN_FLIGHT` under way. Ours has two brokers and a subscriber behind the second; others
-    have one server that stores, and nobody who reads."""
+async def settle(effort: Effort, peers: Sequence[Peer]) -> dict[int, dict[str, list[float]]]:
+    """Until it is safe, one at a time and with `IN_FLIGHT` under way. Ours has two brokers and a subscriber behind the
+    second; others have one server that stores, and nobody who reads."""
     teams = {OURS: our_team(2, 1)}
     teams |= {peer.name: peer.team(1, 0, settle=True) for peer in peers if peer.settles}
 
-    async def once(team: Team, count: int) -> float:
-        return await team.settle(Settle(SETTLE_SIZE, count, IN_FLIGHT))
+    async def once(team: Team, count: int, in_flight: int) -> float:
+        return await team.settle(Settle(SETTLE_SIZE, count, in_flight))
 
-    return await _in_turns(effort, teams, once, lambda rate: rate, {})
+    return await in_turns(effort, teams, (1, IN_FLIGHT), once, suitable(lambda rate: rate))
 
 
-async def pace(effort: Effort, peers: Sequence[Peer]) -> dict[str, list[float]]:
+async def pace(effort: Effort, peers: Sequence[Peer], brokers: int) -> dict[str, list[float]]:
     """The median latency at a thousand messages a second, in microseconds."""
-    teams = {OURS: our_team(1, 1)}
-    teams |= {peer.name: peer.team(1, 1) for peer in peers}
-    count = max(COUNT_MIN, round(effort.seconds * 1e6 / PACED_INTERVAL_US))
+    teams = {OURS: our_team(brokers, 1)}
+    teams |= {peer.name: peer.team(brokers, 1) for peer in peers if peer.chains or brokers == 1}
 
-    async def once(team: Team, _: int) -> float:
+    async def once(team: Team, count: int, _: int) -> float:
         return statistics.median(await team.pace(Pace(PACED_SIZE, count, PACED_INTERVAL_US)))
 
-    return await _in_turns(effort, teams, once, lambda _: 1e6 / PACED_INTERVAL_US, {})
+    found = await in_turns(effort, teams, (brokers,), once, _paced_count)
+    return found[brokers]
 
 
-# -- in turns ----------------------------------------------------------------------------------------------------------
+async def pace_totals(effort: Effort, brokers: int) -> dict[str, list[list[int]]]:
+    """The latencies of totals at a thousand a second, and of what is causal beside them; each round by itself."""
+    teams = {
+        guarantee.label: our_team(brokers, 1, guarantee=guarantee) for guarantee in (Guarantee.TOTAL, Guarantee.CAUSAL)
+    }
+
+    async def once(team: Team, count: int, _: int) -> list[int]:
+        return await team.pace(Pace(PACED_SIZE, count, PACED_INTERVAL_US))
+
+    found = await in_turns(effort, teams, (brokers,), once, _paced_count)
+    return found[brokers]
 
 
-Once = Callable[[Team, int], Awaitable[T]]
-
-
-async def _in_turns(
-    effort: Effort,
-    teams: Mapping[str, Team],
-    once: Once[T],
-    rate: Callable[[T], float],
-    ours_again: Mapping[str, Once[T]],
-) -> dict[str, list[T]]:
-    """What each round of each came to. Nobody's processes are started or stopped while others are measured."""
-    counts: dict[str, int] = {}
-    results: dict[str, list[T]] = {name: [] for name in (*teams, *ours_again)}
-    async with AsyncExitStack() as stack:
-        for name, team in teams.items():
-            try:
-                await stack.enter_async_context(team)
-                counts[name] = await _suitable_count(effort, team, once, rate)
-            except LoadError as error:
-                _give_up(name, error)
-        for _ in range(effort.rounds):
-            for name in list(counts):
-                try:
-                    results[name].append(await once(teams[name], counts[name]))
-                except LoadError as error:
-                    _give_up(name, error)
-                    del counts[name]
-            for name, again in ours_again.items():
-                results[name].append(await again(teams[OURS], counts[OURS]))
-    return {name: found for name, found in results.items() if len(found) == effort.rounds}
-
-
-async def _suitable_count(effort: Effort, team: Team, once: Once[T], rate: Callable[[T], float]) -> int:
-    """Found in steps, as the first messages are slow; they also warm everything up."""
-    count = FIRST_COUNT
-    for share in (0.2, 0.5, 1.0):
-        found = rate(await once(team, count)) * effort.seconds * share
-        count = max(COUNT_MIN, min(COUNT_MAX, round(found)))
-    return count
-
-
-def _give_up(name: str, error: LoadError) -> None:
-    if name == OURS:
-        raise error
-    left_out(name, str(error))
+async def _paced_count(effort: Effort, _: object) -> int:
+    return max(200, round(effort.seconds * 1e6 / PACED_INTERVAL_US))

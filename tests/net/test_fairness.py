@@ -39,6 +39,7 @@ def subscribed(running: Running) -> int:
 @pytest.mark.parametrize("fast_loop", [False, True])
 def test_others_have_their_turn_between_the_frames_of_a_burst(monkeypatch: pytest.MonkeyPatch, fast_loop: bool) -> None:
     monkeypatch.setattr(connection, "TURN_SECONDS_MAX", -1.0)  # one frame is a turn
+    monkeypatch.setattr(connection, "TOGETHER_MAX", 1)
 
     async def scene() -> None:
         async with broker() as running, bare(running.address) as peer:
@@ -122,7 +123,7 @@ def test_a_connection_that_is_closed_does_not_wait_for_a_peer_that_never_reads(m
 
 def test_heartbeats_are_on_unless_something_else_is_asked_for() -> None:
     assert (with_signs_of_life().heartbeat_us, with_signs_of_life().silence_us) == (HEARTBEAT_US, SILENCE_US)
-    own = LinkOptions(heartbeat_us=1_000, silence_us=9_000)
+    own = LinkOptions(heartbeat_us=1_000, silence_us=9_000, free_ack_delay_us=30_000)
     assert with_signs_of_life(own) == own
     assert with_signs_of_life(LinkOptions(silence_us=4_000)).heartbeat_us == 1_000
     assert with_signs_of_life(LinkOptions(heartbeat_us=50_000_000)).silence_us == 200_000_000

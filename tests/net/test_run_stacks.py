@@ -70,14 +70,15 @@ def test_a_causal_multicast_keeps_causal_order_in_a_chain(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
-def test_a_causal_multicast_goes_around_a_broker_that_is_killed(stack: str) -> None:
+def test_a_causal_multicast_goes_around_a_broker_that_is_killed_and_takes_it_in_when_all_is_quiet(stack: str) -> None:
     work = (
         '{kind="random", topics=["line/up", "line/down"], operations=40, mix={causal=1.0}, start="4s", interval="50ms"}'
     )
-    fault = 'fault=[{at="5s", kind="crash", nodes=["b5"]}]'
-    result, verdict = run("chain", [f'stack="{stack}"', "options={}", f"workload=[{work}]", fault])
-    assert nodes(result, "crash") == ["b5"]
-    assert verdict.counts["publications"] == 120
+    later = work.replace("operations=40", "operations=5").replace('start="4s"', 'start="9s"')
+    faults = 'fault=[{at="5s", kind="crash", nodes=["b5"]}, {at="7500ms", kind="recover", nodes=["b5"]}]'
+    result, verdict = run("chain", [f'stack="{stack}"', "options={}", f"workload=[{work}, {later}]", faults])
+    assert nodes(result, "crash") == nodes(result, "recover") == ["b5"]
+    assert verdict.counts["publications"] == 135
 
 
 DELTA = 'mix={fifo=0.7, eventual=0.3}, start="4s", interval="50ms"'

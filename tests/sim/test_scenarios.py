@@ -1,4 +1,6 @@
-"""Every ready-made scenario runs to its end in the virtual world and keeps every promise."""
+"""Every ready-made scenario runs to its end in the virtual world and keeps every promise.
+
+Those without faults that are long or large are cut to what still takes every path: more of the same proves nothing."""
 
 from pathlib import Path
 
@@ -10,6 +12,15 @@ from resprout.sim.swarm import complaint_about
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))
+SMALLER = {
+    "bank": ["workload.0.operations=100"],
+    "chain": ["workload.0.operations=100"],
+    "chatter": ["workload.0.operations=15"],
+    "content": ["workload.0.operations=150"],
+    "random": ["workload.0.operations=100"],
+    "seed001": ["topology.brokers=127"],
+    "seed001-publishers": ["topology.brokers=127"],
+}
 
 
 def test_there_are_scenarios() -> None:
@@ -18,7 +29,7 @@ def test_there_are_scenarios() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_ready_made_scenario_is_clean(file: Path) -> None:
-    scenario = load_scenario(file)
+    scenario = load_scenario(file, SMALLER.get(file.stem, ()))
     result = run_scenario(scenario)
     assert complaint_about(scenario, result) == ""
     published = sum(row.kind == "publish" for row in result.rows)

@@ -215,7 +215,7 @@ class _Mumbles(Reports):
     __slots__ = ()
 
     def arrived(self, entry: Entry, source: Link) -> None:
-        self.taken_soon = True
+        self.taken_soon = self.due = True
 
 
 mumbler = with_parts((core, "Reports", _Mumbles))

@@ -3,6 +3,7 @@
 What must be safe goes through JetStream, into a stream in memory.
 """
 
+import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ class NatsSender:
         for block in blocks:
             for payload in block:
                 await publish(SUBJECT, payload)
+            await asyncio.sleep(0)
         await self._connection.flush()
 
     async def send(self, payload: bytes) -> None:

@@ -3,6 +3,7 @@
 Publications of one block travel as one pipeline, each a command of its own. What must be safe is added to a stream.
 """
 
+import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ class RedisSender:
             for payload in block:
                 pipeline.publish(CHANNEL, payload)
             await pipeline.execute()
+            await asyncio.sleep(0)
 
     async def send(self, payload: bytes) -> None:
         await self._redis.publish(CHANNEL, payload)

@@ -4,6 +4,7 @@ Reliable, and a publisher that is too fast waits: nothing is dropped. A subscrib
 channel, which is faster than being called back from its thread.
 """
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -37,6 +38,7 @@ class ZenohSender:
         for block in blocks:
             for payload in block:
                 put(payload)
+            await asyncio.sleep(0)
 
     async def send(self, payload: bytes) -> None:
         self._publisher.put(payload)

@@ -4,6 +4,7 @@ Queues have no limit, so nothing is dropped. A message is one frame that begins 
 frame for the topic and another one for the payload.
 """
 
+import asyncio
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -20,8 +21,7 @@ SUBSCRIBING_S = 0.1
 
 class ZmqSender:
     def __init__(self, port: str) -> None:
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.PUB)
+        self._socket = zmq.Context.instance().socket(zmq.PUB)  # a crowd shares what works behind it
         self._socket.set_hwm(0)
         self._socket.connect(f"tcp://127.0.0.1:{port}")
 
@@ -30,6 +30,7 @@ class ZmqSender:
         for block in blocks:
             for payload in block:
                 send(TOPIC + payload)
+            await asyncio.sleep(0)
 
     async def send(self, payload: bytes) -> None:
         self._socket.send(TOPIC + payload)
@@ -38,7 +39,7 @@ class ZmqSender:
         raise NotImplementedError("a publisher does not learn what became of a message")
 
     async def close(self) -> None:
-        self._context.destroy(linger=0)
+        self._socket.close(linger=0)
 
 
 class ZmqReceiver:

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
@@ -25,6 +25,7 @@ from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, Publ
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.publisher import Publisher
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
+from resprout.client.turns import Turns
 from resprout.core.contract import Answer, Deliver, EndCode, Request
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import ReceiptLevel
@@ -73,6 +74,8 @@ class Client(Publisher):
             stream.offer(began.stack, began.receipts)
         self._subscriptions = ClientSubscriptions()
         self._batches: deque[Batch] = deque()
+        self._taken_batches = 0
+        self._taking = Turns(self._loop, lambda: self._taken_batches, self._take)
         self._forgetting: dict[int, asyncio.Future[str]] = {}
         """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
         self._tokens = itertools.count(1)
@@ -142,7 +145,7 @@ class Client(Publisher):
         """Tell the network that brokers it waits for will never return: a part that is cut off for good, or a silent
         host in a tree too small for a majority. Returns when that was passed on; the repair follows.
 
-        Everybody who can connect may do this: there is no authentication. Nor does anybody check it: where brokers are
+        Every client may do this, unless rules say who is an operator. Nor does anybody check it: where brokers are
         forgotten that still work, together and with clients of their own, there are two networks until they hear each
         other again. The forgotten ones then join as new brokers, and what only they knew is lost.
 
@@ -168,6 +171,8 @@ class Client(Publisher):
         """Wait (at most `CLOSE_SECONDS_MAX`) until the broker has accepted what was published, then end the session."""
         try:
             if self._closed is None:
+                if self._taking.waiting:
+                    self._take()
                 self._flush()
                 with contextlib.suppress(TimeoutError):  # whoever needs to know has waited for the receipt
                     async with asyncio.timeout(CLOSE_SECONDS_MAX):
@@ -212,16 +217,23 @@ class Client(Publisher):
         self._batches.append(batch)
         for inbox, part in parts.items():
             inbox.put(batch, part)
-        if not parts:  # its subscription was given up; not in the middle of what the machine wants done
-            self._loop.call_soon(self._take)
+        if not parts:  # its subscription was given up
+            self._take_soon()
 
     def _taken(self, batch: Batch) -> None:
         batch.parts -= 1
         if batch.parts == 0:
-            self._take()
+            self._take_soon()
+
+    def _take_soon(self) -> None:
+        """Not now: the message goes out first, and this may be in the middle of what the machine wants done."""
+        self._taken_batches += 1
+        if not self._taking.waiting:
+            self._taking.wait(self._taking.idle or self._machine.incoming.awaited)
 
     def _take(self) -> None:
         """Deliveries are acknowledged in order, so one that an idle inbox holds keeps those behind it waiting."""
+        self._taking.over()
         count = 0
         while self._batches and self._batches[0].parts == 0:
             self._batches.popleft()
@@ -256,7 +268,7 @@ class Client(Publisher):
     def _refused(self, news: Refused) -> None:
         request = news.request
         if isinstance(request, SubscribeRequest | UnsubscribeRequest):
-            self._subscriptions.remove(SubscribeRequest(request.filter, request.where), news.reason)
+            self._give_up(self._subscriptions.refuse(SubscribeRequest(request.filter, request.where), news.reason))
         elif news.stream:
             self._streams[news.stream].refused(news.first, news.last, news.reason)
 
@@ -270,11 +282,14 @@ class Client(Publisher):
             self._shut(reason, reason)
         else:
             self._raise_event(DeliveriesMissing(news.reason))
-            for subscription in self._subscriptions.lose(reason):
-                # Only the program knows what to do about what was missed, so it has to subscribe again itself.
-                if subscription.ended is None:
-                    subscription.ended = self._loop.create_future()
-                    self._loop.call_soon(self._ask_end, subscription)  # the machine is in the middle of something
+            # Only the program knows what to do about what was missed, so it has to subscribe again itself.
+            self._give_up(self._subscriptions.lose(reason))
+
+    def _give_up(self, subscriptions: Iterable[Subscription]) -> None:
+        for subscription in subscriptions:
+            if subscription.ended is None:
+                subscription.ended = self._loop.create_future()
+                self._loop.call_soon(self._ask_end, subscription)  # the machine is in the middle of something
 
     # -- inside: the rest ----------------------------------------------------------------------------------------------
 

@@ -135,7 +135,7 @@ class Inbox:
             rest.append(self._batch)
         taken, self._taken = self._taken, _ignore
         for batch in rest:
-            self._loop.call_soon(taken, batch)  # this may be in the middle of what a machine wants done
+            taken(batch)
         while self._waiters:
             self._wake_one()
 
@@ -147,11 +147,11 @@ class Inbox:
 
     def _hand_out(self) -> Message:
         """The batch counts as taken with its last message: a `delivered` receipt never comes before that. The message
-        goes out first, and the news of it with the next turn of the loop."""
+        goes out first, and the news of it in a later turn of the loop."""
         message = self._current[self._next]
         self._next += 1
         if self._next == self._size and not self._over:  # once it is over, everything counts as taken
-            self._loop.call_soon(self._taken, self._batch)
+            self._taken(self._batch)
         return message
 
     def _open_batch(self) -> bool:

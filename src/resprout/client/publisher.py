@@ -1,17 +1,18 @@
 """The publishing half of the client.
 
 Publishing costs no task switch: what is published before the loop next runs leaves as one bundle, and every `BURST`
-publications the publisher gives way so that the loop does run. What may be published, and under which number, the
-machine decides (`edge.client.publishing`); only more of the same goes straight into the bundle that is open.
+publications the publisher gives way so that the loop does run. Turns that follow each other closely and each bring
+something share a bundle, too (`client.turns`). What may be published, and under which number, the machine decides
+(`edge.client.publishing`); only more of the same goes straight into the bundle that is open.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from time import monotonic
 from typing import Any
 
 from resprout.client.errors import ClosedError
 from resprout.client.receipts import Receipt, Stream
+from resprout.client.turns import Turns
 from resprout.core.contract import Request
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
 from resprout.core.names import AttributeValue
@@ -20,9 +21,6 @@ from resprout.edge.client.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.client.publishing import NO_ATTRIBUTES
 from resprout.edge.requests import FlushRequest, RoomAgain
 from resprout.net.host import Host
-
-IDLE_SECONDS = 0.0005
-"""The first publication after such a pause leaves at once; those that follow in the same turn of the loop, together."""
 
 BURST = 256
 """Publications after which the publisher gives way to the event loop; large ones count for more."""
@@ -48,8 +46,7 @@ class Publisher:
         """The bundle that the last publication went to, and what was asked for then."""
         self._counted = self._builder.next
         """Up to here, publications in that bundle are counted in the burst."""
-        self._flushing = False
-        self._flushed_at = 0.0
+        self._turns = Turns(self._loop, self._progress, self._flush)
         self._burst = 0
         self._room: asyncio.Future[None] | None = None
         self._closed: str | None = None
@@ -106,12 +103,12 @@ class Publisher:
         self._counted = builder.next
         self._topic, self._guarantee, self._stream = topic, guarantee, stream
         self._keys = keys if type(keys) is tuple else None  # a list may be another one next time
-        if not self._flushing:
-            if monotonic() - self._flushed_at > IDLE_SECONDS:
-                self._flush()
+        turns = self._turns
+        if not turns.waiting:
+            if turns.idle:
+                turns.go()
             else:
-                self._flushing = True
-                self._loop.call_soon(self._flush)
+                turns.wait(any(stream.is_awaited for stream in self._streams.values()))
         if self._burst >= BURST:
             await self._give_way()
         # A bundle with attributes has a row for every message: no short cut past that.
@@ -120,14 +117,17 @@ class Publisher:
 
     def _flush(self) -> None:
         """While there is no room the burst stays complete: whoever publishes next waits, however rarely it does."""
-        self._flushing = False
-        self._flushed_at = monotonic()
+        self._turns.over()
         self._builder.pause = 0
         if self._closed is None:
             awaited = [stream.take_awaited() for stream in self._streams.values()]
             self._machine.prompt = any(awaited)
             self._ask(FlushRequest())
         self._begin_burst(BURST if self._machine.crowded else 0)
+
+    def _progress(self) -> tuple[object, int]:
+        """Something else whenever something was published."""
+        return self._builder, self._builder.next
 
     def _begin_burst(self, burst: int) -> None:
         self._burst = burst

@@ -180,10 +180,16 @@ class Stream:
                 self._drop_done(kind)
             raise
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for a receipt now, or has done so since the last `take_awaited`."""
+        return self.awaited or any(self._waiting)
+
     def take_awaited(self) -> bool:
-        """Whether somebody waits for a receipt now, or has done so since this was last asked."""
-        awaited, self.awaited = self.awaited, False
-        return awaited or any(self._waiting)
+        """The same, and what was waited for before does not count any more."""
+        awaited = self.is_awaited
+        self.awaited = False
+        return awaited
 
     def turned(self, kind: ReceiptLevel, first: int, last: int) -> None:
         reached = self._reached[kind]

@@ -16,8 +16,11 @@ class LinkSession(Session):
 
     __slots__ = (
         "ack_due",
+        "asked",
+        "asked_again",
         "connection",
         "due",
+        "free_ack_due",
         "heard_us",
         "is_opener",
         "keeps_company",
@@ -57,6 +60,11 @@ class LinkSession(Session):
         """Stands in these lists of links (`gathering`)."""
         self.ack_due = False
         """Stands in the list of links that `AcknowledgeDue` looks at."""
+        self.free_ack_due = False
+        """The same for `FreeAcknowledgeDue`."""
+        self.asked = False
+        """The peer wants to hear at once how far this side is; again: even if it was told so before."""
+        self.asked_again = False
         self.lingers = False
         """`LingerOver` is set."""
         self.over = False
@@ -87,6 +95,7 @@ class LinkSession(Session):
             self.departed = end
             self.told_received = received = self.received
             self.told_granted = granted = self.granted
+            self.told_bytes = self.received_bytes
             out.append(Transmit(connection, Data(sent, received, granted, (self.outbox[-1],), hurry)))
         else:
             out.extend([Transmit(connection, frame) for frame in self.frames(hurry)])

@@ -39,7 +39,6 @@ from resprout.core.contract import (
     Release,
     Retire,
     Send,
-    SetTimer,
     Stirred,
     Timer,
     TimerFired,
@@ -48,6 +47,7 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.names import check_name
+from resprout.links.acknowledging import Acknowledging
 from resprout.links.frames import Data, Express, Part, Parted
 from resprout.links.gathering import Gathering
 from resprout.links.handshake import ROLES, Identity, shorten
@@ -55,14 +55,21 @@ from resprout.links.link import LinkSession, LinkStatus
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.switchboard import Switchboard
-from resprout.links.timers import AcknowledgeDue, CompanyOver, LingerOver, ReconnectDue, TurnOver, WatchDue
+from resprout.links.timers import (
+    AcknowledgeDue,
+    CompanyOver,
+    FreeAcknowledgeDue,
+    LingerOver,
+    ReconnectDue,
+    TurnOver,
+    WatchDue,
+)  # fmt: skip
 from resprout.links.watch import Watch
 
 Effects = list[Effect]
 Handler = Callable[[Any, int, Effects], None]
 
 _DEFAULTS: Final = LinkOptions()
-_ACKNOWLEDGE: Final = AcknowledgeDue()
 
 STIRRED_US: Final = 100_000
 """While a large message gets on, the stack is told so at most this often."""
@@ -115,8 +122,8 @@ class Links:
         self._news = board.sessions.news
         self._unsent: list[LinkSession] = []
         self._express: list[LinkSession] = []
-        self._unacknowledged: list[LinkSession] = []
         self._gathering = Gathering(options.ack_delay_us)
+        self._acknowledging = Acknowledging(options, role == "client")
         self._on: dict[type[Event], Handler] = {
             Connected: board.connected,
             Disconnected: board.disconnected,
@@ -138,7 +145,8 @@ class Links:
             Retire: self._do_retire,
         }
         self._timers: dict[type[Any], Handler] = {
-            AcknowledgeDue: self._acknowledge_all,
+            AcknowledgeDue: self._acknowledging.over,
+            FreeAcknowledgeDue: self._acknowledging.over,
             TurnOver: self._company_over,
             CompanyOver: self._company_over,
             WatchDue: self._watch.look,
@@ -156,16 +164,42 @@ class Links:
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
         out: Effects = []
         if type(event) is Arrived:
-            self._arrived(event, now_us, out)
+            link = self._arrived(event, now_us, out)
+            if link is not None:
+                if self._unsent or self._express:
+                    self._ship_all(now_us, out)
+                self._acknowledging.answer(link, now_us, out)
         else:
             self._on.get(type(event), self._tell)(event, now_us, out)
         if self._unsent or self._news or self._express:
             self._settle(now_us, out)
         return out
 
+    def steps(self, arrivals: Sequence[Arrived], now_us: int) -> Sequence[Effect]:
+        """Frames in the order in which they came, as one step: what the stack says because of them leaves after the
+        last one and shares frames. To peers it looks like a link that took a moment longer."""
+        out: Effects = []
+        links: dict[LinkSession, None] = {}
+        for event in arrivals:
+            link = self._arrived(event, now_us, out)
+            if link is not None:
+                links[link] = None
+            if self._news:
+                self._settle(now_us, out)
+        self._settle(now_us, out)
+        for link in links:
+            if not link.over:
+                self._acknowledging.answer(link, now_us, out)
+        return out
+
     def sessions(self) -> list[LinkStatus]:
         """Every session that stands, with or without a connection, in the order in which they began."""
         return [LinkStatus.of(link) for link in self._up.values()]
+
+    def connection_of(self, peer: str) -> int:
+        """On which the peer of this name speaks; 0 for none."""
+        link = self._up.get(peer)
+        return link.connection if link is not None else 0
 
     def latest_incarnation(self, peer: str) -> int:
         """The latest life of a peer that was met here, or that the stack has heard of; 0 for none."""
@@ -284,21 +318,22 @@ class Links:
             if len(link.express.outbox) > EXPRESS_MAX and not link.over:
                 self._board.end(link, f"{link.peer} acknowledges no sign of life", EndCause.LOST, True, now_us, out)
 
-    def _arrived(self, event: Arrived, now_us: int, out: Effects) -> None:
+    def _arrived(self, event: Arrived, now_us: int, out: Effects) -> LinkSession | None:
+        """Hear what one frame brings. The session that may have to be answered, if there is one."""
         link = self._live.get(event.connection)
         frame = event.frame
         is_data = type(frame) is Data
         if link is None or not (is_data or type(frame) in self._take):
             self._board.greet_or_end(event.connection, frame, now_us, out)
-            return
+            return None
         link.heard_us = now_us
         try:
             messages = link.take(frame) if is_data else self._take[type(frame)](link, frame, now_us, out)
         except PeerError as error:
             self._board.end(link, str(error), EndCause.LOST, True, now_us, out)
-            return
+            return None
         if not is_data and link.over:  # the stack was told that something stirs, and wanted no more of it
-            return
+            return None
         if link.flight.marks:
             link.came(now_us)
         left = len(messages)
@@ -310,22 +345,17 @@ class Links:
                 if self._news:
                     self._settle(now_us, out)
                 if link.over:
-                    return
+                    return None
         if link.limit != link.announced:
             self._announce_room(link, now_us, out)
         if link.shipped < link.due and not link.unsent:
             link.unsent = True
             self._unsent.append(link)
-        if self._unsent or self._express:
-            self._ship_all(now_us, out)
-        if link.received != link.told_received:
-            if link.connection:
-                if link.acknowledge_now or frame.hurry:
-                    link.nod(now_us, out)
-                elif not link.ack_due:
-                    self._acknowledge_later(link, now_us, out)
-        elif frame.hurry and not messages and link.connection:  # asked for what has been told, or for part of a message
-            link.nod(now_us, out)
+        if frame.hurry:
+            link.asked = True
+            if not messages:  # for what has been told, or for part of a message
+                link.asked_again = True
+        return link
 
     def _take_part(self, link: LinkSession, frame: Part, now_us: int, out: Effects) -> Sequence[Any]:
         messages = link.take_part(frame)
@@ -357,19 +387,6 @@ class Links:
         room = link.room_to_announce()
         if room is not None:
             self._tell(Writable(link.peer, room), now_us, out)
-
-    def _acknowledge_later(self, link: LinkSession, now_us: int, out: Effects) -> None:
-        link.ack_due = True
-        if not self._unacknowledged:
-            out.append(SetTimer(_ACKNOWLEDGE, now_us + self._options.ack_delay_us))
-        self._unacknowledged.append(link)
-
-    def _acknowledge_all(self, timer: AcknowledgeDue, now_us: int, out: Effects) -> None:
-        links, self._unacknowledged = self._unacknowledged, []
-        for link in links:
-            link.ack_due = False
-            if link.connection and link.received != link.told_received:
-                link.acknowledge(now_us, out)
 
     def _company_over(self, timer: Timer, now_us: int, out: Effects) -> None:
         for link in self._gathering.over(timer):

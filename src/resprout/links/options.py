@@ -18,6 +18,9 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     ack_delay_us: int = 20_000
     """An acknowledgement waits this long for data to ride on. Longer: fewer frames, more memory at the peer."""
+    free_ack_delay_us: int | None = None
+    """The same between a client and its broker, where nothing came that counts against the window. None: no longer than
+    any other."""
     ack_messages_max: int = 256
     """So many messages are acknowledged at once, without waiting."""
 

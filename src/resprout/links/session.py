@@ -39,7 +39,7 @@ class Session:
         "acknowledged", "announced", "assembly", "body", "confirmed", "confirmed_bytes", "confirmed_weight",
         "departed", "ends", "epoch", "express", "flight", "full_at", "full_at_bytes", "grant", "granted", "held",
         "incarnation", "limit", "outbox", "part_at", "peer", "peer_window", "received", "received_bytes", "role",
-        "sent", "sent_bytes", "shipped", "told_granted", "told_received", "weight", "weights",
+        "sent", "sent_bytes", "shipped", "told_bytes", "told_granted", "told_received", "weight", "weights",
     )  # fmt: skip
 
     def __init__(self, peer: str, epoch: int, options: LinkOptions, bodies: Bodies) -> None:
@@ -95,8 +95,9 @@ class Session:
         self.granted = self._window
         self.held = False
         self.told_received = 0
-        """What the peer was last told of `received` and `granted`."""
+        """What the peer was last told of `received`, `granted` and, by that, of `received_bytes`."""
         self.told_granted = 0
+        self.told_bytes = 0
 
     # -- its beginning, and each time it finds a new connection -----------------------------------------------------
 
@@ -148,6 +149,7 @@ class Session:
         """What the peer is told now: how much was received, and how much is granted."""
         self.told_received = self.received
         self.told_granted = self.granted
+        self.told_bytes = self.received_bytes
         return self.received, self.granted
 
     def frames(self, hurry: bool) -> list[Data[Any]]:

@@ -11,6 +11,10 @@ class AcknowledgeDue(Timer, frozen=True):
         return True
 
 
+class FreeAcknowledgeDue(AcknowledgeDue, frozen=True):
+    """When to acknowledge what cost nothing, and has found nothing to ride on."""
+
+
 class TurnOver(Timer, frozen=True):
     """When to ship what waits for whatever else comes at the same moment."""
 

@@ -5,7 +5,8 @@ at once is read from in turns with the others. Writing is bounded by
 the sessions' windows: a peer that does not read is granted nothing, so nothing more is written to it. What control
 messages may add on top is bounded here: past `WRITE_BYTES_MAX` the peer is cut off.
 
-Whoever opens a connection is nobody until it has said `Hello`: it has a short time and one small frame for that.
+Whoever opens a connection is nobody until it has said `Hello`: it has a short time and one small frame for that. With
+TLS, that time includes the handshake, and whoever opens a connection finds out who is there before it says a word.
 """
 
 import asyncio
@@ -13,11 +14,17 @@ import os
 import socket
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from resprout.core.errors import UsageError, WireError
+from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Hello
-from resprout.net.frames import Who
+from resprout.net.frames import Login, Who
+from resprout.net.intake import weight_of
+from resprout.net.reception import refuse
+from resprout.net.tls.proven import ProvenPeer
+from resprout.net.tls.stream import TlsError, TlsStream
 from resprout.wire.framing import FrameReader, FrameWriter
 
 if TYPE_CHECKING:
@@ -36,6 +43,10 @@ its size in memory."""
 
 TURN_SECONDS_MAX = 0.02
 """After so long with frames of one peer, the others have their turn before the rest."""
+
+TOGETHER_MAX = 64
+"""Messages of one peer that are taken in one step, unless one frame has more. What comes in one read beyond that is
+taken in further ones, with a look at the clock after each."""
 
 TRICKLE_SECONDS = 0.1
 TRICKLE_BYTES = 512
@@ -62,8 +73,15 @@ class TcpConnection(asyncio.Protocol):
         """The opener has said that it is one."""
         self.address = ""
         """Of the other end, without the port."""
-        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX)
+        self.identity: str | None = None
+        """Whom the opener has shown to be, by a secret."""
+        self.permit: Permit | None = None
+        """What the opener may do, if it is a client, and if not all may do everything."""
+        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX, Login)
         self._writer = FrameWriter(host.codec)
+        self._tls = _tls_of(host, peer)
+        self.shaking_hands = self._tls is not None and peer is not None
+        """This side has opened it and does not know yet who is there; nobody was told of it."""
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
         self._closing = False
@@ -77,7 +95,7 @@ class TcpConnection(asyncio.Protocol):
         """Bytes that an emulated latency keeps back (None: the end), with the time they may leave."""
         self._reason = ""
         self._deadline: asyncio.TimerHandle | None = None
-        """When to give up an opener that has not said `Hello`; None once it has."""
+        """When to give up an opener that has not said `Hello`, or a handshake; None once that is done."""
         self._cutoff: asyncio.TimerHandle | None = None
         """When to stop waiting for what was sent to leave."""
 
@@ -94,20 +112,28 @@ class TcpConnection(asyncio.Protocol):
             plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         place = transport.get_extra_info("peername")
         self.address = str(place[0]) if isinstance(place, tuple | list) and place else ""
-        if self.peer is None:
+        if self.peer is None or self.shaking_hands:
             self._deadline = self._host.loop.call_later(self._host.greeting_s_max, self._too_late)
-        self._host.connected(self)
+        if self.shaking_hands:
+            self._host.shakes_hands(self)
+            self._decrypt(b"")
+        else:
+            self._begin()
 
     def data_received(self, data: bytes) -> None:
+        if self._tls is not None:
+            data = self._decrypt(data)
+            if not data or self._closing:
+                return
         try:
             frames = self._reader.feed(data)
         except WireError as error:
-            self._host.refuse(self, str(error))
+            refuse(self, str(error))
             return
-        if len(frames) == 1 and self._deadline is None:
-            self._host.arrived(self.number, frames[0])
-        elif not frames:
+        if not frames:
             self._trickled(len(data))
+        elif self._deadline is None and (len(frames) == 1 or weight_of(frames) <= TOGETHER_MAX):
+            self._host.arrived(self.number, frames)
         else:
             self._take_in_turns(iter(frames))
 
@@ -131,9 +157,13 @@ class TcpConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._closing or transport.is_closing():
             return
+        if self._tls is not None and not self._tls.standing:
+            return  # nothing is said in the open; the end of the connection has to do
         try:
             parts = self._writer.parts(frame)
-        except UsageError as error:
+            if self._tls is not None:
+                parts = self._tls.encrypt(b"".join(parts)), b""
+        except (UsageError, TlsError) as error:
             self.abort(f"{type(frame).__name__} cannot be sent: {error}")
             return
         if self._delay_s:
@@ -172,7 +202,52 @@ class TcpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def is_plain(self) -> bool:
+        """Everybody on the way can read it."""
+        return self._tls is None
+
+    @property
+    def proven(self) -> ProvenPeer | None:
+        """Who is at the other end, as its certificate says; None without one."""
+        return self._tls.proven if self._tls is not None else None
+
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _decrypt(self, data: bytes) -> bytes:
+        tls = self._tls
+        assert tls is not None
+        try:
+            plain = tls.receive(data)
+        except TlsError as error:
+            self._write_through(tls.to_send())
+            if error.plain:
+                self._tls = None  # it is answered in the only language it knows
+            self._host.reception.distrust(self, "", str(error))
+            return b""
+        self._write_through(tls.to_send())
+        if tls.standing and self.shaking_hands:
+            self._shook_hands(tls)
+        return plain
+
+    def _shook_hands(self, tls: TlsStream) -> None:
+        self._stop_deadline()
+        assert self.peer is not None
+        if tls.proven is None or not tls.proven.says("broker", self.peer):
+            says = f", whose certificate says {tls.proven},"
+            self._host.reception.distrust(self, says, "its certificate does not say that it is this broker")
+        else:
+            self.shaking_hands = False
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.peer is not None and self._host.door.login is not None:
+            self.send(self._host.door.login)
+        self._host.connected(self)
+
+    def _write_through(self, data: bytes) -> None:
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     def _trickled(self, size: int) -> None:
         """Bytes that move are a sign of life, whole frame or not."""
@@ -186,15 +261,23 @@ class TcpConnection(asyncio.Protocol):
     def _take_in_turns(self, frames: Iterator[Any]) -> None:
         host, number, time = self._host, self.number, self._host.loop.time
         until = time() + TURN_SECONDS_MAX
-        for frame in frames:
-            if self._deadline is not None:
-                if type(frame) is Who:
-                    host.answer(self, frame)
-                    return
-                self._greeted(frame)
+        if self._deadline is not None:
+            first = next(frames, None)
+            if type(first) is Who:
+                host.answer(self, first)
+                return
+            if type(first) is Login:
+                self._hold()
+                host.reception.login(self, first, lambda: self._take_in_turns(frames))
+                return
+            if first is not None:
+                self._greeted(first)
                 if self._closing:
                     return
-            host.arrived(number, frame)
+                frames = chain((first,), frames)
+        while some := _some(frames):
+            host.arrived(number, some)
+            host.take_in()
             if time() > until:
                 self._pause(frames)
                 return
@@ -204,23 +287,30 @@ class TcpConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _pause(self, rest: Iterator[Any]) -> None:
+        if self._hold():
+            self._host.loop.call_soon(self._take_in_turns, rest)
+
+    def _hold(self) -> bool:
+        """Read no more for now; False when the connection is over, and what was not taken was not acknowledged."""
         if self._transport is None or self._transport.is_closing():
-            return  # what was not taken was not acknowledged
+            return False
         if not self._paused:
             self._paused = True
             self._transport.pause_reading()
-        self._host.loop.call_soon(self._take_in_turns, rest)
+        return True
 
     def _greeted(self, frame: Any) -> None:
         """Whatever it was: the machine refuses what is no greeting."""
         self._stop_deadline()
-        self._host.greeted(self)
+        self._host.reception.greeted(self)
         if type(frame) is Hello:
             self.name = frame.name
             self.is_client = frame.role == "client"
             self._delay_s = self._host.delay_s(frame.name)
             if self._host.is_barred(frame.name):
                 self.abort(CUT)
+            else:
+                self._host.reception.check(self, frame)
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:
@@ -229,7 +319,8 @@ class TcpConnection(asyncio.Protocol):
 
     def _too_late(self) -> None:
         self._deadline = None
-        self._host.refuse(self, f"no greeting came within {self._host.greeting_s_max:g} s")
+        what = "greeting came" if self.peer is None else "TLS"
+        refuse(self, f"no {what} within {self._host.greeting_s_max:g} s")
 
     def _send_late(self, data: bytes | None) -> None:
         loop = self._host.loop
@@ -250,3 +341,20 @@ class TcpConnection(asyncio.Protocol):
                 self._transport.write(data)
         if self._late:
             self._host.loop.call_at(self._late[0][0], self._send_due)
+
+
+def _some(frames: Iterator[Any]) -> list[Any]:
+    """The next ones, as many as may be taken together; none when there are no more."""
+    some: list[Any] = []
+    weight = 0
+    while weight < TOGETHER_MAX and (frame := next(frames, None)) is not None:
+        some.append(frame)
+        weight += weight_of((frame,))
+    return some
+
+
+def _tls_of(host: "Host", peer: str | None) -> TlsStream | None:
+    keyring = host.door.keyring
+    if keyring is None:
+        return None
+    return keyring.open() if peer is not None else keyring.accept()

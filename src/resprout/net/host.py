@@ -5,11 +5,9 @@ any more: timers are gone, what comes in on old connections is dropped, and effe
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
-from resprout.core import limits
 from resprout.core.contract import (
     Answer,
     Arrived,
@@ -36,33 +34,32 @@ from resprout.core.contract import (
     Trickled,
 )  # fmt: skip
 from resprout.core.errors import UsageError
-from resprout.links.frames import Goodbye
-from resprout.links.handshake import shorten
+from resprout.edge.broker.guard import Permit
+from resprout.edge.rights import NOTHING
+from resprout.journal.errors import DiskError
+from resprout.journal.records import Records
 from resprout.links.options import LinkOptions
-from resprout.links.refusals import Refusals
 from resprout.net.address import Address
 from resprout.net.alarms import LoopAlarms
 from resprout.net.book import AddressBook
+from resprout.net.clock import now_us
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
-from resprout.net.disk import DiskError
+from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
 from resprout.net.frames import Here, Who
+from resprout.net.intake import TurnIntake, together
 from resprout.net.listen import ListeningPlace, take_place
-from resprout.net.records import RecordFile
-from resprout.net.unidentified import Unidentified
+from resprout.net.reception import Reception, refuse
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
 
+_NO_PERMIT: Final = Permit(NOTHING)
+
 Upward = Deliver | Answer | Note
 End = Retire | DiskError
 """How a life ends that nobody closed."""
-
-
-def now_us() -> int:
-    """One clock for every process of a machine, so that their traces can be merged."""
-    return time.monotonic_ns() // 1_000
 
 
 class Host:
@@ -84,23 +81,24 @@ class Host:
         greeting_s_max: float = GREETING_SECONDS_MAX,
         latest_incarnation: Callable[[str], int] = lambda name: 0,
         book: AddressBook | None = None,
-        records: RecordFile | None = None,
+        records: Records | None = None,
         ended: Callable[[End], None] = lambda end: None,
         remember: Callable[[Remember], None] = lambda effect: None,
         asked: Callable[[Who], None] = lambda who: None,
         notices: Callable[[], tuple[str, ...]] = lambda: (),
+        door: Door | None = None,
     ) -> None:
-        """`remember` keeps what the machine wants remembered; `asked` hears who wants to know who listens here, and
-        `notices` is what such a one is told for people to read."""
+        """`door`: who may come in; everybody, without one. `remember` keeps what the machine wants remembered; `asked`
+        hears who wants to know who listens here, and `notices` is what such a one is told for people to read."""
         self.machine = machine
         self.codec = codec
         self.here = here
+        self.door = door or Door()
         self.loop = asyncio.get_running_loop()
         self._find = find
         self._book = book if book is not None else AddressBook()
         self._delays_s = delays_s or {}
         self.greeting_s_max = greeting_s_max
-        self.connections_max = connections_max
         self._latest_incarnation = latest_incarnation
         self._ended = ended
         self._asked = asked
@@ -108,9 +106,11 @@ class Host:
         self.network = ""
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, TcpConnection] = {}
-        self._unidentified = Unidentified(greetings_max)
-        self._refusals = Refusals()
+        self._shaking_hands: set[TcpConnection] = set()
+        self.reception = Reception(self, self.door, connections_max, greetings_max)
         self._numbers = 0
+        self._steps = together(machine)
+        self._intake = TurnIntake(self.loop, self._take)
         self._alarms = LoopAlarms(self.loop, self._fire)
         self._dials = Dials(self._where, self._new, self.handle)
         self._place: ListeningPlace | None = None
@@ -160,6 +160,8 @@ class Host:
             self.handle(Recovered(kept))
 
     def handle(self, event: Event) -> None:
+        """After whatever came before it."""
+        self._intake.take()
         if not self._closing:
             self.perform(self.machine.step(event, now_us()))
 
@@ -206,59 +208,45 @@ class Host:
     def delay_s(self, peer: str | None) -> float:
         return self._delays_s.get(peer, 0.0) if peer is not None else 0.0
 
+    def shakes_hands(self, connection: TcpConnection) -> None:
+        """This side has opened it, and is finding out who is there."""
+        self._shaking_hands.add(connection)
+
     def connected(self, connection: TcpConnection) -> None:
+        self._shaking_hands.discard(connection)
         peer = connection.peer
         if self._closing:
             connection.abort("closing")
         elif peer is not None and peer in self._barred:  # it was under way when the cut came
             connection.abort(CUT)
             self.handle(Disconnected(0, peer, CUT))
-        elif peer is None and not self._has_room():
-            self.refuse(connection, f"{self.here.name} has {self.connections_max} connections and takes no more")
-            self._turned_away(connection, f"{self.connections_max} connections is the limit")
-        else:
+        elif peer is not None or self.reception.enter(connection):
             self._connections[connection.number] = connection
-            if peer is None:
-                self._unidentified.enter(connection)
             self.handle(Connected(connection.number, peer))
 
-    def greeted(self, connection: TcpConnection) -> None:
-        """An opener has said something: it is no stranger any more, or will be refused for what it said."""
-        self._unidentified.leave(connection)
+    def all_connections(self) -> list[TcpConnection]:
+        return list(self._connections.values())
 
-    def _has_room(self) -> bool:
-        """For one more that somebody opened. Those who have said nothing make room for it."""
-        unidentified = self._unidentified
-        while len(unidentified) >= unidentified.places or (
-            len(unidentified) and len(self._connections) >= self.connections_max
-        ):
-            stranger = unidentified.one_too_many()
-            assert stranger is not None, "somebody waits there"
-            reason = "it has not said who it is, and others want to"
-            self._turned_away(
-                stranger, f"{unidentified.places} connections that have not said who they are is the limit"
-            )
-            self.lost(stranger, reason)
-            stranger.abort(reason)
-        return len(self._connections) < self.connections_max
+    def permit_of(self, number: int) -> Permit:
+        """What the opener of a connection may do; nothing, when it came in as something else than a client."""
+        connection = self._connections.get(number)
+        return connection.permit if connection is not None and connection.permit is not None else _NO_PERMIT
 
-    def _turned_away(self, connection: TcpConnection, why: str) -> None:
-        notes: list[Effect] = []
-        self._refusals.tell(connection.address or "somebody", why, now_us(), notes)
-        self._execute(notes)
-
-    def arrived(self, number: int, frame: Any) -> None:
+    def arrived(self, number: int, frames: Sequence[Any]) -> None:
+        """What came in one read. Other connections may have something for the same turn of the loop (`intake`)."""
         if number in self._connections and not self._closing:
-            self.perform(self.machine.step(Arrived(number, frame), now_us()))
+            self._intake.put(number, frames)
+
+    def take_in(self) -> None:
+        """What has come, now."""
+        self._intake.take()
+
+    def _take(self, arrivals: Sequence[Arrived]) -> None:
+        self.perform(self._steps(arrivals, now_us()))
 
     def trickled(self, number: int) -> None:
         if number in self._connections:
             self.handle(Trickled(number))
-
-    def refuse(self, connection: TcpConnection, reason: str) -> None:
-        """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
-        connection.send(Goodbye(shorten(reason, limits.REASON_BYTES)))
-        connection.close(reason)
 
     def answer(self, connection: TcpConnection, asked: Who) -> None:
         """To somebody who only wants to know who listens here."""
@@ -269,12 +257,16 @@ class Host:
         met = self._latest_incarnation(asked.name)
         connection.send(Here(here.name, here.role, here.incarnation, met, self.network, self._notices()))
         connection.close("answered")
-        self._asked(asked)
+        self._asked(self.door.as_proven(asked, connection.proven))
 
     def lost(self, connection: TcpConnection, reason: str) -> None:
-        self._unidentified.leave(connection)
+        self._intake.take()
+        self.reception.left(connection)
+        self._shaking_hands.discard(connection)
         if self._connections.pop(connection.number, None) is not None:
             self.handle(Disconnected(connection.number, connection.peer, reason))
+        elif connection.shaking_hands:
+            self.handle(Disconnected(0, connection.peer, reason))
 
     # -- the end of a life ---------------------------------------------------------------------------------------------
 
@@ -290,20 +282,24 @@ class Host:
         who would believe that it was declared dead; one that goes is simply gone, and its host refuses connections."""
         for connection in list(self._connections.values()):
             if connection.is_client:
-                self.refuse(connection, text)
+                refuse(connection, text)
 
     def _stop(self) -> None:
         self._closing = True
+        self._intake.clear()
         for kind in self._do:
             self._do[kind] = _nothing
         if self._durable is not None:
             self._durable.stop()
         if self._place is not None:
             self._place.close()
+        self.reception.close()
         self._alarms.cancel_all()
         self._dials.cancel_all()
         for connection in list(self._connections.values()):
             connection.close("closing")
+        for connection in list(self._shaking_hands):
+            connection.abort("closing")
 
     # -- effects -------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from typing import Final
 
 import msgspec
 
+from resprout.cli.load.stream import BLOCK
+
 
 class SendProbe(msgspec.Struct, frozen=True, tag=True):
     """To the publisher: send one message that counts for nothing. To a subscriber: wait until one of them has come."""
@@ -17,8 +19,10 @@ class Flood(msgspec.Struct, frozen=True, tag=True):
 
     size: int
     count: int | None = None
-    """How many messages; None: for `seconds`."""
+    """How many messages, of all clients together; None: for `seconds`."""
     seconds: float | None = None
+    per_turn: int = BLOCK
+    """So many of each client, then the event loop has its turn."""
 
 
 class Pace(msgspec.Struct, frozen=True, tag=True):
@@ -45,6 +49,8 @@ class Expect(msgspec.Struct, frozen=True, tag=True):
     paced: bool = False
     batches: bool = False
     """Take messages as they come together, where the client can do that."""
+    streams: int = 1
+    """So many clients publish, each a stream of its own."""
 
 
 class LoadReady(msgspec.Struct, frozen=True, tag=True):

@@ -1,5 +1,6 @@
 """Our client as a worker: `python -m resprout.cli.load.ours publisher|subscriber ADDRESS [GUARANTEE]`."""
 
+import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -26,6 +27,7 @@ class OurSender:
         for block in blocks:
             for payload in block:
                 receipt = await publish(TOPIC, payload, guarantee=guarantee)
+            await asyncio.sleep(0)
         if receipt is not None:
             await receipt.delivered()
 

@@ -13,7 +13,8 @@ import resprout
 from resprout.cli.load.orders import Failed, LoadReady, Order, Reply, as_line, read_reply
 from resprout.core.errors import ResproutError
 
-START_SECONDS_MAX: Final = 30.0
+START_SECONDS_MAX: Final = 90.0
+"""Many clients in one process take their time to connect."""
 STOP_SECONDS_MAX: Final = 5.0
 LINE_BYTES_MAX: Final = 16 << 20
 """The latencies of a long paced stream are one line."""

@@ -15,10 +15,12 @@ SIZE_MIN: Final = 16
 RING_BYTES: Final = 16 << 20
 RING_MESSAGES_MAX: Final = 1 << 14
 BLOCK: Final = 256
-"""A stream that is limited by time looks at the clock once in so many messages."""
+"""Messages between two turns of the event loop, unless another number is asked for. A stream that is limited by time
+looks at the clock as often."""
 
-_CLOSING: Final = 1 << 63
-_PROBE: Final = (1 << 64) - 1
+CLOSING: Final = 1 << 63
+"""Added to the number of the message that ends a stream."""
+PROBE: Final = (1 << 64) - 1
 
 Take = Callable[[bytes], bool]
 """Is handed every payload that comes; true when that was the last one."""
@@ -29,7 +31,7 @@ def ring_of(size: int) -> list[bytes]:
 
 
 def probe(size: int) -> bytes:
-    return _payload(_PROBE, size)
+    return _payload(PROBE, size)
 
 
 def stamped(number: int, size: int) -> bytes:
@@ -39,24 +41,26 @@ def stamped(number: int, size: int) -> bytes:
 class StreamSource:
     """A stream to publish: `count` messages, or as many as `seconds` allow."""
 
-    def __init__(self, size: int, count: int | None, seconds: float | None = None) -> None:
+    def __init__(self, size: int, count: int | None, seconds: float | None = None, per_turn: int = BLOCK) -> None:
         self.count = 0
         self._size = size
+        self._per_turn = per_turn
         self._limit = count - 1 if count is not None else None
         self._seconds = seconds
         self._ring = ring_of(size)
 
     def blocks(self) -> Iterator[Sequence[bytes]]:
-        ring, limit = self._ring, self._limit
+        """What is published between two turns of the loop."""
+        ring, limit, per_turn = self._ring, self._limit, self._per_turn
         deadline = time.monotonic() + self._seconds if self._seconds is not None else None
         while self.count != limit and (deadline is None or time.monotonic() < deadline):
             place = self.count % len(ring)
-            most = BLOCK if limit is None else min(BLOCK, limit - self.count)
+            most = per_turn if limit is None else min(per_turn, limit - self.count)
             block = ring[place : place + most]
             self.count += len(block)
             yield block
         self.count += 1
-        yield [_payload(_CLOSING | self.count, self._size)]
+        yield [_payload(CLOSING | self.count, self._size)]
 
 
 class StreamCheck:
@@ -75,17 +79,17 @@ class StreamCheck:
         while True:
             for expected in ring:
                 while payload != expected:
-                    payload = yield self._odd(payload, _number(expected))
+                    payload = yield self._odd(payload, number_of(expected))
                 payload = yield False
             self.count += len(ring)
 
     def _odd(self, payload: bytes, expected: int) -> bool:
-        number = _number(payload)
-        if number == _PROBE:
+        number = number_of(payload)
+        if number == PROBE:
             return False
         self.count += expected + 1
-        if number != _CLOSING | self.count:
-            self.failure = f"message {expected} was due (counted round a ring), {_describe(number)} came"
+        if number != CLOSING | self.count:
+            self.failure = f"message {expected} was due (counted round a ring), {describe(number)} came"
         return True
 
 
@@ -99,12 +103,12 @@ class PacedCheck:
 
     def take(self, payload: bytes) -> bool:
         now_ns = time.monotonic_ns()
-        number = _number(payload)
-        if number == _PROBE:
+        number = number_of(payload)
+        if number == PROBE:
             return False
-        closing = bool(number & _CLOSING)
-        if number & ~_CLOSING != self.count:
-            self.failure = f"message {self.count} was due, {_describe(number)} came"
+        closing = bool(number & CLOSING)
+        if number & ~CLOSING != self.count:
+            self.failure = f"message {self.count} was due, {describe(number)} came"
             return True
         self.count += 1
         self.latencies_us.append((now_ns - int.from_bytes(payload[8:16], "big")) // 1_000)
@@ -113,16 +117,16 @@ class PacedCheck:
 
 def paced_number(number: int, count: int) -> int:
     """The number that a paced message carries: the last one says so."""
-    return number | _CLOSING if number == count - 1 else number
+    return number | CLOSING if number == count - 1 else number
 
 
 def _payload(number: int, size: int) -> bytes:
     return number.to_bytes(8, "big").ljust(size, b".")
 
 
-def _number(payload: bytes) -> int:
+def number_of(payload: bytes) -> int:
     return int.from_bytes(payload[:8], "big")
 
 
-def _describe(number: int) -> str:
-    return f"the end of a stream of {number & ~_CLOSING}" if number & _CLOSING else f"message {number}"
+def describe(number: int) -> str:
+    return f"the end of a stream of {number & ~CLOSING}" if number & CLOSING else f"message {number}"

@@ -52,9 +52,13 @@ class FloodResult(msgspec.Struct, frozen=True):
 
 
 class Team:
-    def __init__(self, brokers: Brokers, make: Callable[[str, str], LoadProcess], subscribers: int) -> None:
-        """`make` prepares the worker for a role ("publisher" or "subscriber") and the address of its broker."""
+    def __init__(
+        self, brokers: Brokers, make: Callable[[str, str], LoadProcess], subscribers: int, publishers: int = 1
+    ) -> None:
+        """`make` prepares the worker for a role ("publisher", "publisher*50", "subscriber") and the address of its
+        broker. All publishers are clients in one process."""
         self.brokers = brokers
+        self._publishers = publishers
         self._make = make
         self._count = subscribers
         self._workers: list[LoadProcess] = []
@@ -67,12 +71,16 @@ class Team:
     def subscribers(self) -> Sequence[LoadProcess]:
         return self._workers[1:]
 
+    @property
+    def _role(self) -> str:
+        return "publisher" if self._publishers == 1 else f"publisher*{self._publishers}"
+
     # -- start and end -------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> "Team":
         try:
             await self.brokers.start()
-            self._workers.append(self._make("publisher", self.brokers.first))
+            self._workers.append(self._make(self._role, self.brokers.first))
             self._workers += [self._make("subscriber", self.brokers.last) for _ in range(self._count)]
             await _all(worker.start() for worker in self._workers)
             await self._meet()
@@ -102,7 +110,7 @@ class Team:
     async def flood(self, order: Flood, batches: bool = False) -> FloodResult:
         patience_s = PATIENCE_S + (order.seconds or 0.0)
         cpu_s = self._broker_cpu_s()
-        sent, got = await self._run(order, Expect(order.size, patience_s, batches=batches))
+        sent, got = await self._run(order, Expect(order.size, patience_s, batches=batches, streams=self._publishers))
         per_message = 1e6 / sent.count
         return FloodResult(
             messages=sent.count,

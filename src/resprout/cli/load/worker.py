@@ -7,8 +7,9 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from resprout.cli.load.crowd import CrowdCheck, CrowdSource, shares
 from resprout.cli.load.orders import (
     Expect,
     Failed,
@@ -27,12 +28,16 @@ from resprout.cli.load.orders import (
 from resprout.cli.load.stream import PacedCheck, StreamCheck, StreamSource, Take, paced_number, probe, stamped
 from resprout.cli.loop import run_loop
 
+CONNECTING_MAX: Final = 25
+"""Publishers of a crowd that connect at the same time."""
+
 
 class Sender(Protocol):
     """A connected publisher."""
 
     async def flood(self, blocks: Iterable[Sequence[bytes]]) -> None:
-        """Publish every payload as a message of its own; return when the client knows no more to wait for."""
+        """Publish every payload as a message of its own, and give way to the event loop after each block; return when
+        the client knows no more to wait for."""
 
     async def send(self, payload: bytes) -> None:
         """Publish one message, at once."""
@@ -79,9 +84,11 @@ def run_worker(
     sender: Callable[[str], Awaitable[Sender]],
     receiver: Callable[[str], Awaitable[Receiver]],
 ) -> None:
-    """The whole life of a worker: connects to the address as a "publisher" or "subscriber", then obeys."""
-    if role == "publisher":
-        run_loop(_serve(lambda: sender(address), _send))
+    """The whole life of a worker: connects to the address as a "publisher" or "subscriber", then obeys. As
+    "publisher*50" it is so many clients, each with a connection of its own."""
+    what, _, count = role.partition("*")
+    if what == "publisher":
+        run_loop(_serve(lambda: _Crowd.connect(sender, address, int(count or 1)), _send))
     else:
         run_loop(_serve(lambda: receiver(address), _receive))
 
@@ -94,6 +101,41 @@ class _Closable(Protocol):
 
 
 C = TypeVar("C", bound=_Closable)
+
+
+class _Crowd:
+    """Publishers of one process: one as a rule."""
+
+    def __init__(self, members: Sequence[Sender]) -> None:
+        self.members = members
+        self.first = members[0]
+
+    @classmethod
+    async def connect(cls, sender: Callable[[str], Awaitable[Sender]], address: str, count: int) -> "_Crowd":
+        """Some at a time: one after the other takes long, and all at once some would give up."""
+        members: list[Sender] = []
+        while len(members) < count:
+            coming = min(CONNECTING_MAX, count - len(members))
+            members += await asyncio.gather(*(sender(address) for _ in range(coming)))
+        return cls(members)
+
+    async def flood(self, order: Flood) -> Sent:
+        if len(self.members) == 1:
+            source = StreamSource(order.size, order.count, order.seconds, order.per_turn)
+            sent = await _measured(0, self.first.flood(source.blocks()))
+            return Sent(source.count, sent.begin_ns, sent.end_ns, sent.cpu_s)
+        assert order.count is not None, "a crowd is not limited by time"
+        each = shares(order.count, len(self.members))
+        streams = [CrowdSource(at, order.size, each, order.per_turn) for at in range(len(self.members))]
+        floods = [member.flood(stream.blocks()) for member, stream in zip(self.members, streams, strict=True)]
+        return await _measured(each * len(floods), _together(floods))
+
+    async def close(self) -> None:
+        await _together([member.close() for member in self.members])
+
+
+async def _together(works: Iterable[Awaitable[None]]) -> None:
+    await asyncio.gather(*works)
 
 
 async def _serve(connect: Callable[[], Awaitable[C]], work: Callable[[C, Order], Awaitable[Reply]]) -> None:
@@ -113,14 +155,13 @@ async def _serve(connect: Callable[[], Awaitable[C]], work: Callable[[C, Order],
         await client.close()
 
 
-async def _send(client: Sender, order: Order) -> Reply:
+async def _send(crowd: _Crowd, order: Order) -> Reply:
+    client = crowd.first
     match order:
         case SendProbe():
             return await _measured(1, client.send(probe(order.size)))
         case Flood():
-            source = StreamSource(order.size, order.count, order.seconds)
-            sent = await _measured(0, client.flood(source.blocks()))
-            return Sent(source.count, sent.begin_ns, sent.end_ns, sent.cpu_s)
+            return await crowd.flood(order)
         case Pace():
             return await _measured(order.count, _pace(client, order))
         case Settle():
@@ -159,7 +200,7 @@ async def _receive(client: Receiver, order: Order) -> Reply:
             await client.receive(lambda payload: payload == probe(order.size), False)
         return LoadReady()
     assert isinstance(order, Expect), f"no order for a subscriber: {order}"
-    check = PacedCheck() if order.paced else StreamCheck(order.size)
+    check = _check_for(order)
     _say(LoadReady())
     cpu_s = time.process_time()
     try:
@@ -171,6 +212,12 @@ async def _receive(client: Receiver, order: Order) -> Reply:
     if check.failure is not None:
         return Failed(check.failure)
     return Got(check.count, end_ns, cpu_s, check.latencies_us if isinstance(check, PacedCheck) else [])
+
+
+def _check_for(order: Expect) -> PacedCheck | StreamCheck | CrowdCheck:
+    if order.paced:
+        return PacedCheck()
+    return StreamCheck(order.size) if order.streams == 1 else CrowdCheck(order.streams)
 
 
 def _say(reply: Reply) -> None:

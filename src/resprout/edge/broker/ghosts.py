@@ -44,8 +44,8 @@ class Ghosts:
         self._brokers: dict[str, frozenset[Life]] = {}
         self._awaited: dict[str, set[str]] = {}
         """By ghost: the clients that have not returned."""
-        self._idle: set[str] = set()
-        """Those of which it was told that they wait for nobody."""
+        self.idle: dict[str, None] = {}
+        """Those that have come to wait for nobody, until they are taken from here."""
         self._ended: dict[Life, None] = {}
         """Brokers whose clients were stood in for here, the latest ones."""
         self._leaving: set[str] = set()
@@ -72,7 +72,7 @@ class Ghosts:
         handed to it, is not asked again. What is accepted from now on will be shown to it."""
         assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
         self._brokers[name] = brokers
-        self._awaited[name] = set(awaited) if awaited is not None else {name}
+        self._await(name, awaited)
         self._sessions.arrive(name, 0, 0)
         wanted = dict.fromkeys(self._index.predicates_of(name))
         for predicate in predicates:
@@ -152,20 +152,26 @@ class Ghosts:
                 claimed.append(item)
         return claimed
 
+    def _await(self, name: str, clients: Iterable[str] | None) -> None:
+        self._awaited[name] = set(clients) if clients is not None else {name}
+        if not self._awaited[name]:
+            self.idle[name] = None
+
     def awaits(self, client: str) -> bool:
         return bool(self._awaited) and any(client in awaited for awaited in self._awaited.values())
 
     def unawait(self, client: str) -> None:
         """It has returned, or never will."""
-        for awaited in self._awaited.values():
-            awaited.discard(client)
+        for name, awaited in self._awaited.items():
+            if client in awaited:
+                awaited.remove(client)
+                if not awaited:
+                    self.idle[name] = None
 
-    def idle(self) -> list[str]:
-        """Those that wait for nobody any more, each once. Asked at the end of every step."""
-        if not self._awaited:
-            return []
-        idle = [name for name, awaited in self._awaited.items() if not awaited and name not in self._idle]
-        self._idle.update(idle)
+    def take_idle(self) -> list[str]:
+        """Those that wait for nobody any more, each once, the oldest first."""
+        idle = [name for name in self._awaited if name in self.idle]
+        self.idle.clear()
         return idle
 
     def expire(self, name: str, out: list[Effect]) -> set[str]:
@@ -174,7 +180,7 @@ class Ghosts:
         for life in list(self._ended)[:-ENDED_KEPT]:
             del self._ended[life]
         self._leaving.discard(name)
-        self._idle.discard(name)
+        self.idle.pop(name, None)
         self._upto.pop(name, None)
         self._sessions.leave(name, out)
         return self._awaited.pop(name)

@@ -53,6 +53,11 @@ class Incoming:
         if self._holding:
             out.append(Hold(broker))
 
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits to hear that the application has the delivery that it takes next."""
+        return bool(self._untaken) and self._untaken[0][1]
+
     def deliver(self, message: Delivery, broker: str, out: list[Effect]) -> None:
         """Raises WireError, with nothing done, for what no honest broker sends."""
         bundle, offsets = message.bundle, message.offsets

@@ -22,6 +22,7 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, ForgetBrokers, Publish, Taken
 from resprout.edge.requests import LeaveRequest
 from resprout.order.link import Link
@@ -65,7 +66,7 @@ from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TreeChanged
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
-from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
+from resprout.stacks.resprout.repair.parcels import ParcelDesk
 from resprout.stacks.resprout.sessions import PeerSessions
 from resprout.stacks.resprout.tree_news import TreeNews
 from resprout.stacks.resprout.waiting import Waits
@@ -128,7 +129,7 @@ class ResproutBroker(Shell):
                 Request: self._request,
                 Recovered: self._recovered,
             },
-            desks=(self._clients(), self._neighbours(), self._newcomers(), self._brokers()),
+            desks=(self._clients(), self._neighbours(), self._brokers(), self._newcomers()),
             cut_off=self.sessions.cut_off,
             timers={
                 Tick: self._tick,
@@ -148,9 +149,9 @@ class ResproutBroker(Shell):
                 TreeChanged: self.tree_news.changed,
             },
             at_end=(
-                self.clients.look_again,
-                self.book.listeners.settle,
-                self.dismissing.let_idle_go,
+                (self.clients.awaited, self.clients.look_again),
+                (self.book.listeners.answers, self.book.listeners.settle),
+                (self.ghosts.idle, self.dismissing.let_idle_go),
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
             ),
@@ -179,8 +180,9 @@ class ResproutBroker(Shell):
                 ForgetBrokers: self.forgetting.asked,
                 **self.wishes.of_clients,
             },
-            check=lambda session, message: session.check_turn(message),
+            check=ClientSession.check_turn,
             is_only=True,
+            is_guarded=True,
         )
 
     def _neighbours(self) -> Desk:
@@ -191,7 +193,7 @@ class ResproutBroker(Shell):
             return lambda link, message: handler(link.name, message)
 
         return Desk(
-            core.neighbours.find_open,
+            core.neighbours.heard.get,
             {
                 Forward: core.forwarding.forwarded,
                 Levels: core.forwarding.take_levels,
@@ -205,15 +207,15 @@ class ResproutBroker(Shell):
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
                 **self.tree_news.handlers,
             },
-            heard=self._sign_of_life,
+            heard=self.council.heard,
             strange=ignore,
         )
 
     def _newcomers(self) -> Desk:
-        """Brokers that have no right to their names yet."""
+        """Brokers that have no right to their names yet: others are taken before."""
         admission, outbox = self.admission, self.core.outbox
         return Desk(
-            self.sessions.find_newcomer,
+            self.core.peers.find,
             {
                 JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
@@ -235,7 +237,7 @@ class ResproutBroker(Shell):
             newcomer.probed(peer.name, message)
 
         return Desk(
-            core.peers.find,
+            core.peers.find_settled,
             {
                 JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
@@ -247,11 +249,8 @@ class ResproutBroker(Shell):
                 **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
                 Probed: both_probed,
             },
-            heard=self._sign_of_life,
+            heard=self.council.heard,
         )
-
-    def _sign_of_life(self, name: str) -> None:
-        self.council.heard(name, self.core.now_us)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ class Clients:
         self._turn = 0
         self._patience: dict[str, tuple[int, TotalId]] = {}
         """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
-        self._awaited: list[int] = []
+        self.awaited: list[int] = []
         """Places in the log up to which everything must be shown before somebody who waits is served."""
         core.total_way.drain = self.drain_all
 
@@ -102,7 +102,7 @@ class Clients:
         self._patience.pop(name, None)
         session = core.sessions.all[name]
         for publish in session.waiting:
-            core.log.local_bytes -= publish.cost
+            core.log.local_bytes -= publish.bundle.cost
         session.waiting.clear()
         core.pressure.forget(name)
         core.log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
@@ -133,13 +133,13 @@ class Clients:
         self._book.listeners.check(missing)
 
     def look_again(self) -> None:
-        """At the end of a step: perhaps what a repair brought is shown by now."""
-        if self._awaited and self._is_shown(min(self._awaited)):
+        """At the end of a step, while places are awaited: perhaps what a repair brought is shown by now."""
+        if self._is_shown(min(self.awaited)):
             self.decide_all()
 
     def decide_all(self) -> None:
         """Something has changed: look again at those that wait."""
-        self._awaited.clear()
+        self.awaited.clear()
         for name in list(self._waiting):
             session = self._core.sessions.all.get(name)
             if session is not None:
@@ -175,7 +175,7 @@ class Clients:
             if self._is_shown(upto):
                 self._welcome(session, attend, True)
             else:
-                self._awaited.append(upto)
+                self.awaited.append(upto)
         elif home_of(attend) == Life(
             core.seat.name, core.seat.incarnation
         ):  # its session was here, and is over: nobody kept more
@@ -261,7 +261,7 @@ class Clients:
             self._take_eventual(session, message)
         else:
             session.waiting.append(message)
-            core.log.local_bytes += message.cost
+            core.log.local_bytes += bundle.cost
             self.drain(session)
         core.show()
         core.pressure.check(session.name, core.log.local_bytes, core.out)
@@ -295,24 +295,24 @@ class Clients:
             bundle = message.bundle
             if core.seen.has(bundle):
                 core.sessions.known(session, bundle, everywhere=self.answering.is_settled(session))
+            elif bundle.guarantee is not Guarantee.TOTAL and not self._must_follow(session, bundle):
+                self._accept(session, self._stamped(bundle), message.prompt)
             elif totals.is_under_way(bundle):
                 pass  # said again: it is delivered at its place
             elif totals.is_overtaken(bundle):
                 break  # said again: it is on its way, or will be known when what overtook it here is delivered
-            elif bundle.guarantee is Guarantee.TOTAL or self._must_follow(session, bundle):
-                if not totals.has_room_for(session.name) or self._is_patient(session, bundle):
-                    break
-                totals.submit(self._stamped(bundle))
+            elif not totals.has_room_for(session.name) or self._is_patient(session, bundle):
+                break
             else:
-                self._accept(session, self._stamped(bundle), message.prompt)
+                totals.submit(self._stamped(bundle))
             queue.popleft()
-            core.log.local_bytes -= message.cost
+            core.log.local_bytes -= bundle.cost
         self._draining.discard(session.name)
 
     def _must_follow(self, session: ClientSession, bundle: Bundle) -> bool:
         """Whether it has to come behind a total that is not delivered here."""
         totals = self._core.totals
-        if totals.own(session.name) is not None or totals.is_gated(bundle):
+        if totals.backlog.has_any(session.name) or totals.locks.is_closed(bundle):
             return True
         ahead = self._ahead.get(session.name)
         if ahead is None:
@@ -336,8 +336,7 @@ class Clients:
         return totals.backlog.has(awaited)
 
     def _stamped(self, bundle: Bundle) -> Bundle:
-        self._core.clock.raise_to(bundle.stamp)
-        return bundle.stamped(self._core.clock.tick())
+        return bundle.stamped(self._core.clock.stamp_after(bundle.stamp))
 
     def _accept(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
         if self._durable is not None:

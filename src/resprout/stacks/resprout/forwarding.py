@@ -81,7 +81,7 @@ class Forwarding:
         entry = core.log.append(bundle, source, client, hops, behind + len(now), behind, readers)
         entry.picks = picks
         entry.prompt = prompt
-        if entry.delivered:
+        if not entry.undone:
             core.finished(entry)
         if now:
             forward = Forward(bundle, hops + 1, prompt)

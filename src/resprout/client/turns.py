@@ -1,0 +1,89 @@
+"""When what a program has said leaves: at once, at the end of the turn of the event loop, or after some turns together.
+
+A frame, a walk through every broker on the way and a receipt cost the same for one publication as for fifty. A program
+that publishes one in each turn of the loop would pay all of it for each. So:
+
+- the first one after a pause leaves at once: whoever is alone waits for nothing;
+- what follows closely waits as long as every turn brings more, and at most for `GATHER_SECONDS`; where turns take
+  longer than that because many clients send in each of them, for at most `GATHER_TURNS`;
+- where somebody waits for what comes of it, it waits for the end of the turn and no longer.
+
+Turns are counted (`pulse`) and not only timed, because event loops do not tell the time so finely: a turn without
+anything new is the end, and comes within microseconds when the program has nothing more to say.
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic, thread_time
+from typing import Final
+
+from resprout.client.pulse import QUIET_TURNS, Pulse
+
+IDLE_SECONDS: Final = 0.0005
+"""After such a pause, and a turn without anything new, the next one is the first."""
+
+GATHER_SECONDS: Final = 0.0005
+GATHER_TURNS: Final = 4
+"""Nothing waits longer than this, and the rest of the turn of the loop."""
+
+
+class Turns:
+    """`progress` says something else whenever there is more. `leave` is called when it is time, and calls `over`."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, progress: Callable[[], object], leave: Callable[[], None]
+    ) -> None:
+        self._pulse = Pulse.of(loop)
+        self._progress = progress
+        self._leave = leave
+        self.waiting = False
+        self._left_at = 0.0
+        self._left_in = -QUIET_TURNS
+        self._since = 0
+        """The turn in which something began to wait."""
+        self._until = 0.0
+        self._seen: object = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing has left for a while."""
+        pulse = self._pulse
+        return monotonic() - self._left_at > IDLE_SECONDS and (
+            not pulse.beats or pulse.turns - self._left_in >= QUIET_TURNS
+        )
+
+    def wait(self, hurry: bool) -> None:
+        """Something is there that leaves with this turn if somebody waits for it, and with the last of those that
+        follow closely otherwise."""
+        self.waiting = True
+        self._since = self._pulse.turns
+        self._until = 0.0 if hurry else monotonic() + GATHER_SECONDS
+        self._seen = None  # the next turn may begin before the program has had its own: it does not count
+        self._pulse.join(self)
+
+    def turn(self) -> None:
+        """Another turn has begun: what waits leaves, or waits for another one."""
+        seen = self._progress()
+        if seen == self._seen or self._is_late():
+            self.go()
+        else:
+            self._seen = seen
+
+    def go(self) -> None:
+        """It is time."""
+        began = thread_time()
+        self._leave()
+        self._pulse.spent(thread_time() - began)
+
+    def over(self) -> None:
+        """Everything has left."""
+        self.waiting = False
+        self._left_at = monotonic()
+        self._left_in = self._pulse.turns
+        self._pulse.leave(self)
+
+    def _is_late(self) -> bool:
+        if monotonic() < self._until:
+            return False
+        pulse = self._pulse
+        return self._until == 0.0 or not pulse.busy or pulse.turns - self._since >= GATHER_TURNS

@@ -1,0 +1,95 @@
+"""Frames of one turn of the event loop, from all connections, as one step of the machine.
+
+Each frame by itself is a walk through the machine, and a frame to everybody whom it makes the machine say something to.
+A broker with many publishers hears from many of them in each turn, and what it says to a subscriber or to a neighbour
+because of all of them fits into one frame. So what comes in a turn is taken at its end, together. Nothing waits for a
+clock: the turn is over when every connection that has something has been read.
+
+Where nothing else has come for a while, nothing is likely to come in the same turn, and a frame is taken at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any, Final, Protocol, runtime_checkable
+
+from resprout.core.contract import Arrived, Effect, Machine
+from resprout.links.frames import Data
+
+QUIET_SECONDS: Final = 0.0002
+"""After such a pause a frame is taken at once."""
+
+MESSAGES_MAX: Final = 256
+"""With so many messages the end of the turn is not waited for: what the machine wants done because of them is kept
+until the last one, and nobody else has a turn before that."""
+
+Steps = Callable[[Sequence[Arrived], int], Sequence[Effect]]
+
+
+@runtime_checkable
+class TakesTogether(Machine, Protocol):
+    """A machine that may be given several frames as one step."""
+
+    def steps(self, arrivals: Sequence[Arrived], now_us: int) -> Sequence[Effect]: ...
+
+
+def together(machine: Machine) -> Steps:
+    """How the machine takes several frames; one after the other if it knows no better."""
+    one = machine.step
+
+    def one_by_one(arrivals: Sequence[Arrived], now_us: int) -> Sequence[Effect]:
+        return [effect for arrival in arrivals for effect in one(arrival, now_us)]
+
+    many = machine.steps if isinstance(machine, TakesTogether) else one_by_one
+
+    def take(arrivals: Sequence[Arrived], now_us: int) -> Sequence[Effect]:
+        return one(arrivals[0], now_us) if len(arrivals) == 1 else many(arrivals, now_us)
+
+    return take
+
+
+def weight_of(frames: Sequence[Any]) -> int:
+    """Messages that they hold; a frame without any is some work, too."""
+    weight = 0
+    for frame in frames:
+        weight += (len(frame.messages) or 1) if type(frame) is Data else 1
+    return weight
+
+
+class TurnIntake:
+    """`hand_on` is given what has come, in the order in which it came."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, hand_on: Callable[[Sequence[Arrived]], None]) -> None:
+        self._loop = loop
+        self._hand_on = hand_on
+        self._waiting: list[Arrived] = []
+        self._weight = 0
+        self._end: asyncio.Handle | None = None
+        """The end of the turn in which something waits."""
+        self._last_at = 0.0
+
+    def put(self, connection: int, frames: Sequence[Any]) -> None:
+        now, before = monotonic(), self._last_at  # some event loops tell the time of the turn
+        self._last_at = now
+        waiting = self._waiting
+        waiting += [Arrived(connection, frame) for frame in frames]
+        self._weight += weight_of(frames)
+        if now - before > QUIET_SECONDS or self._weight >= MESSAGES_MAX:
+            self.take()
+        elif self._end is None:
+            self._end = self._loop.call_soon(self.take)
+
+    def take(self) -> None:
+        """What waits, now."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._weight = 0
+            self._hand_on(waiting)
+
+    def clear(self) -> None:
+        """Nothing is taken any more."""
+        self._waiting.clear()
+        self.take()

@@ -1,0 +1,149 @@
+"""Receives whoever opens a connection with this node, until it has a session or is turned away.
+
+Strangers are counted, have little time, and make room for each other; whoever says who it is, is asked to prove it
+where that is wanted. Everybody who is turned away is told why, and so are the people who read the log.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from resprout.core import limits
+from resprout.core.contract import Effect, EndCode
+from resprout.edge.broker.guard import Permit
+from resprout.edge.rights import includes
+from resprout.links.frames import Goodbye, Hello
+from resprout.links.handshake import shorten
+from resprout.links.refusals import TURNED_AWAY, Refusals
+from resprout.net.clock import now_us
+from resprout.net.door import Door, told
+from resprout.net.frames import Login
+from resprout.net.identity.logins import Logins
+from resprout.net.unidentified import Unidentified, source_of
+
+if TYPE_CHECKING:
+    from resprout.net.connection import TcpConnection
+    from resprout.net.host import Host
+
+
+FORBIDDEN: Final = EndCode.FORBIDDEN
+
+
+class Reception:
+    def __init__(self, host: "Host", door: Door, connections_max: int, strangers_max: int) -> None:
+        self._host = host
+        self._door = door
+        self.connections_max = connections_max
+        self._unidentified = Unidentified(strangers_max)
+        self._refusals = Refusals()
+        self._logins = Logins(door.known)
+        door.changed = self._look_again
+
+    # -- coming and going ----------------------------------------------------------------------------------------------
+
+    def enter(self, connection: "TcpConnection") -> bool:
+        """Somebody has opened it; False when there is no room, and then it was told so."""
+        if self._has_room():
+            self._unidentified.enter(connection)
+            return True
+        most = self.connections_max
+        refuse(connection, f"{self._host.here.name} has {most} connections and takes no more")
+        self._turned_away(_source(connection), f"{most} connections is the limit")
+        return False
+
+    def greeted(self, connection: "TcpConnection") -> None:
+        """An opener has said something: it is no stranger any more, or will be refused for what it said."""
+        self._unidentified.leave(connection)
+
+    def left(self, connection: "TcpConnection") -> None:
+        self._unidentified.leave(connection)
+
+    def _has_room(self) -> bool:
+        """For one more that somebody opened. Those who have said nothing make room for it."""
+        unidentified = self._unidentified
+        while len(unidentified) >= unidentified.places or (
+            len(unidentified) and self._host.connections >= self.connections_max
+        ):
+            stranger = unidentified.one_too_many()
+            assert stranger is not None, "somebody waits there"
+            reason = "it has not said who it is, and others want to"
+            why = f"{unidentified.places} connections that have not said who they are is the limit"
+            self._turned_away(_source(stranger), why)
+            self._host.lost(stranger, reason)
+            stranger.abort(reason)
+        return self._host.connections < self.connections_max
+
+    # -- who it is -----------------------------------------------------------------------------------------------------
+
+    def login(self, connection: "TcpConnection", login: Login, go_on: Callable[[], None]) -> None:
+        """Somebody shows a secret. It is heard further when that is right, which may take a while."""
+
+        def judged(fault: str) -> None:
+            if not fault:
+                connection.identity = login.identity
+                go_on()
+            else:
+                self._turned_away(f"{shorten(login.identity)} from {_source(connection)}", fault)
+                refuse(connection, f"{self._host.here.name} refuses {shorten(login.identity)}: {fault}", FORBIDDEN)
+
+        if not self._door.has_rules:
+            go_on()  # whoever wants to know nobody is not in need of proof
+        elif connection.identity is not None:
+            refuse(connection, "it has said who it is before")
+        else:
+            self._logins.check(login.identity, login.secret, source_of(connection.address), judged)
+
+    def check(self, connection: "TcpConnection", hello: Hello) -> None:
+        """Somebody says who it is: cut it off when it may not be."""
+        entrance = self._door.judge(hello.role, hello.name, connection.proven, connection.identity)
+        if entrance.fault:
+            who = told(hello, connection.proven, connection.identity)
+            self._turned_away(f"{who} from {_source(connection)}", entrance.fault)
+            refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {entrance.fault}", FORBIDDEN)
+        elif entrance.rights is not None:
+            connection.permit = Permit(entrance.rights)
+
+    def refused(self, client: str, why: str) -> None:
+        """A client wanted something that it may not do, and was told so."""
+        self._turned_away(client, why, "was refused")
+
+    def _look_again(self) -> None:
+        """There are new rules. Whoever may do less than before has to come again: what it has subscribed to may be
+        among it."""
+        for connection in self._host.all_connections():
+            if connection.permit is None or connection.name is None:
+                continue
+            entrance = self._door.judge("client", connection.name, connection.proven, connection.identity)
+            if entrance.rights is None or not includes(entrance.rights, connection.permit.rights):
+                why = entrance.fault or "it may do less than before"
+                self._turned_away(f"client {connection.name}", f"the rules have changed, and {why}")
+                refuse(connection, f"the rules have changed, and {why}", FORBIDDEN if entrance.fault else EndCode.NONE)
+            else:
+                connection.permit = Permit(entrance.rights)
+
+    def close(self) -> None:
+        self._logins.close()
+
+    def distrust(self, connection: "TcpConnection", who: str, why: str) -> None:
+        """There is no TLS with whoever is at the other end, or it is not who it should be."""
+        if connection.peer is not None:
+            self._turned_away(f"{connection.peer} at {_source(connection)}{who}", why, "is not spoken to")
+        else:
+            self._turned_away(f"{_source(connection)}{who}", why)
+            if connection.is_plain:
+                refuse(connection, f"{self._host.here.name} speaks TLS, and nothing else")
+        connection.close(why)
+
+    def _turned_away(self, who: str, why: str, what: str = TURNED_AWAY) -> None:
+        notes: list[Effect] = []
+        self._refusals.tell(who, why, now_us(), notes, what)
+        self._host.perform(notes)
+
+
+def refuse(connection: "TcpConnection", reason: str, code: EndCode = EndCode.NONE) -> None:
+    """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
+    connection.send(Goodbye(shorten(reason, limits.REASON_BYTES), code=code))
+    connection.close(reason)
+
+
+def _source(connection: "TcpConnection") -> str:
+    return connection.address or "somebody"
