@@ -34,8 +34,15 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
     """What people should know about it, a line each."""
 
 
+class Login(msgspec.Struct, frozen=True, tag=10, array_like=True):
+    """Said before `Hello` by a client that can prove who it is by a secret."""
+
+    identity: str
+    secret: str
+
+
 @cache
 def make_codec(messages: tuple[type[msgspec.Struct], ...]) -> Codec:
     """For connections of nodes that exchange these messages. It keeps nothing of any of them, and takes milliseconds to
     make: one serves all of a process."""
-    return Codec((*FRAMES, Who, Here), messages)
+    return Codec((*FRAMES, Who, Here, Login), messages)

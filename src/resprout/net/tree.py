@@ -36,7 +36,8 @@ class LocalTree:
     """`port`: the first broker listens there, the next on the next one; 0 takes free ports.
 
     `data`: what brokers keep is there, in a folder for each; None: they keep nothing. `tls`: a folder with certificates
-    for all of them; None: they speak without. `on_note` hears what brokers have
+    for all of them; None: they speak without. `rules`: which clients are known. `opens`: they let in whoever comes,
+    wherever they listen. `on_note` hears what brokers have
     for a trace, `on_line` what they write for people.
     """
 
@@ -51,6 +52,8 @@ class LocalTree:
         start_seconds_max: float = START_SECONDS_MAX,
         data: Path | None = None,
         tls: Path | None = None,
+        rules: Path | None = None,
+        opens: bool = False,
         on_note: Callable[[BrokerProcess, SaidNote], None] | None = None,
         on_line: Callable[[BrokerProcess, str], None] | None = None,
     ) -> None:
@@ -61,6 +64,8 @@ class LocalTree:
         self._start_seconds_max = start_seconds_max
         self._data = data
         self._tls = tls
+        self._rules = rules
+        self._opens = opens
         self._delays_us = delays_of(scenario) if emulate_latency else {}
         self._on_note = on_note
         self._on_line = on_line
@@ -170,6 +175,8 @@ class LocalTree:
             delays_us=self._delays_us.get(broker.name, {}),
             data=self._data / broker.name if self._data is not None else None,
             tls=self._tls,
+            rules=self._rules,
+            opens=self._opens,
             site=broker.site or "",
             founds=broker.parent is None and not broker.contacts and self._data is not None and not self._processes,
         )

@@ -8,7 +8,7 @@ from resprout.core.errors import PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
 from resprout.edge.broker.ports import HeldBundle
-from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, Turned
+from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
 from resprout.filters.predicate import Predicate
 from resprout.order.ranges import Range, Ranges, as_ranges
 
@@ -23,7 +23,7 @@ class ClientSession:
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered",
         "delivered_now", "endings", "gave", "given", "gone", "incarnation", "last", "moved", "name", "received",
         "room", "safe", "subscriptions", "taken", "told_safe", "unconfirmed", "unsaid", "unturned", "users",
-        "waiting",
+        "waiting", "withheld",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int) -> None:
@@ -76,6 +76,8 @@ class ClientSession:
         """News of that, for the end of the step."""
         self.waiting: deque[Publish] = deque()
         """Publications that the broker cannot accept yet: they wait behind a total."""
+        self.withheld: list[SubscribeRefused] = []
+        """Subscriptions that it brought along and may not have: to be told when it has come."""
 
     def check_turn(self, message: object) -> None:
         """A client asks to be served, once, and says nothing else before it is."""
@@ -99,6 +101,11 @@ class ClientSession:
         if last is not None and bundle.first <= last < bundle.last:
             raise PeerError(f"{bundle!r} overlaps what was seen up to {last}")
         self.last[stream] = max(bundle.last, last or 0)
+
+    def skip(self, bundle: Bundle) -> None:
+        """It was refused, and will never be delivered: nobody waits for its number."""
+        self.check_next(bundle)
+        self.delivered.setdefault(bundle.stream, Ranges()).add(bundle.first, bundle.last)
 
     def published(self, item: HeldBundle) -> None:
         self.unturned.setdefault(item.stream, {})[item.first] = item

@@ -182,6 +182,7 @@ class ResproutBroker(Shell):
             },
             check=ClientSession.check_turn,
             is_only=True,
+            is_guarded=True,
         )
 
     def _neighbours(self) -> Desk:

@@ -81,6 +81,7 @@ class ClientDesk:
             },
             check=ClientSession.check_turn,
             is_only=True,
+            is_guarded=True,
         )
 
     # -- sessions ------------------------------------------------------------------------------------------------------

@@ -14,12 +14,14 @@ A peer's mistake costs that peer its session and nobody else anything: `cut_off`
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from resprout.core.contract import Effect, Event, Outcome, Received, TimerFired
+from resprout.core.contract import Effect, Event, Outcome, Received, Send, TimerFired
 from resprout.core.errors import PeerError
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.step import Step
 
 Table = Mapping[type, Callable[[Any], None]]
+GuardOfClients = Callable[[Any, Any], tuple[Any, Sequence[Any]]]
+"""Given what a desk found, and a message: what is heard in its place, None for nothing, and what the peer is told."""
 
 Finish = Callable[[], None]
 _ALWAYS: Final = (None,)
@@ -47,6 +49,8 @@ class Shell:
         self._on_outcome = dict(outcomes)
         self._at_end = tuple([row if isinstance(row, tuple) else (_ALWAYS, row) for row in at_end])
         self._in_runs = frozenset(in_runs)
+        self.guard: GuardOfClients | None = None
+        """Looks at what clients say before anybody else does, where not all of them may do everything."""
         self._within_run = False
         """The end of the last step is still to come."""
         self._on_event: Table = {TimerFired: self._timer_fired, **events}
@@ -96,6 +100,11 @@ class Shell:
                 if found is not None:
                     if desk.check is not None:
                         desk.check(found, message)
+                    if self.guard is not None and desk.is_guarded:
+                        message, answers = self.guard(found, message)
+                        self._step.out.extend([Send(name, answer) for answer in answers])
+                        if message is None:
+                            return True
                     if desk.heard is not None:
                         desk.heard(name, self._step.now_us)
                     handler(found, message)
