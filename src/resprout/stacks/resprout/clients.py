@@ -130,7 +130,7 @@ class Clients:
         core = self._core
         missing = self._ghosts.expire(ghost, core.out)
         core.out.append(CancelTimer(GhostOver(ghost)))
-        self._book.listeners.check(missing)
+        self._book.listeners.check(sorted(missing))
 
     def look_again(self) -> None:
         """At the end of a step, while places are awaited: perhaps what a repair brought is shown by now."""
