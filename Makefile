@@ -39,10 +39,12 @@ check: $(READY)
 bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
-# Scenarios by chance, judged: of the default stack, and of the baseline with what it survives; then floods of connections.
+# Scenarios by chance, judged: of the default stack, and of the baseline with what it survives. Then overlays of a thousand
+# members of which three in ten fail at once, and floods of connections.
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
 	$(BIN)/resprout swarm --stack ginger --seeds $${GINGER_SEEDS:-500} --first $${FIRST:-1} --workers $(WORKERS)
+	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
 	$(BIN)/python -m tests.net.floods
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.

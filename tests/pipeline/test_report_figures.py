@@ -11,7 +11,18 @@ from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
 from resprout.pipeline.report.figures import Cell, Figure, FigureAxis, Grid, Shape, grid_of, in_order
 from resprout.pipeline.report.locamu_chapters import closed_forms
 from resprout.pipeline.report.number_tables import numbers_table
-from tests.pipeline.made_up import gossip, latency, repair, run_row, seed000, seed001, sweep_run, traffic, verdict
+from tests.pipeline.made_up import (
+    gossip,
+    latency,
+    repair,
+    run_row,
+    seed000,
+    seed001,
+    seed004,
+    sweep_run,
+    traffic,
+    verdict,
+)
 
 LATENCY = Figure(
     title="Latency", measure=measures.LATENCY, value="median latency", x=FigureAxis("faults", "faults"),
@@ -47,7 +58,7 @@ def test_a_run_without_the_numbers_is_left_out_and_without_any_there_is_no_figur
 
 
 def test_every_chapter_draws_all_its_figures_from_the_runs_of_its_sweep() -> None:
-    facts = [*seed000(seeds=2), *seed001(), *gossip()]
+    facts = [*seed000(seeds=2), *seed001(), *seed004(), *gossip()]
     for chapter in CHAPTERS:
         own = [one for one in facts if one.run.experiment == chapter.experiment]
         undrawn = [figure.title for figure in chapter.figures if grid_of(figure, own) is None]

@@ -5,11 +5,13 @@ its stack, its faults, its keys, and its labels in a sweep.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from statistics import fmean
 from typing import Final
 
 import msgspec
 
 from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.layers import BETWEEN_BROKERS, messages_by_layer
 from resprout.pipeline.report.quantities import Quantity
 from resprout.pipeline.tables import RepairRow
 from resprout.stacks.families import Family
@@ -156,6 +158,22 @@ def _reliability_untold(facts: RunFacts) -> Numbers:
         yield {}, verdict.came / owed if owed else 1.0
 
 
+def _layers(facts: RunFacts) -> Numbers:
+    found = messages_by_layer(facts)
+    for layer, count in found.items():
+        yield {"layer": layer}, count
+    if found:
+        yield {"layer": BETWEEN_BROKERS}, sum(found.values())
+
+
+def _broker_loads(facts: RunFacts) -> Numbers:
+    loads = [number for _, number in _broker_load(facts)]
+    if loads:
+        yield {"of": "least"}, min(loads)
+        yield {"of": "mean"}, fmean(loads)
+        yield {"of": "most"}, max(loads)
+
+
 def _copies(facts: RunFacts) -> Numbers:
     traffic, publications = facts.traffic, facts.run.publications
     if traffic is not None and traffic.messages is not None and publications:
@@ -179,3 +197,5 @@ CONVERGENCE = Measure(Quantity.TIME_US, _traffic("converged_us"))
 RELIABILITY = Measure(Quantity.SHARE, _reliability)
 RELIABILITY_UNTOLD = Measure(Quantity.SHARE, _reliability_untold)
 COPIES = Measure(Quantity.COUNT, _copies)
+LAYERS = Measure(Quantity.COUNT, _layers)
+BROKER_LOADS = Measure(Quantity.COUNT, _broker_loads)

@@ -23,14 +23,16 @@ from resprout.order.seen import Seen
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.totals import Totals
+from resprout.overlay.places import Life
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
-from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
+from resprout.stacks.resprout.client_interest import ClientInterest
 from resprout.stacks.resprout.copies import Copies
+from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
@@ -56,6 +58,11 @@ class Core(Step):
         self.faults = options.faults_tolerated
         self.attached = False
         """This broker has its place in the tree."""
+        self.reviving = False
+        """Everything had stopped, and what is on the disks is being gathered: nobody is served yet."""
+        self.kept_by: dict[Life, str] = {}
+        """Who looks after the clients of lives that ended when everything stopped, until `kept_until_us`."""
+        self.kept_until_us = 0
         self.leading = False
         """It leads a repair."""
         self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults)
@@ -70,9 +77,9 @@ class Core(Step):
         )
         self.log = Log(self.faults, self.reports.rose)
         self.interest = Interest(lambda: self.retained.marks())
-        self.adverts = Adverts()
-        self.pressure = BackPressure(options.log_bytes, self._held_of)
         self.outbound: Outbound = []
+        self.adverts = Adverts(self.outbound)
+        self.pressure = BackPressure(options.log_bytes, self._held_of)
         self.forwarding = Forwarding(self)
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
@@ -80,7 +87,7 @@ class Core(Step):
         serving = Serving(NAME, GUARANTEES, self.faults, extras=tuple(Extra))
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
-        self.advertising = Advertising(ClientAdverts(self.adverts, self.outbound))
+        self.advertising = Advertising(self.adverts)
         self.sessions.copies_of = Copies(self).count
         self.routes = Routes(self.interest.index, self.links, self.sessions.all)
         self.totals = Totals(self.view, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has)
@@ -88,6 +95,7 @@ class Core(Step):
         self.left = Left()
         self.book = TotalBook(self.log, self.faults, self.finished, self.left)
         self.retained = Retained(self.log, self.links, self.book, self.left)
+        self.disk = DiskLog(self) if options.durable == "journal" else None
 
     @property
     def is_calm(self) -> bool:

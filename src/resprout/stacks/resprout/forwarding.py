@@ -10,7 +10,7 @@ from resprout.core.bundle import Bundle
 from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.messages import Forward, Levels
+from resprout.order.messages import Forward, Levels, Republished
 from resprout.stacks.routes import Picks
 from resprout.wire.columns import check_columns
 
@@ -26,6 +26,8 @@ class Forwarding:
         """Links that a repair is making: the pool is put on them, not sent."""
         self._liars: dict[str, None] = {}
         """Neighbours behind which somebody makes up publications, as people were told."""
+        self.restoring: Republished | None = None
+        """What is accepted now was in the log before everything stopped."""
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
@@ -50,8 +52,7 @@ class Forwarding:
                 core.reports.arrived(repeat, source)
                 core.log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
             return None
-        if source is not None:
-            core.clock.raise_to(bundle.stamp)
+        core.clock.raise_to(bundle.stamp)
         if backup:
             entry = self.keep(bundle, source, hops)
             core.log.held_back.pop()
@@ -68,7 +69,7 @@ class Forwarding:
         """To the log, and to whoever wants it."""
         core = self._core
         wanting, readers, picks = self.find_readers(bundle)
-        flood = hops < core.faults
+        flood = hops < core.faults or self.restoring is not None
         room_of, fresh = self._outbox.room, self.fresh
         behind = 0
         now: list[Link] = []
@@ -84,18 +85,26 @@ class Forwarding:
         entry = core.log.append(bundle, source, client, hops, behind + len(now), behind, readers)
         entry.picks = picks
         entry.prompt = prompt
+        entry.restored = self.restoring
+        if core.disk is not None:
+            late = [link.name for link in core.links.values() if link.cursor is not None and link is not source]
+            core.disk.keep(entry, [*late, *[link.name for link in now]])
         if not entry.undone:
             core.finished(entry)
         if now:
-            forward = Forward(bundle, hops + 1, prompt)
+            restored = entry.restored
+            forward = Forward(bundle, hops + 1, prompt) if restored is None else restored.passed_on(hops + 1)
             for link in now:
                 self._send_on(link, entry, forward)
         return entry
 
     def keep(self, bundle: Bundle, source: Link | None, hops: int) -> Entry:
         """A copy for others: nobody on this side is owed it. It stands in line to be shown, to nobody or a ghost."""
-        entry = self._core.log.append(bundle, source, None, hops, 0, 0, ())
+        core = self._core
+        entry = core.log.append(bundle, source, None, hops, 0, 0, ())
         entry.is_backup = True
+        if core.disk is not None:
+            core.disk.keep(entry, ())
         return entry
 
     def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
@@ -122,12 +131,10 @@ class Forwarding:
 
     def _is_forged(self, bundle: Bundle) -> bool:
         """A client that is served here publishes here: what it has not published yet cannot come from elsewhere. Were
-        it believed, the client's own publications up to its number would count as repeats."""
+        it believed, the client's own publications up to its number would count as repeats. Of one that was elsewhere
+        before, something may still be on its way."""
         session = self._core.sessions.publisher_of(bundle)
-        if session is None:
-            return False
-        last = session.last.get(bundle.stream)
-        return bundle.first > last if last is not None else not session.moved
+        return session is not None and not session.moved and bundle.first > session.last.get(bundle.stream, 0)
 
     def _pass_over(self, link: Link, message: Forward) -> None:
         """It is counted, because its sender counts it. Who has made it up is not known: a neighbour passes on what it
@@ -141,7 +148,7 @@ class Forwarding:
             who = message.bundle.publisher
             core.note("note", f"{link.name} passes on what {who} never said, which is served here")
 
-    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
+    def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         """False when that was the last that the link has room for."""
         link.sent.add(entry)
         if self._outbox.send(link.name, forward) > 0:
@@ -183,8 +190,10 @@ class Forwarding:
             bundle = entry.bundle
             assert bundle is not None, "what a link has not seen stays in the log"
             log.waited(entry)
-            if entry.hops < core.faults or core.routes.wants(link, bundle):
-                if not self._send_on(link, entry, Forward(bundle, entry.hops + 1, entry.prompt)):
+            if entry.hops < core.faults or entry.restored is not None or core.routes.wants(link, bundle):
+                restored, hops = entry.restored, entry.hops + 1
+                forward = Forward(bundle, hops, entry.prompt) if restored is None else restored.passed_on(hops)
+                if not self._send_on(link, entry, forward):
                     break
             else:
                 log.release(entry)

@@ -59,7 +59,7 @@ class Neighbours:
         link.move_to(LinkState.REMOVED)
         del core.links[link.name]
         del core.view.neighbours[link.name]
-        core.adverts.remove_neighbour(link.name, core.outbound)
+        core.adverts.remove_neighbour(link.name)
         core.speaking.unsaid.pop(link.name, None)
         core.routes.forget()
 

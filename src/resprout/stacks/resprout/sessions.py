@@ -15,7 +15,7 @@ from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.newcomer import Newcomer
 from resprout.stacks.resprout.repair.coordinator import Coordinator
-from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
+from resprout.stacks.resprout.repair.parcels import ParcelDesk
 
 
 class PeerSessions:
