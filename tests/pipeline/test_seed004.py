@@ -53,7 +53,7 @@ def test_every_sweep_has_the_nodes_and_messages_of_its_figure(
     runs = list(runs_of(f"seed004-{figure}"))
     assert {len(run.scenario.brokers) for run in runs} == brokers
     assert {workload.operations for run in runs for workload in run.scenario.workloads} == published
-    assert {"gossip", "resprout"} <= {run.scenario.stack for run in runs}
+    assert {"scribe", "gossip", "resprout"} <= {run.scenario.stack for run in runs}
     assert not any(run.scenario.faults for run in runs)
     assert all(len(run.scenario.clients) == len(run.scenario.brokers) for run in runs)
     if figure == "6":

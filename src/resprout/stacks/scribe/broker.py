@@ -33,7 +33,7 @@ from resprout.stacks.scribe.messages import (
 )  # fmt: skip
 from resprout.stacks.scribe.options import ScribeOptions
 from resprout.stacks.scribe.owners import ClaimsDue, RangeOverdue, TopicOwners
-from resprout.stacks.scribe.publishing import Publishing
+from resprout.stacks.scribe.publishing import TopicPublishing
 from resprout.stacks.scribe.pushing import ScribePushing
 from resprout.stacks.scribe.ring import RingSessions
 from resprout.stacks.scribe.wishes import DIRECTORY, TopicWishes
@@ -72,7 +72,7 @@ class ScribeBroker(Shell):
         self._pushing = ScribePushing(outbox, options.link_bytes)
         serving = Serving("scribe", GUARANTEES, options.faults, receipts=RECEIPTS)
         self._sessions = ClientSessions(serving, kept, wishes)
-        self._publishing = Publishing(step, self._sessions, kept, self.errands)
+        self._publishing = TopicPublishing(step, self._sessions, kept, self.errands)
         self._myself = Peer(seat.name)
         self._announced = 0
         self._announcing: dict[int, str] = {}
@@ -249,7 +249,7 @@ class ScribeBroker(Shell):
         reached = self.trees.root(topic, log.position)
         self.trees.skip(topic, log.watermark)
         for placed in log.after(reached):
-            self.trees.spread(scribed(placed))
+            self.spread(placed)
         self.owners.led(held)
         if not log.is_announced and topic != DIRECTORY:
             self._announce(topic)
@@ -261,7 +261,8 @@ class ScribeBroker(Shell):
             self.owners.led(held)
 
     def settled(self) -> None:
-        self._step.note("joined", "")
+        successors = self.sessions.ring.successors
+        self._step.note("joined", successors[0].name if successors else "")
 
     def found_leader(self, topic: str) -> None:
         self.errands.found_leader(topic)

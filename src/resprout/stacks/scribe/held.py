@@ -18,13 +18,13 @@ from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceO
 from resprout.replicas.values import NO_BALLOT
 from resprout.spread.scribe.messages import AskMissed, NotKept, Scribed
 from resprout.stacks.scribe.log import (
-    Announced,
     LogCommand,
     Look,
-    Place,
+    PlaceBundle,
     PlacedAt,
     Spread,
     TakeLead,
+    TopicAnnounced,
     TopicLog,
     decode,
     encode,
@@ -176,7 +176,7 @@ class HeldTopic:
             self._requests[key] = name
         else:
             self._requests[key] = name
-            if not self._propose(Place(bundle, message.previous)):
+            if not self._propose(PlaceBundle(bundle, message.previous)):
                 self._requests.pop(key, None)  # too much waits: it is said again
 
     def look(self, name: str) -> None:
@@ -195,7 +195,7 @@ class HeldTopic:
 
     def announced(self) -> None:
         if not self.log.is_announced:
-            self._propose(Announced())
+            self._propose(TopicAnnounced())
 
     def let_go(self) -> None:
         """From time to time: of what was spread, and is old or too much (the watermark)."""
@@ -266,7 +266,7 @@ class HeldTopic:
             if self.is_leading:
                 self._house.spread(placed)
         match command:
-            case Place():
+            case PlaceBundle():
                 key = (command.bundle.origin, command.bundle.first)
                 name = self._requests.pop(key, None)
                 if name is not None and self.log.has(command.bundle):

@@ -25,7 +25,7 @@ class _Command(msgspec.Struct, frozen=True, array_like=True):
     """As it stands in the log."""
 
 
-class Place(_Command, frozen=True, tag=1):
+class PlaceBundle(_Command, frozen=True, tag=1):
     bundle: Bundle
     previous: int
 
@@ -42,7 +42,7 @@ class TakeLead(_Command, frozen=True, tag=3):
     holder: str
 
 
-class Announced(_Command, frozen=True, tag=4):
+class TopicAnnounced(_Command, frozen=True, tag=4):
     """That there is this topic is known wherever somebody may ask."""
 
 
@@ -53,7 +53,7 @@ class Look(_Command, frozen=True, tag=5):
     number: int
 
 
-LogCommand = Place | Spread | TakeLead | Announced | Look
+LogCommand = PlaceBundle | Spread | TakeLead | TopicAnnounced | Look
 
 
 class PlacedAt(msgspec.Struct, frozen=True, array_like=True):
@@ -94,13 +94,13 @@ class TopicLog:
     def apply(self, command: LogCommand) -> PlacedAt | None:
         """What has a place by this command."""
         match command:
-            case Place():
+            case PlaceBundle():
                 return self._place(command.bundle, command.previous)
             case Spread():
                 self.watermark = max(self.watermark, min(command.position, self.position))
                 while self.recent and self.recent[0].position <= self.watermark:
                     self.bytes -= self.recent.popleft().bundle.cost
-            case Announced():
+            case TopicAnnounced():
                 self.is_announced = True
             case _:
                 pass

@@ -30,7 +30,7 @@ class _Published:
         """On so many brokers its place is known; 0 before it has one."""
 
 
-class Publishing:
+class TopicPublishing:
     def __init__(self, step: Step, sessions: ClientSessions, kept: Retention, errands: Errands) -> None:
         self._step = step
         self._sessions = sessions
