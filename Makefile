@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
-# Tests with processes mostly wait: on two cores a third worker has something to do meanwhile.
+# Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
 .PHONY: demo test check bench soak soak-replicas format lock clean
@@ -16,16 +16,16 @@ demo: $(READY)
 	@$(BIN)/resprout run scenarios/crash-b1.toml --trace out/demo --set workload.0.operations=300
 	@$(BIN)/resprout conclude out/demo --archive out/archive --out out/demo.html
 
-# Two halves, each busy on both cores. In the first one processes mostly wait, and what only computes fills the gaps. In
-# the second one worker has the tests that share a Spark session, which takes what it gets: a process that has to answer in
-# time would starve beside it, and what runs in virtual time does not mind.
+# Two halves, each busy on both cores (tests/turns.py says who runs what when). In the first one processes mostly wait, and
+# what only computes fills the gaps. In the second one worker has the tests that share a Spark session, which takes what it
+# gets: a process that has to answer in time would starve beside it, and what runs in virtual time does not mind.
 # Tests start many hundred processes. Without bytecode each would compile everything anew, so it is kept, whatever the
 # environment says.
 IN_VIRTUAL_TIME := tests/sim tests/stacks tests/pipeline
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
 	$(BIN)/pytest -n $(WORKERS) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))
-	$(BIN)/pytest -n 2 -q $(IN_VIRTUAL_TIME)
+	$(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME)
 
 check: $(READY)
 	$(BIN)/ruff format --check src tests benchmarks

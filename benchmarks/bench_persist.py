@@ -7,8 +7,9 @@ from pathlib import Path
 
 from benchmarks.measure import Measure, interleaved
 from resprout.core.contract import Answer, Effect, Persist
+from resprout.journal.records import Records
+from resprout.net.data_folder import open_folder
 from resprout.net.durable import DurableEffects
-from resprout.net.records import RecordFile, open_records
 
 RECORD = bytes(200)
 
@@ -16,19 +17,19 @@ RECORD = bytes(200)
 def run(quick: bool = False) -> list[Measure]:
     count, rounds = (200, 3) if quick else (1_000, 7)
     with tempfile.TemporaryDirectory() as folder:
-        bare, _ = open_records(Path(folder) / "bare")
-        kept, _ = open_records(Path(folder) / "kept")
+        bare = open_folder(Path(folder) / "bare", "bare")
+        kept = open_folder(Path(folder) / "kept", "kept")
 
         def one_by_one() -> int:
             for _ in range(count):
-                bare.apply([Persist(RECORD)])
+                bare.records.apply([Persist(RECORD)], 0)
             return count
 
         alone, alone_kept, together_kept = interleaved(
             rounds,
             one_by_one,
-            lambda: asyncio.run(_keep(kept, count, waiting=1)),
-            lambda: asyncio.run(_keep(kept, count, waiting=64)),
+            lambda: asyncio.run(_keep(kept.records, count, waiting=1)),
+            lambda: asyncio.run(_keep(kept.records, count, waiting=64)),
         )
         bare.close()
         kept.close()
@@ -39,7 +40,7 @@ def run(quick: bool = False) -> list[Measure]:
     ]
 
 
-async def _keep(records: RecordFile, count: int, waiting: int) -> int:
+async def _keep(records: Records, count: int, waiting: int) -> int:
     """Steps that persist a record and answer; so many are waited for at a time."""
     answered = 0
     done = asyncio.Event()

@@ -30,7 +30,7 @@ from resprout.scenario.model import (
 )  # fmt: skip
 from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import Run
-from resprout.stacks.registry import all_stacks
+from resprout.stacks.registry import find_stack
 
 SOURCE: Final = str(Path(resprout.__file__).parent) + "/"
 FLOORS: Final = ("core/", "filters/", "order/", "spread/", "overlay/", "replicas/", "edge/", "stacks/")
@@ -68,7 +68,7 @@ def scenario(stack: str, what: str) -> Scenario:
 
 def walk(stack: str, what: str) -> list[tuple[int, str, list[Call]]]:
     """(microseconds since it began, event, calls) of each step."""
-    broker: Any = all_stacks()[stack].make_broker
+    broker: Any = find_stack(stack).make_broker
     step = broker.step
     steps: list[tuple[int, str, list[Call]]] = []
 

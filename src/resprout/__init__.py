@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from resprout.core.guarantee import Guarantee
     from resprout.core.message import Message
+    from resprout.net.tls.files import Tls
 
 __version__ = "0.1.0"
 
@@ -60,6 +61,7 @@ __all__ = [
     "Receipt",
     "ResproutError",
     "SubscribeError",
+    "Tls",
     "UnsupportedGuaranteeError",
     "UnsupportedReceiptError",
     "UsageError",
@@ -88,6 +90,7 @@ _HOMES = {
     "Receipt": "resprout.client.receipts",
     "ResproutError": "resprout.core.errors",
     "SubscribeError": "resprout.client.errors",
+    "Tls": "resprout.net.tls.files",
     "UnsupportedGuaranteeError": "resprout.core.errors",
     "UnsupportedReceiptError": "resprout.core.errors",
     "UsageError": "resprout.core.errors",

@@ -37,13 +37,12 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, OptionValue, Scenario
-from resprout.stacks import registry
-from resprout.stacks.registry import find_stack
+from resprout.stacks.registry import BUILT_IN, find_stack
 from tests.edge.desk import Desk
 from tests.edge.puppets import Puppet
 from tests.stacks.asking import Asked, Told, ask
 
-STACKS: Final = tuple(registry.STACKS)
+STACKS: Final = tuple(BUILT_IN)
 
 NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "resprout": {"log_bytes": 65_536},

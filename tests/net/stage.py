@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar, cast
@@ -15,6 +16,7 @@ from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.broker import BrokerToRun, RunningBroker, serve
+from resprout.net.door import Door
 from resprout.net.frames import make_codec
 from resprout.net.host import Host
 from resprout.stacks.registry import find_stack
@@ -76,11 +78,12 @@ async def broker(
     parent: tuple[str, Address] | None = None,
     options: Mapping[str, Any] | None = None,
     links: LinkOptions = QUICK,
+    door: Door | None = None,
 ) -> AsyncIterator[Running]:
     notes: list[Note] = []
     above, peers = (parent[0], dict([parent])) if parent is not None else (None, {})
     spec = BrokerToRun(name, incarnation, listen, above, peers)
-    running, address = await serve(spec, STACK, STACK.parse_options(options or {}), links, notes.append)
+    running, address = await serve(spec, STACK, STACK.parse_options(options or {}), links, notes.append, door=door)
     try:
         yield Running(running, address, notes)
     finally:
@@ -132,19 +135,25 @@ class Bare:
 
 
 def hello(
-    name: str, incarnation: int = 1, epoch: int = 1, grant: int = 1 << 40, version: int = PROTOCOL_VERSION
+    name: str,
+    incarnation: int = 1,
+    epoch: int = 1,
+    grant: int = 1 << 40,
+    version: int = PROTOCOL_VERSION,
+    role: str = "client",
 ) -> Hello:
-    return Hello(version, name, "client", incarnation, "b0", None, epoch, 0, grant)
+    return Hello(version, name, role, incarnation, "b0", None, epoch, 0, grant)
 
 
 @contextlib.asynccontextmanager
-async def bare(address: Address) -> AsyncIterator[Bare]:
-    reader, writer = await asyncio.open_connection(address.host, address.port)
+async def bare(address: Address, tls: ssl.SSLContext | None = None) -> AsyncIterator[Bare]:
+    """`tls`: the one of the standard library, which knows nothing of ours."""
+    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
     try:
         yield Bare(reader, writer)
     finally:
         writer.transport.abort()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, EOFError):
             await writer.wait_closed()
 
 
@@ -180,6 +189,8 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._count = 0
         self.resets = 0
+        self.passed = bytearray()
+        """What has come by lately."""
         self.address = target
         self.refusing = False
         """Connections are reset as soon as they come."""
@@ -240,6 +251,8 @@ class Proxy:
         try:
             while chunk := await source.read(1500):
                 if not self.swallowing:
+                    self.passed[: -(1 << 16)] = b""
+                    self.passed += chunk
                     sink.write(chunk)
                     await sink.drain()
         except OSError:

@@ -216,7 +216,7 @@ def test_a_connection_cut_at_every_byte_of_its_greeting_leaves_the_name_usable()
 def test_beyond_the_limit_connections_are_refused_with_a_reason() -> None:
     async def scene() -> None:
         async with broker() as running:
-            running.host.connections_max = 3
+            running.host.reception.connections_max = 3
             async with connect(str(running), name="a"), bare(running.address) as b, bare(running.address) as c:
                 await b.greet("b")
                 await c.greet("c")

@@ -26,11 +26,11 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.core.errors import UsageError
+from resprout.journal.errors import DiskError
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello
 from resprout.net.address import Address, is_refusal
 from resprout.net.book import AddressBook
 from resprout.net.discover import UnreachableError, who_is
-from resprout.net.disk import DiskError
 from resprout.net.host import End, Upward
 
 from .puppets import Puppet, free_address, host_of

@@ -8,12 +8,12 @@ import pytest
 from resprout.core.contract import Answer, Locate, Persist, Recovered, Request, Retire, SetTimer, Timer
 from resprout.core.errors import UsageError
 from resprout.edge.requests import LeaveRequest
+from resprout.journal.errors import DiskError
+from resprout.journal.records import Records
 from resprout.net import broker as broker_module
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
-from resprout.net.disk import DiskError
 from resprout.net.listen import ListenError, take_place
-from resprout.net.records import RecordFile
 
 from .puppets import Puppet, Theatre, host_of
 from .stage import LOOPBACK, bare, run, until
@@ -193,11 +193,11 @@ def test_a_torn_tail_is_told_in_one_line(tmp_path: Path) -> None:
         broker = await theatre.play(data=tmp_path)
         broker.host.perform([Persist(b"one")])
         await broker.close()
-        with (tmp_path / "records").open("ab") as file:
+        with (tmp_path / "journal" / f"{0:020}.journal").open("ab") as file:
             file.write(b"half")
         broker = await theatre.play(data=tmp_path)
         [remark] = theatre.remarks
-        assert remark.startswith(f"{tmp_path}/records: a write was torn by a crash; its 4 bytes, from ")
+        assert remark.startswith(f"{tmp_path}/journal/{0:020}.journal: a write was torn by a crash; its 4 bytes, from ")
         assert theatre.puppet.told == [Recovered([b"one"])]
         await broker.close()
 
@@ -207,10 +207,10 @@ def test_a_torn_tail_is_told_in_one_line(tmp_path: Path) -> None:
 def test_a_broker_whose_disk_fails_stops_before_anything_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: RecordFile, changes: object) -> None:
+    def full(self: Records, changes: object, time_us: int) -> None:
         raise DiskError("no space left")
 
-    monkeypatch.setattr(RecordFile, "apply", full)
+    monkeypatch.setattr(Records, "apply", full)
 
     async def scene() -> None:
         theatre = Theatre()

@@ -9,7 +9,7 @@ import pytest
 from resprout.core.errors import PeerError, UsageError
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.host import now_us
+from resprout.net.clock import now_us
 from resprout.net.run.calm import SETTLE_US, Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
 from resprout.net.run.orders import ClientsProgress, Finish, as_line, read_order, read_report

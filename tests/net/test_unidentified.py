@@ -68,7 +68,7 @@ def test_one_address_that_floods_pushes_out_itself_and_nobody_from_elsewhere() -
 def test_sessions_are_not_pushed_out_and_what_says_nothing_makes_room_for_them() -> None:
     async def scene() -> None:
         async with broker(links=FEW) as running:
-            running.host.connections_max = 4
+            running.host.reception.connections_max = 4
             async with contextlib.AsyncExitStack() as clients:
                 for number in range(3):
                     await clients.enter_async_context(connect(str(running), name=f"c{number}"))
@@ -131,7 +131,7 @@ def test_a_low_ulimit_is_said_at_the_start_and_no_more_connections_are_taken_tha
         async with broker() as running:
             [said] = [text for text in details(running) if "ulimit" in text]
             assert said.startswith(f"this process may have {RESERVED + 40} files open at once: it takes 40 connections")
-            assert running.host.connections_max == 40
+            assert running.host.reception.connections_max == 40
 
     run(scene())
 

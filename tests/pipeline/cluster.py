@@ -13,6 +13,7 @@ import pyspark
 
 import resprout
 from resprout.pipeline.java import find_java_home
+from tests.pipeline.java import SHORT_LIVED
 
 PATIENCE_S: Final = 100.0
 _SPARK: Final = Path(pyspark.__file__).parent
@@ -37,6 +38,7 @@ def environment() -> dict[str, str]:
     return os.environ | {
         "JAVA_HOME": str(find_java_home()),
         "PYTHONPATH": str(Path(resprout.__file__).parent.parent),
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_HOME": str(_SPARK),
         "SPARK_LOCAL_IP": "127.0.0.1",

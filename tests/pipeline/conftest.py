@@ -7,24 +7,33 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resprout.pipeline.session import SparkChoice, start
+from tests.pipeline.java import SHORT_LIVED
+from tests.turns import SPARK, TOGETHER, file_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
-MARK = pytest.mark.xdist_group("spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and HERE in item.path.parents and "spark" in item.fixturenames:
-            item.add_marker(MARK)
+            if TOGETHER.get(file_of(item.nodeid)) != SPARK:
+                raise pytest.UsageError(f"{item.nodeid} uses Spark: name its file in tests/turns.py")
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(300))  # any of them may be the one that starts the session
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
-    session = start(SparkChoice(options={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}))
+def spark(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> "Iterator[SparkSession]":
+    if worker_id != "master":
+        (tmp_path_factory.getbasetemp().parent / "spark").touch(exist_ok=False)  # or another worker has one
+    options = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.sql.shuffle.partitions": "2",
+    }
+    session = start(SparkChoice(options=options))
     yield session
     session.stop()

@@ -22,21 +22,24 @@ from resprout.sim.run import run_scenario
 from resprout.trace.live_folder import LiveFolder
 from resprout.trace.store import write_trace
 from tests.pipeline.cluster import cluster, environment
+from tests.pipeline.java import SHORT_LIVED
 from tests.pipeline.small import SCENARIO, SWEEP
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.timeout(400)
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "pipeline.md"
 WITHOUT_SPARK: Final = ("run",)
 USAGE_ONLY: Final = ("resprout conclude out/bank --archive out/kept --out bank.html",)
 """Commands of which the document shows the usage, and no example."""
 
-SESSION: Final = """
+SESSION: Final = f"""
 import json, sys
 from resprout.cli.main import run
 from resprout.pipeline.session import SparkChoice, read_options, start
 master, commands = sys.argv[1], json.loads(sys.argv[2])
+java = "{SHORT_LIVED}"
 options = ["spark.executor.memory=512m", "spark.driver.memory=512m"]
+options += ["spark.executor.extraJavaOptions=" + java, "spark.driver.extraJavaOptions=" + java]
 start(SparkChoice(master, read_options(options)))
 for words in commands:
     print(json.dumps([words, run([*words, "--master", master])]), file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import run_info
 from resprout.sim.run import run_scenario
 from resprout.stacks.families import Family
-from resprout.stacks.registry import STACKS
+from resprout.stacks.registry import all_stacks
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 from resprout.trace.store import RunInfo, TraceWriter, write_trace
@@ -238,7 +238,7 @@ def test_a_run_that_records_counts_has_the_same_measures(tmp_path: Path) -> None
 
 
 def test_every_message_of_every_stack_has_a_purpose() -> None:
-    for stack in STACKS.values():
+    for stack in all_stacks().values():
         said = [message for messages in stack.families.values() for message in messages]
         assert len(said) == len(set(said)) and set(said) == set(stack.messages), "one purpose for each, and no more"
 

@@ -7,7 +7,7 @@ import pytest
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario
-from resprout.stacks.registry import STACKS
+from resprout.stacks.registry import find_stack
 
 NETWORK = """\
 [[broker]]
@@ -54,14 +54,14 @@ def test_a_bad_file_is_refused_with_the_line_and_the_reason(reason: str, text: s
 
 
 def test_a_guarantee_that_the_stack_does_not_offer_is_refused_at_its_share() -> None:
-    missing = [g.label for g in Guarantee if g not in STACKS["resprout"].guarantees]
+    missing = [g.label for g in Guarantee if g not in find_stack("resprout").guarantees]
     for label in missing:
         text = f"{RANDOM}mix = {{ {label} = 1.0 }} <-\n"
         assert f"the stack does not offer '{label}'; it offers " in refused(text)
 
 
 def test_every_guarantee_that_the_stack_offers_is_let_pass() -> None:
-    for guarantee in STACKS["resprout"].guarantees:
+    for guarantee in find_stack("resprout").guarantees:
         (workload,) = parse_scenario(f"{RANDOM}mix = {{ {guarantee.label} = 1 }}\n").workloads
         assert workload.mix.shares == ((guarantee, 1.0),)
 

@@ -14,7 +14,7 @@ from resprout.scenario.load import parse_scenario
 from resprout.sim.load import NodeLoad
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.scales import Scales, claims_size
-from resprout.stacks.registry import STACKS
+from resprout.stacks.registry import BUILT_IN, find_stack
 from resprout.wire.codec import Codec
 
 SCENARIO = """
@@ -120,12 +120,12 @@ def test_one_frame_in_a_hundred_is_encoded_and_compared() -> None:
     assert result.traffic["frames_compared"] == -(-result.traffic["frames_sent"] // 100)
 
 
-@pytest.mark.parametrize("stack", sorted(STACKS))
+@pytest.mark.parametrize("stack", sorted(BUILT_IN))
 def test_every_frame_of_a_run_has_the_size_that_was_computed(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scales.__init__, "__defaults__", (1,))
     text = SCENARIO.replace("{top}", f'stack = "{stack}"\ncount_bytes = true\n[options]\nfaults_tolerated = 1\n')
     text = text if stack == "resprout" else text.replace("[options]\nfaults_tolerated = 1\n", "")
-    if Guarantee.CAUSAL not in STACKS[stack].guarantees:
+    if Guarantee.CAUSAL not in find_stack(stack).guarantees:
         text = text.replace('kind = "random"', 'kind = "random"\nmix = { eventual = 1.0 }')
     fault = '[[fault]]\nat = "1200ms"\nkind = "crash"\nnodes = ["b1"]\n'
     result = run_scenario(parse_scenario(text + fault, "<test>"))
@@ -161,7 +161,7 @@ def test_only_messages_that_say_so_claim_a_paper_size() -> None:
 
 def test_a_bundle_with_many_keys_is_compared_with_the_widest_references() -> None:
     rng = Random(5)
-    codec = Codec(FRAMES, STACKS["resprout"].messages)
+    codec = Codec(FRAMES, find_stack("resprout").messages)
     for _ in range(50):
         keys = tuple(sorted({f"k{rng.randrange(10**6)}" for _ in range(rng.randrange(30))}))
         payloads = [rng.randbytes(rng.randrange(300)) for _ in range(rng.randrange(1, 20))]

@@ -20,9 +20,6 @@ from resprout.stacks.survival import everything
 
 SEEDS = range(1, 41)
 
-pytestmark = pytest.mark.xdist_group("mishaps")
-"""One worker draws all of these trials; in several each would draw most of them again."""
-
 
 @cache
 def trial_of(seed: int) -> Trial:

@@ -51,7 +51,7 @@ topics = ["a"]
 
 @pytest.fixture(autouse=True)
 def modest() -> Iterator[None]:
-    with mock.patch.dict(registry.STACKS, {"modest": MODEST}):
+    with mock.patch.dict(registry.LOADED, {"modest": MODEST}):
         yield
 
 
@@ -127,7 +127,7 @@ def test_a_swarm_does_to_a_stack_only_what_it_survives() -> None:
 
 
 def test_a_swarm_strikes_a_stack_that_survives_nothing_with_nothing() -> None:
-    with mock.patch.dict(registry.STACKS, {"modest": msgspec.structs.replace(MODEST, survives=lambda _: Survival())}):
+    with mock.patch.dict(registry.LOADED, {"modest": msgspec.structs.replace(MODEST, survives=lambda _: Survival())}):
         assert all(swarm_trial(seed, stack="modest").at_events == () for seed in range(1, 21))
 
 
@@ -152,7 +152,7 @@ def test_what_a_stack_says_that_it_breaks_is_no_complaint() -> None:
     blunt = msgspec.structs.replace(
         GINGER, known_anomalies=dict.fromkeys(("lost", "causal", "receipt", "position", "barrier"), "")
     )
-    with mock.patch.dict(registry.STACKS, {"ginger": blunt}):
+    with mock.patch.dict(registry.LOADED, {"ginger": blunt}):
         assert complaint_about(trial.scenario, recorder) == ""
 
 

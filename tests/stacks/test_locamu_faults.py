@@ -11,7 +11,7 @@ from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed
 from resprout.stacks.locamu import LOCAMU, journal
-from resprout.stacks.locamu.journal import Journal
+from resprout.stacks.locamu.journal import StateJournal
 from resprout.stacks.locamu.messages import MissingRequest
 from resprout.stacks.locamu.options import LocamuOptions
 from resprout.stacks.locamu.streams import Streams
@@ -193,7 +193,7 @@ def test_what_cannot_be_read_from_disk_is_not_half_believed() -> None:
 
 
 def test_without_its_journal_a_returning_broker_uses_its_numbers_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Journal, "write_processed", lambda *args: None)
+    monkeypatch.setattr(StateJournal, "write_processed", lambda *args: None)
     assert rules(row(crash(1_500, "b2"), back(2_000, "b2")))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.stacks.registry import STACKS, find_stack
+from resprout.stacks.registry import BUILT_IN, find_stack
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
 
 
@@ -57,7 +57,7 @@ def test_an_option_that_cannot_be_is_refused_by_its_name(given: dict[str, Any], 
 
 def test_a_stack_is_found_by_its_name_or_refused_with_those_there_are() -> None:
     assert find_stack("resprout") is RESPROUT
-    with pytest.raises(UsageError, match=f"^unknown stack 'resprot'; there is {', '.join(STACKS)}$"):
+    with pytest.raises(UsageError, match=f"^unknown stack 'resprot'; there is {', '.join(BUILT_IN)}$"):
         find_stack("resprot")
 
 

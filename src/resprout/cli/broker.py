@@ -12,15 +12,18 @@ from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_st
 from resprout.cli.paths import LocalPath
 from resprout.cli.settings import Settings, read_settings
 from resprout.cli.voice import Voice
+from resprout.core.contract import Note
 from resprout.core.errors import PeerError, UsageError
 from resprout.net.address import Address, parse_address
 from resprout.net.broker import BrokerToRun, RunningBroker, serve
 from resprout.net.company import FoundCompany, look_for_company
 from resprout.net.data_folder import Remembered, remembered
 from resprout.net.descriptors import raise_limit
+from resprout.net.door import Door
 from resprout.net.incarnation import incarnation_max, new_incarnation
 from resprout.net.lifeline import leave_group, watch_stdin
 from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, read_order
+from resprout.net.tls.keyring import Keyring
 
 FOUND_SECONDS: Final = 5.0
 """How long a broker that is to found a network looks for others first."""
@@ -44,11 +47,13 @@ LEAVE_SECONDS_MAX: Final = 30.0
 )  # fmt: skip
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach it. [where it listens]")
 @click.option("--data", type=LocalPath(), metavar="DIR", help="A folder for what must survive the process.")
+@click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS only, with its certificate in this folder.")
+@click.option("--client-certificates", is_flag=True, help="Serve only clients that have a certificate.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
 @click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="OPTION=VALUE",
-    help="Set an option of the stack, e.g. faults_tolerated=2, or of the links, e.g. links.window_bytes=65536.",
+    help="Set an option: of the stack (faults_tolerated=2), of the links (links.window_bytes=65536), of the journal.",
 )  # fmt: skip
 @click.option("--delay", "delays", multiple=True, metavar="PEER=TIME", help="Emulate a latency, e.g. b0=115ms.")
 @click.option("--incarnation", type=click.IntRange(1), metavar="N", help="The number of this life. [from the clock]")
@@ -64,6 +69,8 @@ def broker(
     founds_anew: bool,
     advertise: str | None,
     data: Path | None,
+    tls: Path | None,
+    client_certificates: bool,
     stack: str | None,
     config: Path | None,
     overrides: tuple[str, ...],
@@ -73,7 +80,8 @@ def broker(
     as_json: bool,
     stop_with_stdin: bool,
 ) -> int:
-    """Run one broker of a tree until Ctrl-C or SIGTERM; SIGUSR1 lets it leave the network in good order.
+    """Run one broker of a tree until Ctrl-C or SIGTERM; SIGUSR1 lets it leave the network in good order; with
+    --tls, SIGHUP lets it read its certificates again.
 
     It prints where it listens when it can be connected to. Whoever knows others looks for them first: its parent, the
     brokers given with --join, and those that its data folder remembers. It waits until one of them answers. A broker
@@ -97,6 +105,7 @@ def broker(
     given = {
         "name": name, "listen": listen, "parent": parent, "advertise": advertise, "stack": stack,
         "site": site, "data": str(data) if data is not None else None,
+        "tls": str(tls) if tls is not None else None, "client_certificates": "yes" if client_certificates else None,
     }  # fmt: skip
     settings = read_settings(config, given, overrides, delays, contacts)
     voice = Voice(settings.name, announce, as_json)
@@ -118,6 +127,7 @@ class _Life:
         self._voice = voice
         self._stop_with_stdin = stop_with_stdin
         self._founds_anew = founds_anew
+        self._keyring = Keyring(settings.tls, settings.name) if settings.tls is not None else None
         self._broker: RunningBroker | None = None
         self._barred: tuple[str, ...] = ()
 
@@ -125,6 +135,9 @@ class _Life:
         stop = stopped_by_signals()
         leave = asyncio.Event()
         on_signal("SIGUSR1", leave.set)
+        if self._keyring is not None:
+            on_signal("SIGHUP", self._reload)
+            self._warn(self._keyring.warning)
         if self._stop_with_stdin:
             leave_group()
             watch_stdin(stop, self._hear, LINE_BYTES_MAX)
@@ -133,8 +146,9 @@ class _Life:
             return 0
         settings, voice = self._settings, self._voice
         self._broker, _ = await serve(
-            spec, settings.stack, settings.options, settings.links, voice.note, self._announce
-        )
+            spec, settings.stack, settings.options, settings.links, voice.note, self._announce,
+            Door(self._keyring, settings.clients_certified),
+        )  # fmt: skip
         try:
             if await unless_stopped(self._ends(self._broker, leave), stop) is None:
                 await self._broker.close(f"{settings.name} stops")
@@ -169,7 +183,7 @@ class _Life:
             life = max(life, company.met + 1)  # whatever the clock says
         return BrokerToRun(
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
-            settings.advertise, settings.data, self._barred, settings.site,
+            settings.advertise, settings.data, self._barred, settings.site, settings.journal,
         )  # fmt: skip
 
     async def _company(self) -> FoundCompany | None:
@@ -184,8 +198,23 @@ class _Life:
             say(f"{settings.name} was in a network with {_listed(members)}: it looks for them, and founds no other one")
         return await look_for_company(
             settings.parent, settings.contacts, settings.name, say, tuple(members.values()),
-            FOUND_SECONDS if founds else None,
+            FOUND_SECONDS if founds else None, self._keyring,
         )  # fmt: skip
+
+    def _reload(self) -> None:
+        """The certificates may have changed. What is wrong is not taken."""
+        assert self._keyring is not None
+        try:
+            self._keyring.reload()
+        except UsageError as error:
+            self._warn(f"the certificates are as they were: {error}")
+        else:
+            self._voice.note(Note("note", {"detail": "new connections use the certificates that were read now"}))
+            self._warn(self._keyring.warning)
+
+    def _warn(self, text: str) -> None:
+        if text:
+            self._voice.note(Note("note", {"detail": text}))
 
     def _announce(self, broker: RunningBroker) -> None:
         self._voice.announce(broker.address, os.getpid(), broker.incarnation)

@@ -4,7 +4,7 @@ import click
 import msgspec
 
 from resprout.cli.loop import run_loop
-from resprout.cli.server import connected, server_option
+from resprout.cli.server import Access, access_arguments, connected
 from resprout.edge.client.forgetting import check_names
 
 
@@ -16,10 +16,10 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
-@server_option
+@access_arguments
 @click.option("--force", is_flag=True, help="Even brokers that are alive where this is said.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was passed on as one JSON object.")
-def forget(names: tuple[str, ...], server: str, force: bool, as_json: bool) -> int:
+def forget(names: tuple[str, ...], access: Access, force: bool, as_json: bool) -> int:
     """Tell the network that the brokers NAME... will never return.
 
     \b
@@ -34,7 +34,7 @@ def forget(names: tuple[str, ...], server: str, force: bool, as_json: bool) -> i
     soon as it listens.
     """
     forgotten = Forgotten(check_names(names))
-    run_loop(_forget(forgotten, server, force))
+    run_loop(_forget(forgotten, access, force))
     if as_json:
         click.echo(msgspec.json.encode(forgotten))
     else:
@@ -43,6 +43,6 @@ def forget(names: tuple[str, ...], server: str, force: bool, as_json: bool) -> i
     return 0
 
 
-async def _forget(forgotten: Forgotten, server: str, force: bool) -> None:
-    async with connected(server, None) as client:
+async def _forget(forgotten: Forgotten, access: Access, force: bool) -> None:
+    async with connected(access) as client:
         await client.forget(*forgotten.names, force=force)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from resprout.cli.paths import LocalPath
-from resprout.net.data_folder import mend_folder
+from resprout.net.data_folder import JOURNAL, mend_folder
 
 
 @click.command()
@@ -13,12 +13,18 @@ from resprout.net.data_folder import mend_folder
 def mend(folder: Path) -> None:
     """Keep the records that are intact in DIR, the --data folder of a broker that refuses to start with it.
 
-    The damaged file stays beside them under another name. What was damaged had not been passed on by the broker when it
-    stopped, or had been, and nobody can tell: compare what publishers were told. Stop the broker first.
+    Damaged segments stay beside them under other names, and records keep their positions. What was damaged had not been
+    passed on by the broker when it stopped, or had been, and nobody can tell: compare what publishers were told. Stop
+    the broker first.
     """
     done = mend_folder(folder)
     kept = "1 record is" if done.records == 1 else f"{done.records} records are"
-    if done.aside is None:
+    if not done.asides:
         click.echo(f"{folder}: not damaged; {kept} kept there")
-    else:
-        click.echo(f"{folder}: {kept} kept; the file with {done.damaged_bytes} damaged bytes is {done.aside}")
+        return
+    asides = ", ".join(str(folder / JOURNAL / aside) for aside in done.asides)
+    gone = ", ".join(f"{begin}" if end == begin + 1 else f"{begin}-{end - 1}" for begin, end in done.missing)
+    click.echo(
+        f"{folder}: {kept} kept; positions that are missing: {gone or 'none'}; damaged bytes, {done.damaged_bytes} of"
+        f" them, are in {asides}"
+    )

@@ -13,7 +13,7 @@ import msgspec
 from resprout.cli.attributes import parse_attributes
 from resprout.cli.blocking import read_lines
 from resprout.cli.loop import run_loop
-from resprout.cli.server import connected, server_arguments
+from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.client.client import Client
 from resprout.client.errors import PublishError
 from resprout.client.receipts import Receipt
@@ -67,7 +67,8 @@ class PublishedLines(msgspec.Struct, frozen=True):
     help="Exit when the broker has it, when it survives crashes, or when every subscriber has it.",
 )  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait no longer than this for that.")
-@server_arguments
+@access_arguments
+@verbose_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was published as one JSON object.")
 def pub(
     topic: str,
@@ -77,8 +78,7 @@ def pub(
     attributes: tuple[str, ...],
     wait: str,
     timeout: float | None,
-    server: str,
-    name: str | None,
+    access: Access,
     verbose: bool,
     as_json: bool,
 ) -> int:
@@ -103,7 +103,7 @@ def pub(
         timeout,
     )
     logging.getLogger("resprout").addHandler(logging.NullHandler())  # what it would say is said here, to people only
-    published = run_loop(_publish(order, server, name))
+    published = run_loop(_publish(order, access))
     if as_json:
         click.echo(msgspec.json.encode(published))
     elif verbose:
@@ -111,8 +111,8 @@ def pub(
     return 0
 
 
-async def _publish(order: Order, server: str, name: str | None) -> PublishedLines:
-    async with connected(server, name) as client:
+async def _publish(order: Order, access: Access) -> PublishedLines:
+    async with connected(access) as client:
         first: Receipt | None = None
         last: Receipt | None = None
         count = 0

@@ -37,6 +37,7 @@ ENDS = ("quiescent", "timeout")
     metavar="FOLDER",
     help="Write the rows into this empty folder as they happen, for `resprout watch`.",
 )
+@click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS, with the certificates in this folder.")
 def run(
     scenario: Path | None,
     draw: int | None,
@@ -46,6 +47,7 @@ def run(
     overrides: tuple[str, ...],
     as_json: bool,
     live_folder: Path | None,
+    tls: Path | None,
 ) -> int:
     """Run SCENARIO with real processes over TCP on this machine, in real time.
 
@@ -59,7 +61,7 @@ def run(
         click.echo(describe(chosen))
     writer = TraceWriter(folder) if folder is not None else None
     live = LiveFolder(live_folder) if live_folder is not None else None
-    result, trouble = run_loop(_run(chosen, not as_json, live))
+    result, trouble = run_loop(_run(chosen, not as_json, live, tls))
     if result is None:
         return 130
     if writer is not None:
@@ -74,7 +76,7 @@ def run(
 
 
 async def _run(
-    scenario: Scenario, tells: bool, live: LiveFolder | None
+    scenario: Scenario, tells: bool, live: LiveFolder | None, tls: Path | None
 ) -> tuple[ProcessRunResult | None, ResproutError | None]:
     """The result, unless it was interrupted; and what is wrong with the live rows."""
     stop = stopped_by_signals()
@@ -84,7 +86,7 @@ async def _run(
             if tells:
                 story.hear(row.time_us, row.node, row.kind, row.detail)
 
-        real = RealRun(scenario, on_progress, on_row=on_row, live=live)
+        real = RealRun(scenario, on_progress, on_row=on_row, live=live, tls=tls)
         story = Story(scenario, click.echo, real.pid_of)
         return await unless_stopped(real.finish(), stop), real.live_trouble
 

@@ -1,19 +1,21 @@
 """What the commands that talk to a broker have in common: where it is, who asks, and what its refusals mean."""
 
+import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final
 
 import click
+import msgspec
 
 from resprout.cli.addresses import address_of_peer
+from resprout.cli.paths import LocalPath
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.core.errors import UsageError
 from resprout.net.address import DEFAULT_PORT
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -22,25 +24,46 @@ server_option: Final = click.option(
     show_default=True, show_envvar=True, help="The broker to talk to; several are tried in turn.",
 )  # fmt: skip
 
+tls_option: Final = click.option(
+    "--tls", type=LocalPath(), metavar="DIR", envvar="RESPROUT_TLS", show_envvar=True,
+    help="Speak TLS: a folder with ca.pem, and with the certificate of --name if it has one.",
+)  # fmt: skip
+
+verbose_option: Final = click.option("--verbose", "-v", is_flag=True, help="Say on standard error what happens.")
+
 _DECORATORS: Final = (
     server_option,
+    tls_option,
     click.option("--name", metavar="NAME", help="Be known by this name in the network.  [default: a random one]"),
-    click.option("--verbose", "-v", is_flag=True, help="Say on standard error what happens."),
 )  # fmt: skip
 
 
-def server_arguments(function: F) -> F:
+class Access(msgspec.Struct, frozen=True):
+    """Where to go, and as whom."""
+
+    server: str
+    tls: Path | None
+    name: str | None
+
+
+def access_arguments(function: Callable[..., int]) -> Callable[..., int]:
+    """The command is given them as one, `access`."""
+
+    @functools.wraps(function)
+    def gathered(*, server: str, tls: Path | None, name: str | None, **others: Any) -> int:
+        return function(access=Access(server, tls, name), **others)
+
     for decorator in reversed(_DECORATORS):
-        function = decorator(function)
-    return function
+        gathered = decorator(gathered)
+    return gathered
 
 
 @asynccontextmanager
-async def connected(server: str, name: str | None) -> AsyncIterator[Client]:
+async def connected(access: Access) -> AsyncIterator[Client]:
     """A client of the first broker that serves; UsageError when none does: then the addresses were wrong."""
-    addresses = [str(address_of_peer(one.strip())) for one in server.split(",")]
+    addresses = [str(address_of_peer(one.strip())) for one in access.server.split(",")]
     try:
-        client = await connect(addresses, name=name, timeout=CONNECT_SECONDS)
+        client = await connect(addresses, name=access.name, timeout=CONNECT_SECONDS, tls=access.tls)
     except ConnectError as error:
         raise UsageError(f"cannot connect to {error}") from None
     try:

@@ -7,6 +7,8 @@
     site = "s0"                               # the group of brokers that replicate each other, for stacks of such
     advertise = "b1.example.org:7450"         # where others reach it, when that is not where it listens
     data = "/var/lib/resprout/b1"             # for what must survive the process
+    tls = "/etc/resprout/certificates"        # a folder, or a table of three files: see `_tls`
+    client_certificates = true                # clients need one, too
 
     [options]               # of the stack
     faults_tolerated = 2
@@ -14,6 +16,9 @@
     [links]                 # see LinkOptions
     heartbeat_us = 200_000
     silence_us = 1_000_000
+
+    [journal]               # see JournalOptions; of what is kept in the data folder
+    flush = "interval"
 
     [delays]                # emulated one-way latencies, by peer
     b0 = "115ms"
@@ -31,17 +36,19 @@ from resprout.cli.addresses import address_of_peer
 from resprout.cli.paths import local_path
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
+from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
+from resprout.net.tls.files import Tls, tls_of_broker
 from resprout.scenario.reader import Table
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.scenario.units import format_duration, parse_duration
-from resprout.stacks.registry import find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
-    "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "stack", "options", "links",
-    "delays",
+    "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
+    "stack", "options", "links", "journal", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 DELAY_US_MAX: Final = 60_000_000
@@ -62,6 +69,11 @@ class Settings(msgspec.Struct, frozen=True):
     links: LinkOptions
     delays_s: Mapping[str, float]
     site: str = ""
+    journal: JournalOptions = JournalOptions()
+    tls: Tls | None = None
+    """Its certificates; None: it speaks without TLS."""
+    clients_certified: bool = False
+    """A client needs a certificate."""
 
 
 def read_settings(
@@ -72,17 +84,18 @@ def read_settings(
     contacts: Sequence[str] = (),
 ) -> Settings:
     """`given` are texts from the command line by key of the file, None where it is silent; `overrides` are
-    `option=value` for the stack or `links.option=value`; `delays` are `peer=115ms`; `contacts` are addresses."""
+    `option=value` for the stack, `links.option=value` or `journal.option=value`; `delays` are `peer=115ms`;
+    `contacts` are addresses."""
     source = read_source(path) if path is not None else parse_source("", "command line")
     source = apply_overrides(source, map(_full_path, overrides))
     file = Table(source, ())
     file.only(_KEYS)
     texts = {key: text for key, text in given.items() if text is not None}
-    stack = file.checked("stack", find_stack, find_stack("resprout"))
-    if "stack" in texts:
-        stack = find_stack(texts["stack"])
+    name = _name(file, texts)
+    tls = _tls(file, texts, name)
+    stack = _stack(file, texts)
     return Settings(
-        name=_name(file, texts),
+        name=name,
         listen=_address(file, texts, "listen", parse_address) or Address("localhost", DEFAULT_PORT),
         parent=_address(file, texts, "parent", address_of_peer),
         contacts=_contacts(file, contacts),
@@ -94,6 +107,9 @@ def read_settings(
         links=_links(source),
         delays_s=_delays(source) | dict(map(_delay, delays)),
         site=_site(file, texts),
+        journal=_journal(source),
+        tls=tls,
+        clients_certified=_certified(file, texts, tls),
     )
 
 
@@ -101,6 +117,12 @@ def _full_path(override: str) -> str:
     """`--set faults_tolerated=2` means the stack's option; tables are named only to mean another one."""
     path = override.partition("=")[0]
     return override if "." in path else f"options.{override}"
+
+
+def _stack(file: Table, texts: Mapping[str, str]) -> Stack[Any]:
+    """The one of the file must be there even where the command line wins."""
+    written = file.checked("stack", find_stack) if "stack" in file else None
+    return find_stack(texts["stack"]) if "stack" in texts else written or find_stack(DEFAULT)
 
 
 def _name(file: Table, texts: Mapping[str, str]) -> str:
@@ -145,6 +167,27 @@ def _folder(file: Table, texts: Mapping[str, str]) -> Path | None:
     return file.checked("data", local_path) if "data" in file else None
 
 
+def _tls(file: Table, texts: Mapping[str, str], broker: str) -> Tls | None:
+    """`tls = "DIR"`, with files as `resprout certificates` calls them; or, for those from elsewhere, a table
+    `[tls]` with `authority`, `certificate` and `key`."""
+    if "tls" in texts:
+        return tls_of_broker(Path(texts["tls"]), broker)
+    if "tls" not in file:
+        return None
+    if not isinstance(file.values["tls"], dict):
+        return file.checked("tls", lambda text: tls_of_broker(local_path(text), broker))
+    table = Table(file.source, ("tls",), "tls")
+    table.only(Tls.__struct_fields__)
+    return Tls(*(table.checked(key, local_path) for key in Tls.__struct_fields__))
+
+
+def _certified(file: Table, texts: Mapping[str, str], tls: Tls | None) -> bool:
+    wanted = "client_certificates" in texts or file.flag("client_certificates", False)
+    if wanted and tls is None:
+        raise UsageError("client certificates are seen with TLS only: give --tls DIR, a folder with certificates")
+    return wanted
+
+
 def _options(source: TomlSource, stack: Stack[Any]) -> Any:
     if "options" not in source.tree:
         return stack.parse_options({})
@@ -167,6 +210,19 @@ def _links(source: TomlSource) -> LinkOptions:
     except UsageError as error:
         blamed = next((key for key in table.values if f" {key} " in f"{error} "), "")
         table.fail(blamed, str(error))
+
+
+def _journal(source: TomlSource) -> JournalOptions:
+    if "journal" not in source.tree:
+        return JournalOptions()
+    table = Table(source, ("journal",))
+    table.only(JournalOptions.__struct_fields__)
+    for key, value in table.values.items():
+        try:
+            msgspec.convert({key: value}, JournalOptions)
+        except msgspec.ValidationError as error:
+            table.fail(key, f"journal option {key} cannot be {value!r}: {error}")
+    return msgspec.convert(table.values, JournalOptions)
 
 
 def _delays(source: TomlSource) -> dict[str, float]:

@@ -6,7 +6,7 @@ import click
 
 from resprout.cli.blocking import Output
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.server import connected, server_arguments
+from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.cli.show import Show, as_json, as_payload, as_text
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import parse_predicate
@@ -19,15 +19,15 @@ from resprout.filters.topics import check_filter
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
-@server_arguments
+@access_arguments
+@verbose_option
 def sub(
     filter: str,
     where: str | None,
     count: int | None,
     json: bool,
     raw: bool,
-    server: str,
-    name: str | None,
+    access: Access,
     verbose: bool,
 ) -> int:
     """Print what is published on topics that match FILTER, one message a line, until Ctrl-C.
@@ -43,7 +43,7 @@ def sub(
         raise UsageError("--json and --raw are two ways to print; choose one")
     _check(filter, where)
     show = as_json if json else as_payload if raw else as_text
-    run_loop(_print(filter, where, count, show, server, name, verbose or sys.stderr.isatty()))
+    run_loop(_print(filter, where, count, show, access, verbose or sys.stderr.isatty()))
     return 0
 
 
@@ -55,18 +55,14 @@ def _check(filter: str, where: str | None) -> None:
         raise UsageError(f"--where {where!r}: {error}") from None
 
 
-async def _print(
-    filter: str, where: str | None, count: int | None, show: Show, server: str, name: str | None, verbose: bool
-) -> None:
+async def _print(filter: str, where: str | None, count: int | None, show: Show, access: Access, verbose: bool) -> None:
     stop = stopped_by_signals()
-    await unless_stopped(_follow(filter, where, count, show, server, name, verbose), stop)
+    await unless_stopped(_follow(filter, where, count, show, access, verbose), stop)
 
 
-async def _follow(
-    filter: str, where: str | None, count: int | None, show: Show, server: str, name: str | None, verbose: bool
-) -> None:
+async def _follow(filter: str, where: str | None, count: int | None, show: Show, access: Access, verbose: bool) -> None:
     output = Output(sys.stdout.fileno())
-    async with connected(server, name) as client:
+    async with connected(access) as client:
         inbox = await client.subscribe(filter, where)
         if verbose:
             click.echo(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)

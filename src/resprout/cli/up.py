@@ -15,7 +15,7 @@ from resprout.cli.story import Story
 from resprout.net.address import DEFAULT_PORT
 from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
-from resprout.net.host import now_us
+from resprout.net.clock import now_us
 from resprout.net.process import BrokerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import load_scenario
@@ -51,6 +51,7 @@ class StartedBroker(msgspec.Struct, frozen=True):
     "--data", type=LocalPath(), metavar="DIR",
     help="A folder for what must survive the brokers' processes: one in it for each.",
 )  # fmt: skip
+@click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS, with the certificates in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print where to connect as one JSON list.")
 def up(
     scenario: Path | None,
@@ -59,6 +60,7 @@ def up(
     host: str,
     port: int,
     data: Path | None,
+    tls: Path | None,
     as_json: bool,
 ) -> int:
     """Run the brokers of SCENARIO, each in a process of its own, until Ctrl-C. Without one: a tree of three brokers.
@@ -82,7 +84,7 @@ def up(
     return run_loop(
         _run(
             LocalTree(
-                chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, on_line=_pass_on,
+                chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, tls=tls, on_line=_pass_on,
                 on_note=teller.hear,
             ),
             teller,

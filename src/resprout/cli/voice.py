@@ -8,7 +8,7 @@ from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
 from resprout.net.announce import Announcement, SaidNote, as_line
-from resprout.net.host import now_us
+from resprout.net.clock import now_us
 
 
 class Voice:

@@ -1,9 +1,11 @@
 """From addresses to a connected client."""
 
 import asyncio
+import os
 import random
 import secrets
 from collections.abc import Generator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -21,10 +23,13 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
 from resprout.net.bodies import EncodedBodies
 from resprout.net.discover import UnreachableError, who_is
+from resprout.net.door import Door
 from resprout.net.frames import Here, make_codec
 from resprout.net.host import Host, Upward
 from resprout.net.incarnation import believed, incarnation_max, new_incarnation
 from resprout.net.sessions import random_epoch, with_signs_of_life
+from resprout.net.tls.files import Tls, tls_of_client
+from resprout.net.tls.keyring import Keyring
 
 CONNECT_SECONDS = 10.0
 
@@ -41,6 +46,7 @@ def connect(
     on_event: OnEvent | None = None,
     options: ClientOptions | None = None,
     links: LinkOptions | None = None,
+    tls: Tls | str | os.PathLike[str] | None = None,
 ) -> "Connecting":
     """A client of the broker at `HOST:PORT`; use it with `async with`, or await it and close it yourself.
 
@@ -51,11 +57,24 @@ def connect(
     same name, at any broker, the newer one takes its place and the older one is told so. `timeout` is in seconds.
     `on_event` is called in the event loop with what happens to the client unasked (`resprout.client.events`).
     `options` bound what waits in this process, `links` tune the connection; the defaults are meant to be kept.
+    `tls` are the files with which to speak TLS, or a folder as `resprout certificates` makes it, of which the
+    certificate of this `name` is used, if it is there; without it, no TLS is spoken. UsageError when they are not good.
 
     Raises ConnectError with one line that says why there is no session.
     """
     checked = check_name(name, "client name") if name is not None else f"client-{secrets.token_hex(6)}"
-    return Connecting(parse_addresses(address), checked, timeout, options, links, on_event)
+    keyring = read_keyring(tls, name)
+    return Connecting(parse_addresses(address), checked, timeout, options, links, on_event, keyring)
+
+
+def read_keyring(tls: Tls | str | os.PathLike[str] | None, name: str | None) -> Keyring | None:
+    """Of a client of this name. UsageError when the files are not good, or prove another one's name."""
+    if tls is None:
+        return None
+    files = tls if isinstance(tls, Tls) else tls_of_client(Path(tls), name)
+    if files.certificate is not None and name is None:
+        raise UsageError("a client with a certificate has the name that it says: give this name")
+    return Keyring(files)
 
 
 def parse_addresses(text: str | Sequence[str]) -> tuple[Address, ...]:
@@ -78,6 +97,7 @@ class Connecting:
         options: ClientOptions | None,
         links: LinkOptions | None = None,
         on_event: OnEvent | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
         self._addresses = addresses
         self._name = name
@@ -85,6 +105,7 @@ class Connecting:
         self._options = msgspec.structs.replace(options or ClientOptions(), takes_at_once=False)
         self._links = with_signs_of_life(links)
         self._on_event = on_event
+        self._keyring = keyring
         self._client: Client | None = None
 
     def __await__(self) -> Generator[object, object, Client]:
@@ -116,7 +137,7 @@ class Connecting:
     async def _connect_to(self, address: Address, timeout_s: float) -> Client:
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
-            here = await who_is(address, timeout_s, self._name)
+            here = await who_is(address, timeout_s, self._name, keyring=self._keyring)
         except UnreachableError as error:
             raise ConnectError(str(error), error.hopeless) from None
         if here.role != "broker":
@@ -155,7 +176,7 @@ class Connecting:
                 began.set_exception(ConnectError(f"{address}: {effect.body.reason}"))
 
         known = {here.name: address}
-        host = Host(links, _CODEC, Here(name, "client", incarnation), known.get, first_news)
+        host = Host(links, _CODEC, Here(name, "client", incarnation), known.get, first_news, door=Door(self._keyring))
         host.start()
         try:
             async with asyncio.timeout_at(deadline):

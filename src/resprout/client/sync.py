@@ -13,6 +13,7 @@ waited for can be waited for again.
 
 import asyncio
 import atexit
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.client.machine import ClientOptions
+from resprout.net.tls.files import Tls
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,10 +44,11 @@ def connect(
     timeout: float = CONNECT_SECONDS,
     on_event: OnEvent | None = None,
     options: ClientOptions | None = None,
+    tls: Tls | str | os.PathLike[str] | None = None,
 ) -> "BlockingClient":
     """A client of the broker at `HOST:PORT`; use it with `with`, or close it yourself. See `resprout.connect`. Events
     are told in the client's own thread: `on_event` must not call the client there, and must not block."""
-    connecting = connect_async(address, name=name, timeout=timeout, on_event=on_event, options=options)
+    connecting = connect_async(address, name=name, timeout=timeout, on_event=on_event, options=options, tls=tls)
     background = Background(f"resprout {address}")
 
     async def begin() -> Client:

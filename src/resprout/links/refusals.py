@@ -7,6 +7,7 @@ from resprout.core.contract import Effect, Note
 
 PERIOD_US: Final = 10_000_000
 """For each reason there is at most one line in so long."""
+TURNED_AWAY: Final = "was turned away"
 
 
 class Refusals:
@@ -14,12 +15,12 @@ class Refusals:
         self._told: dict[str, tuple[int, int]] = {}
         """By reason, of which there are a few: when it was told last, and how often it has come up since."""
 
-    def tell(self, who: str, why: str, now_us: int, out: list[Effect]) -> None:
-        """`why` names the limit; `who` is different each time."""
+    def tell(self, who: str, why: str, now_us: int, out: list[Effect], what: str = TURNED_AWAY) -> None:
+        """`why` names the limit, or the fault; `who` is different each time; `what` was done about it."""
         told = self._told.get(why)
         if told is not None and now_us - told[0] < PERIOD_US:
             self._told[why] = (told[0], told[1] + 1)
             return
         more = f"; {told[1]} more since that was said last" if told is not None and told[1] else ""
         self._told[why] = (now_us, 0)
-        out.append(Note("note", {"detail": f"{who} was turned away: {why}{more}"}))
+        out.append(Note("note", {"detail": f"{who} {what}: {why}{more}"}))

@@ -18,6 +18,8 @@ import msgspec
 from resprout.core.contract import Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.requests import LeaveRequest
+from resprout.journal.errors import DiskError
+from resprout.journal.options import JournalOptions
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
@@ -26,7 +28,7 @@ from resprout.net.bodies import EncodedBodies
 from resprout.net.book import AddressBook
 from resprout.net.data_folder import DataFolder, open_folder
 from resprout.net.descriptors import room_for
-from resprout.net.disk import DiskError
+from resprout.net.door import Door
 from resprout.net.frames import Here, Who, make_codec
 from resprout.net.host import CONNECTIONS_MAX, End, Host, Upward
 from resprout.net.incarnation import believed, incarnation_max
@@ -67,6 +69,8 @@ class BrokerToRun(msgspec.Struct, frozen=True):
     """An emulated cut from the beginning: peers that cannot be reached."""
     site: str = ""
     """The group of brokers that replicate each other; empty where there are no groups."""
+    journal: JournalOptions = JournalOptions()
+    """Of what is kept in the folder."""
 
 
 class RunningBroker:
@@ -81,6 +85,7 @@ class RunningBroker:
         heard: Callable[[Note], None],
         began: Callable[["RunningBroker"], None],
         folder: DataFolder | None,
+        door: Door,
     ) -> None:
         self.name = spec.name
         self.incarnation = spec.incarnation
@@ -91,11 +96,12 @@ class RunningBroker:
         self._heard = heard
         self._began = began
         self._folder = folder
+        self._door = door
         self._codec = make_codec(stack.messages)
         self._book = AddressBook(spec.peers)
         self._barred: Collection[str] = spec.barred
         self._company: tuple[str, ...] = ()
-        self._lookout = Lookout(spec.name, self._missing, lambda line: heard(Note("two_networks", {"detail": line})))
+        self._lookout = Lookout(spec.name, self._missing, self._tell_two_networks, door.keyring)
         self._watching: asyncio.Task[None] | None = None
         self._host: Host | None = None
         self._few_copies = ""
@@ -205,6 +211,7 @@ class RunningBroker:
             remember=self._remember,
             asked=self._asked,
             notices=lambda: self.notices,
+            door=self._door,
         )
         self._since_s = time.monotonic()
         host.bar(self._barred)
@@ -213,6 +220,9 @@ class RunningBroker:
         self._began(self)
         if host.network and parent is None and not contacts:
             self._tell_founded(host.network)
+
+    def _tell_two_networks(self, line: str) -> None:
+        self._heard(Note("two_networks", {"detail": line}))
 
     def _tell_founded(self, network: str) -> None:
         forgets = "" if self._folder is not None else "; without --data or --join it founds another one at every start"
@@ -308,18 +318,20 @@ async def serve(
     links: LinkOptions,
     heard: Callable[[Note], None],
     began: Callable[[RunningBroker], None] = lambda broker: None,
+    door: Door | None = None,
 ) -> tuple[RunningBroker, Address]:
     """Start a broker; returns it, and the address it really listens on. `began` is told of each life that can be
-    connected to. ListenError when it cannot listen; UsageError when its data folder is missing or not its own."""
+    connected to. `door`: who may come; everybody, without one. ListenError when it cannot listen; UsageError when its
+    data folder is missing or not its own."""
     folder = None
     if spec.data is not None:
-        folder = open_folder(spec.data, spec.name)
+        folder = open_folder(spec.data, spec.name, spec.journal)
         spec = msgspec.structs.replace(spec, incarnation=max(spec.incarnation, folder.incarnation + 1))
         if folder.warning:
             heard(Note("note", {"detail": folder.warning}))
     elif stack.keeps_records(options):
         raise UsageError(f"{spec.name} is to be durable: give --data DIR, a folder for what it must keep")
-    broker = RunningBroker(spec, stack, options, links, heard, began, folder)
+    broker = RunningBroker(spec, stack, options, links, heard, began, folder, door or Door())
     try:
         await broker.start()
     except BaseException:

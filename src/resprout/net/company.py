@@ -17,6 +17,7 @@ from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here
 from resprout.net.incarnation import believed
+from resprout.net.tls.keyring import Keyring
 
 ANSWER_SECONDS_MAX: Final = 5.0
 COMPANY_SECONDS: Final = 1.0
@@ -48,10 +49,12 @@ async def look_for_company(
     say: Callable[[str], None],
     members: Sequence[Address],
     patience_s: float | None,
+    keyring: Keyring | None = None,
 ) -> FoundCompany | None:
     """Those who listen there; `say` is told once who is waited for. `members` were in the network when this broker was:
     perhaps something else listens there by now. Without `patience_s`, however long it takes until one does. With it,
     for a broker that does without: None when nobody has answered by then, or when all hosts say that nobody listens.
+    `keyring`: what it proves itself with.
 
     UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name.
     """
@@ -63,7 +66,7 @@ async def look_for_company(
     loop = asyncio.get_running_loop()
     until = loop.time() + patience_s if patience_s is not None else None
     while True:
-        answers, refusals = await _ask_all(asked, me)
+        answers, refusals = await _ask_all(asked, me, keyring)
         if answers:
             _compare(answers, say)
             return _company(answers, parent)
@@ -82,11 +85,11 @@ async def look_for_company(
 
 
 async def _ask_all(
-    asked: Sequence[tuple[Address, str]], me: str
+    asked: Sequence[tuple[Address, str]], me: str, keyring: Keyring | None
 ) -> tuple[list[tuple[Address, Here]], list[tuple[str, bool, bool]]]:
     """The answers in the order of asking, and the reasons of those who gave none, with whether that is final, and
     whether the host says that nobody listens."""
-    tasks = [asyncio.create_task(_ask(address, what, me)) for address, what in asked]
+    tasks = [asyncio.create_task(_ask(address, what, me, keyring)) for address, what in asked]
     try:
         async with asyncio.timeout(None) as patience:
             for next_one in asyncio.as_completed(tasks):
@@ -114,8 +117,8 @@ async def _ask_all(
     return answers, refusals
 
 
-async def _ask(address: Address, what: str, me: str) -> Here:
-    here = await who_is(address, ANSWER_SECONDS_MAX, me)
+async def _ask(address: Address, what: str, me: str, keyring: Keyring | None) -> Here:
+    here = await who_is(address, ANSWER_SECONDS_MAX, me, keyring=keyring)
     if what == MEMBER and (here.role != "broker" or here.name == me):
         raise UnreachableError(f"{address}: somebody else listens there now")
     if here.role != "broker":

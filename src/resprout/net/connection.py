@@ -5,7 +5,8 @@ at once is read from in turns with the others. Writing is bounded by
 the sessions' windows: a peer that does not read is granted nothing, so nothing more is written to it. What control
 messages may add on top is bounded here: past `WRITE_BYTES_MAX` the peer is cut off.
 
-Whoever opens a connection is nobody until it has said `Hello`: it has a short time and one small frame for that.
+Whoever opens a connection is nobody until it has said `Hello`: it has a short time and one small frame for that. With
+TLS, that time includes the handshake, and whoever opens a connection finds out who is there before it says a word.
 """
 
 import asyncio
@@ -20,6 +21,9 @@ from resprout.core.errors import UsageError, WireError
 from resprout.links.frames import Hello
 from resprout.net.frames import Who
 from resprout.net.intake import weight_of
+from resprout.net.reception import refuse
+from resprout.net.tls.proven import ProvenPeer
+from resprout.net.tls.stream import TlsError, TlsStream
 from resprout.wire.framing import FrameReader, FrameWriter
 
 if TYPE_CHECKING:
@@ -70,6 +74,9 @@ class TcpConnection(asyncio.Protocol):
         """Of the other end, without the port."""
         self._reader = FrameReader(host.codec, GREETING_BYTES_MAX)
         self._writer = FrameWriter(host.codec)
+        self._tls = _tls_of(host, peer)
+        self.shaking_hands = self._tls is not None and peer is not None
+        """This side has opened it and does not know yet who is there; nobody was told of it."""
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
         self._closing = False
@@ -83,7 +90,7 @@ class TcpConnection(asyncio.Protocol):
         """Bytes that an emulated latency keeps back (None: the end), with the time they may leave."""
         self._reason = ""
         self._deadline: asyncio.TimerHandle | None = None
-        """When to give up an opener that has not said `Hello`; None once it has."""
+        """When to give up an opener that has not said `Hello`, or a handshake; None once that is done."""
         self._cutoff: asyncio.TimerHandle | None = None
         """When to stop waiting for what was sent to leave."""
 
@@ -100,15 +107,23 @@ class TcpConnection(asyncio.Protocol):
             plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         place = transport.get_extra_info("peername")
         self.address = str(place[0]) if isinstance(place, tuple | list) and place else ""
-        if self.peer is None:
+        if self.peer is None or self.shaking_hands:
             self._deadline = self._host.loop.call_later(self._host.greeting_s_max, self._too_late)
-        self._host.connected(self)
+        if self.shaking_hands:
+            self._host.shakes_hands(self)
+            self._decrypt(b"")
+        else:
+            self._host.connected(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._tls is not None:
+            data = self._decrypt(data)
+            if not data or self._closing:
+                return
         try:
             frames = self._reader.feed(data)
         except WireError as error:
-            self._host.refuse(self, str(error))
+            refuse(self, str(error))
             return
         if not frames:
             self._trickled(len(data))
@@ -137,9 +152,13 @@ class TcpConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._closing or transport.is_closing():
             return
+        if self._tls is not None and not self._tls.standing:
+            return  # nothing is said in the open; the end of the connection has to do
         try:
             parts = self._writer.parts(frame)
-        except UsageError as error:
+            if self._tls is not None:
+                parts = self._tls.encrypt(b"".join(parts)), b""
+        except (UsageError, TlsError) as error:
             self.abort(f"{type(frame).__name__} cannot be sent: {error}")
             return
         if self._delay_s:
@@ -178,7 +197,47 @@ class TcpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def is_plain(self) -> bool:
+        """Everybody on the way can read it."""
+        return self._tls is None
+
+    @property
+    def proven(self) -> ProvenPeer | None:
+        """Who is at the other end, as its certificate says; None without one."""
+        return self._tls.proven if self._tls is not None else None
+
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _decrypt(self, data: bytes) -> bytes:
+        tls = self._tls
+        assert tls is not None
+        try:
+            plain = tls.receive(data)
+        except TlsError as error:
+            self._write_through(tls.to_send())
+            if error.plain:
+                self._tls = None  # it is answered in the only language it knows
+            self._host.reception.distrust(self, "", str(error))
+            return b""
+        self._write_through(tls.to_send())
+        if tls.standing and self.shaking_hands:
+            self._shook_hands(tls)
+        return plain
+
+    def _shook_hands(self, tls: TlsStream) -> None:
+        self._stop_deadline()
+        assert self.peer is not None
+        if tls.proven is None or not tls.proven.says("broker", self.peer):
+            says = f", whose certificate says {tls.proven},"
+            self._host.reception.distrust(self, says, "its certificate does not say that it is this broker")
+        else:
+            self.shaking_hands = False
+            self._host.connected(self)
+
+    def _write_through(self, data: bytes) -> None:
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     def _trickled(self, size: int) -> None:
         """Bytes that move are a sign of life, whole frame or not."""
@@ -223,13 +282,15 @@ class TcpConnection(asyncio.Protocol):
     def _greeted(self, frame: Any) -> None:
         """Whatever it was: the machine refuses what is no greeting."""
         self._stop_deadline()
-        self._host.greeted(self)
+        self._host.reception.greeted(self)
         if type(frame) is Hello:
             self.name = frame.name
             self.is_client = frame.role == "client"
             self._delay_s = self._host.delay_s(frame.name)
             if self._host.is_barred(frame.name):
                 self.abort(CUT)
+            else:
+                self._host.reception.check(self, frame)
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:
@@ -238,7 +299,8 @@ class TcpConnection(asyncio.Protocol):
 
     def _too_late(self) -> None:
         self._deadline = None
-        self._host.refuse(self, f"no greeting came within {self._host.greeting_s_max:g} s")
+        what = "greeting came" if self.peer is None else "TLS"
+        refuse(self, f"no {what} within {self._host.greeting_s_max:g} s")
 
     def _send_late(self, data: bytes | None) -> None:
         loop = self._host.loop
@@ -269,3 +331,10 @@ def _some(frames: Iterator[Any]) -> list[Any]:
         some.append(frame)
         weight += weight_of((frame,))
     return some
+
+
+def _tls_of(host: "Host", peer: str | None) -> TlsStream | None:
+    keyring = host.door.keyring
+    if keyring is None:
+        return None
+    return keyring.open() if peer is not None else keyring.accept()

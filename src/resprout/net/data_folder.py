@@ -1,12 +1,15 @@
-"""The folder in which one broker keeps what must survive its process: its records, the number of its latest life, and
+"""The folder in which one broker keeps what must survive its process: its journal, the number of its latest life, and
 who else was in its network.
 
 One process at a time: it holds a lock on the folder as long as it lives, however it ends. A folder belongs to the
 broker that used it first.
 """
 
+import contextlib
 import fcntl
 import os
+import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -14,11 +17,18 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.net.disk import DiskError, sync_folder
-from resprout.net.record_damage import Mended, mend
-from resprout.net.records import RecordFile, open_records
+from resprout.journal.errors import DamagedError, DiskError
+from resprout.journal.journal import open_journal
+from resprout.journal.mending import Mended, mend
+from resprout.journal.options import JournalOptions
+from resprout.journal.reading import JournalReader, open_reader
+from resprout.journal.records import Records
+from resprout.net.disk import RealFiles, sync_folder
 
-_RECORDS: Final = "records"
+_OPTIONS: Final = JournalOptions()
+JOURNAL: Final = "journal"
+"""The folder in it with the segments."""
+_RECORDS_OF_OLD: Final = "records"
 _LIFE: Final = "life.json"
 _LOCK: Final = "lock"
 _COMPANY: Final = "company.json"
@@ -42,15 +52,19 @@ class Remembered(msgspec.Struct, frozen=True):
 class DataFolder:
     """Made by `open_folder`."""
 
-    def __init__(self, path: Path, name: str, lock: int, records: RecordFile, incarnation: int, warning: str) -> None:
+    def __init__(self, path: Path, name: str, lock: int, files: RealFiles, records: Records, incarnation: int) -> None:
         self.path = path
         self.records = records
         self.incarnation = incarnation
         """Of the latest life that used it; 0 for none."""
-        self.warning = warning
-        """One line for people when a part of what was kept is lost, otherwise nothing."""
         self._name = name
+        self._files = files
         self._lock = lock
+
+    @property
+    def warning(self) -> str:
+        """One line for people when a part of what was kept is lost, otherwise nothing."""
+        return self.records.journal.warning
 
     def begin_life(self, incarnation: int) -> None:
         """No later life takes this number again. DiskError when that cannot be kept."""
@@ -77,11 +91,13 @@ class DataFolder:
             raise DiskError(f"{file}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        self.records.close()
+        with contextlib.suppress(DiskError):  # whoever wrote was told so, and has given up
+            self.records.journal.sync()
+        self._files.close()
         os.close(self._lock)
 
 
-def open_folder(path: Path, name: str) -> DataFolder:
+def open_folder(path: Path, name: str, options: JournalOptions = _OPTIONS) -> DataFolder:
     """For this broker; made when there is none. UsageError when it cannot be, or when somebody else uses it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -93,26 +109,43 @@ def open_folder(path: Path, name: str) -> DataFolder:
         life = _latest_life(path)
         if life is not None and life.name != name:
             raise UsageError(f"--data {path}: this folder belongs to the broker {life.name}")
-        records, warning = open_records(path / _RECORDS)
+        files = RealFiles(_journal_folder(path))
+        records = Records(open_journal(files, options, _draw, time.time_ns() // 1_000))
+    except DamagedError as error:
+        os.close(lock)
+        raise DamagedError(
+            f"{error}: `resprout mend {path}` goes on with what is intact and sets damaged files aside"
+        ) from None
     except BaseException:
         os.close(lock)
         raise
-    return DataFolder(path, name, lock, records, life.incarnation if life is not None else 0, warning)
+    return DataFolder(path, name, lock, files, records, life.incarnation if life is not None else 0)
 
 
 def mend_folder(path: Path) -> Mended:
     """Goes on with the records that are intact. UsageError when it is no folder of a broker, or somebody uses it."""
-    if not (path / _RECORDS).is_file():
-        raise UsageError(f"{path}: no data folder of a broker, there is no file {_RECORDS} in it")
+    if not (path / JOURNAL).is_dir():
+        raise UsageError(f"{path}: no data folder of a broker, there is no folder {JOURNAL} in it")
     try:
         lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     try:
         _take(lock, path)
-        return mend(path / _RECORDS)
+        files = RealFiles(path / JOURNAL)
+        try:
+            return mend(files, _draw)
+        finally:
+            files.close()
     finally:
         os.close(lock)
+
+
+def look_into(path: Path) -> JournalReader:
+    """The journal of a broker, which may be running. UsageError when it is no folder of a broker, or damaged."""
+    if not (path / JOURNAL).is_dir():
+        raise UsageError(f"{path}: no data folder of a broker, there is no folder {JOURNAL} in it")
+    return open_reader(RealFiles(path / JOURNAL))
 
 
 def remembered(path: Path | None) -> Remembered:
@@ -129,6 +162,23 @@ def remembered(path: Path | None) -> Remembered:
         raise UsageError(f"{file}: {error.strerror or error}") from None
     except msgspec.MsgspecError:
         raise UsageError(f"{file} does not tell which network this broker was in: remove it to forget that") from None
+
+
+def _journal_folder(path: Path) -> Path:
+    """Made when there is none."""
+    if (path / _RECORDS_OF_OLD).exists():
+        raise UsageError(f"{path / _RECORDS_OF_OLD}: records of an earlier version, which cannot be read: move it away")
+    folder = path / JOURNAL
+    try:
+        folder.mkdir(exist_ok=True)
+        sync_folder(path)
+    except OSError as error:
+        raise DiskError(f"{folder}: {error.strerror or error}") from None
+    return folder
+
+
+def _draw() -> int:
+    return secrets.randbits(32)
 
 
 def _take(lock: int, path: Path) -> None:

@@ -9,6 +9,8 @@ from resprout.links.frames import Goodbye
 from resprout.net.address import Address, reason_of
 from resprout.net.connection import GREETING_BYTES_MAX
 from resprout.net.frames import Here, Who, make_codec
+from resprout.net.tls.keyring import Keyring
+from resprout.net.tls.stream import TlsError
 from resprout.wire.framing import FrameReader, FrameWriter
 
 READ_BYTES = 65_536
@@ -29,14 +31,17 @@ class UnreachableError(ResproutError):
         self.refused = refused
 
 
-async def who_is(address: Address, timeout_s: float, asker: str = "", network: str = "") -> Here:
+async def who_is(
+    address: Address, timeout_s: float, asker: str = "", network: str = "", keyring: Keyring | None = None
+) -> Here:
     """The node that listens there; UnreachableError says in one line why there is none.
 
-    `asker`: the name under which this side will open a session, if it has one. `network`: the one it is in.
+    `asker`: the name under which this side will open a session, if it has one. `network`: the one it is in. `keyring`:
+    what it proves itself with; the answer is then proven, too.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            return await _ask(address, Who(asker, network))
+            return await _ask(address, Who(asker, network), keyring)
     except TimeoutError:
         raise UnreachableError(f"{address}: no answer within {timeout_s:g} s") from None
     except (OSError, UnicodeError) as error:
@@ -47,17 +52,64 @@ async def who_is(address: Address, timeout_s: float, asker: str = "", network: s
         raise UnreachableError(f"{address}: {error}", hopeless=True) from None
 
 
-async def _ask(address: Address, question: Who) -> Here:
+async def _ask(address: Address, question: Who, keyring: Keyring | None) -> Here:
     reader, writer = await asyncio.open_connection(address.host or "localhost", address.port)
+    line = _Line(reader, writer, keyring, address)
     try:
-        writer.write(FrameWriter(_CODEC).write(question))
+        await line.write(FrameWriter(_CODEC).write(question))
         frames = FrameReader(_CODEC, GREETING_BYTES_MAX)
-        while chunk := await reader.read(READ_BYTES):
+        while chunk := await line.read():
             for frame in frames.feed(chunk):
                 if isinstance(frame, Here):
-                    return frame
+                    return line.believed(frame)
                 if isinstance(frame, Goodbye):
                     raise UnreachableError(f"{address}: {frame.reason}")
         raise UnreachableError(f"{address}: the connection was closed without an answer")
     finally:
         writer.close()
+
+
+class _Line:
+    """The bytes of one connection, with TLS or without."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keyring: Keyring | None, address: Address
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._address = address
+        self._tls = keyring.open() if keyring is not None else None
+
+    async def write(self, data: bytes) -> None:
+        tls = self._tls
+        if tls is not None:
+            self._decrypt(b"")
+            while not tls.standing:
+                chunk = await self._reader.read(READ_BYTES)
+                if not chunk:
+                    raise UnreachableError(f"{self._address}: the connection was closed before TLS stood")
+                self._decrypt(chunk)
+            data = tls.encrypt(data)
+        self._writer.write(data)
+
+    async def read(self) -> bytes:
+        """Empty at the end."""
+        while chunk := await self._reader.read(READ_BYTES):
+            if plain := self._decrypt(chunk) if self._tls is not None else chunk:
+                return plain
+        return b""
+
+    def believed(self, here: Here) -> Here:
+        if self._tls is not None and (proven := self._tls.proven) is not None and not proven.says(here.role, here.name):
+            raise UnreachableError(f"{self._address}: it says {here.role} {here.name}, its certificate {proven}", True)
+        return here
+
+    def _decrypt(self, chunk: bytes) -> bytes:
+        tls = self._tls
+        assert tls is not None
+        try:
+            return tls.receive(chunk)
+        except TlsError as error:
+            raise UnreachableError(f"{self._address}: {error}", hopeless=True) from None
+        finally:
+            self._writer.write(tls.to_send())

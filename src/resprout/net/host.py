@@ -5,11 +5,9 @@ any more: timers are gone, what comes in on old connections is dropped, and effe
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from resprout.core import limits
 from resprout.core.contract import (
     Answer,
     Arrived,
@@ -36,22 +34,21 @@ from resprout.core.contract import (
     Trickled,
 )  # fmt: skip
 from resprout.core.errors import UsageError
-from resprout.links.frames import Goodbye
-from resprout.links.handshake import shorten
+from resprout.journal.errors import DiskError
+from resprout.journal.records import Records
 from resprout.links.options import LinkOptions
-from resprout.links.refusals import Refusals
 from resprout.net.address import Address
 from resprout.net.alarms import LoopAlarms
 from resprout.net.book import AddressBook
+from resprout.net.clock import now_us
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
-from resprout.net.disk import DiskError
+from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
 from resprout.net.frames import Here, Who
 from resprout.net.intake import TurnIntake, together
 from resprout.net.listen import ListeningPlace, take_place
-from resprout.net.records import RecordFile
-from resprout.net.unidentified import Unidentified
+from resprout.net.reception import Reception, refuse
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
@@ -59,11 +56,6 @@ CONNECTIONS_MAX = 10_000
 Upward = Deliver | Answer | Note
 End = Retire | DiskError
 """How a life ends that nobody closed."""
-
-
-def now_us() -> int:
-    """One clock for every process of a machine, so that their traces can be merged."""
-    return time.monotonic_ns() // 1_000
 
 
 class Host:
@@ -85,23 +77,24 @@ class Host:
         greeting_s_max: float = GREETING_SECONDS_MAX,
         latest_incarnation: Callable[[str], int] = lambda name: 0,
         book: AddressBook | None = None,
-        records: RecordFile | None = None,
+        records: Records | None = None,
         ended: Callable[[End], None] = lambda end: None,
         remember: Callable[[Remember], None] = lambda effect: None,
         asked: Callable[[Who], None] = lambda who: None,
         notices: Callable[[], tuple[str, ...]] = lambda: (),
+        door: Door | None = None,
     ) -> None:
-        """`remember` keeps what the machine wants remembered; `asked` hears who wants to know who listens here, and
-        `notices` is what such a one is told for people to read."""
+        """`door`: who may come in; everybody, without one. `remember` keeps what the machine wants remembered; `asked`
+        hears who wants to know who listens here, and `notices` is what such a one is told for people to read."""
         self.machine = machine
         self.codec = codec
         self.here = here
+        self.door = door or Door()
         self.loop = asyncio.get_running_loop()
         self._find = find
         self._book = book if book is not None else AddressBook()
         self._delays_s = delays_s or {}
         self.greeting_s_max = greeting_s_max
-        self.connections_max = connections_max
         self._latest_incarnation = latest_incarnation
         self._ended = ended
         self._asked = asked
@@ -109,8 +102,8 @@ class Host:
         self.network = ""
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, TcpConnection] = {}
-        self._unidentified = Unidentified(greetings_max)
-        self._refusals = Refusals()
+        self._shaking_hands: set[TcpConnection] = set()
+        self.reception = Reception(self, self.door, connections_max, greetings_max)
         self._numbers = 0
         self._steps = together(machine)
         self._intake = TurnIntake(self.loop, self._take)
@@ -211,46 +204,21 @@ class Host:
     def delay_s(self, peer: str | None) -> float:
         return self._delays_s.get(peer, 0.0) if peer is not None else 0.0
 
+    def shakes_hands(self, connection: TcpConnection) -> None:
+        """This side has opened it, and is finding out who is there."""
+        self._shaking_hands.add(connection)
+
     def connected(self, connection: TcpConnection) -> None:
+        self._shaking_hands.discard(connection)
         peer = connection.peer
         if self._closing:
             connection.abort("closing")
         elif peer is not None and peer in self._barred:  # it was under way when the cut came
             connection.abort(CUT)
             self.handle(Disconnected(0, peer, CUT))
-        elif peer is None and not self._has_room():
-            self.refuse(connection, f"{self.here.name} has {self.connections_max} connections and takes no more")
-            self._turned_away(connection, f"{self.connections_max} connections is the limit")
-        else:
+        elif peer is not None or self.reception.enter(connection):
             self._connections[connection.number] = connection
-            if peer is None:
-                self._unidentified.enter(connection)
             self.handle(Connected(connection.number, peer))
-
-    def greeted(self, connection: TcpConnection) -> None:
-        """An opener has said something: it is no stranger any more, or will be refused for what it said."""
-        self._unidentified.leave(connection)
-
-    def _has_room(self) -> bool:
-        """For one more that somebody opened. Those who have said nothing make room for it."""
-        unidentified = self._unidentified
-        while len(unidentified) >= unidentified.places or (
-            len(unidentified) and len(self._connections) >= self.connections_max
-        ):
-            stranger = unidentified.one_too_many()
-            assert stranger is not None, "somebody waits there"
-            reason = "it has not said who it is, and others want to"
-            self._turned_away(
-                stranger, f"{unidentified.places} connections that have not said who they are is the limit"
-            )
-            self.lost(stranger, reason)
-            stranger.abort(reason)
-        return len(self._connections) < self.connections_max
-
-    def _turned_away(self, connection: TcpConnection, why: str) -> None:
-        notes: list[Effect] = []
-        self._refusals.tell(connection.address or "somebody", why, now_us(), notes)
-        self._execute(notes)
 
     def arrived(self, number: int, frames: Sequence[Any]) -> None:
         """What came in one read. Other connections may have something for the same turn of the loop (`intake`)."""
@@ -268,11 +236,6 @@ class Host:
         if number in self._connections:
             self.handle(Trickled(number))
 
-    def refuse(self, connection: TcpConnection, reason: str) -> None:
-        """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
-        connection.send(Goodbye(shorten(reason, limits.REASON_BYTES)))
-        connection.close(reason)
-
     def answer(self, connection: TcpConnection, asked: Who) -> None:
         """To somebody who only wants to know who listens here."""
         if asked.name in self._barred:
@@ -282,13 +245,16 @@ class Host:
         met = self._latest_incarnation(asked.name)
         connection.send(Here(here.name, here.role, here.incarnation, met, self.network, self._notices()))
         connection.close("answered")
-        self._asked(asked)
+        self._asked(self.door.as_proven(asked, connection.proven))
 
     def lost(self, connection: TcpConnection, reason: str) -> None:
         self._intake.take()
-        self._unidentified.leave(connection)
+        self.reception.left(connection)
+        self._shaking_hands.discard(connection)
         if self._connections.pop(connection.number, None) is not None:
             self.handle(Disconnected(connection.number, connection.peer, reason))
+        elif connection.shaking_hands:
+            self.handle(Disconnected(0, connection.peer, reason))
 
     # -- the end of a life ---------------------------------------------------------------------------------------------
 
@@ -304,7 +270,7 @@ class Host:
         who would believe that it was declared dead; one that goes is simply gone, and its host refuses connections."""
         for connection in list(self._connections.values()):
             if connection.is_client:
-                self.refuse(connection, text)
+                refuse(connection, text)
 
     def _stop(self) -> None:
         self._closing = True
@@ -319,6 +285,8 @@ class Host:
         self._dials.cancel_all()
         for connection in list(self._connections.values()):
             connection.close("closing")
+        for connection in list(self._shaking_hands):
+            connection.abort("closing")
 
     # -- effects -------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
+from resprout.net.tls.keyring import Keyring
 
 LOOK_SECONDS: Final = 10.0
 """Between two rounds."""
@@ -28,13 +29,18 @@ class Lookout:
     """`missing` tells who is known and not in the tree, with where they listen; `say` is told once of each stranger."""
 
     def __init__(
-        self, name: str, missing: Callable[[], Iterable[tuple[str, Address]]], say: Callable[[str], None]
+        self,
+        name: str,
+        missing: Callable[[], Iterable[tuple[str, Address]]],
+        say: Callable[[str], None],
+        keyring: Keyring | None = None,
     ) -> None:
         self.network = ""
         """The own one; empty while there is none."""
         self._name = name
         self._missing = missing
         self._say = say
+        self._keyring = keyring
         self._turn = 0
         self._said = 0
         self._strangers: dict[str, str] = {}
@@ -77,7 +83,7 @@ class Lookout:
 
     async def _ask(self, name: str, address: Address) -> None:
         try:
-            here = await who_is(address, ANSWER_SECONDS_MAX, self._name, self.network)
+            here = await who_is(address, ANSWER_SECONDS_MAX, self._name, self.network, self._keyring)
         except UnreachableError:
             self._strangers.pop(name, None)
             return

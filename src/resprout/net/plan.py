@@ -27,6 +27,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the stack."""
     links: Mapping[str, int] = {}
     """Of the links, see `LinkOptions`."""
+    journal: Mapping[str, str | int] = {}
+    """Of what is kept in the folder, see `JournalOptions`."""
     delays_us: Mapping[str, int] = {}
     """Emulated one-way latencies, by peer."""
     site: str = ""
@@ -35,6 +37,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers to ask for a place when the parent is not there."""
     data: Path | None = None
     """The folder for what must survive the process."""
+    tls: Path | None = None
+    """The folder with its certificates; None: it speaks without TLS."""
     founds: bool = False
     """It begins a network unless one that it knows answers, whatever its folder remembers."""
 
@@ -55,9 +59,11 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words.append("--found")
         if self.data is not None:
             words += ["--data", str(self.data)]
+        if self.tls is not None:
+            words += ["--tls", str(self.tls)]
         if self.incarnation is not None:
             words += ["--incarnation", str(self.incarnation)]
-        for table, values in (("options", self.options), ("links", self.links)):
+        for table, values in (("options", self.options), ("links", self.links), ("journal", self.journal)):
             for key, value in values.items():
                 words += ["--set", f"{table}.{key}={msgspec.json.encode(value).decode()}"]
         for peer, us in self.delays_us.items():

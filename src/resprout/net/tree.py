@@ -35,7 +35,8 @@ STARTING_MAX: Final = 8
 class LocalTree:
     """`port`: the first broker listens there, the next on the next one; 0 takes free ports.
 
-    `data`: what brokers keep is there, in a folder for each; None: they keep nothing. `on_note` hears what brokers have
+    `data`: what brokers keep is there, in a folder for each; None: they keep nothing. `tls`: a folder with certificates
+    for all of them; None: they speak without. `on_note` hears what brokers have
     for a trace, `on_line` what they write for people.
     """
 
@@ -49,6 +50,7 @@ class LocalTree:
         links: Mapping[str, int] | None = None,
         start_seconds_max: float = START_SECONDS_MAX,
         data: Path | None = None,
+        tls: Path | None = None,
         on_note: Callable[[BrokerProcess, SaidNote], None] | None = None,
         on_line: Callable[[BrokerProcess, str], None] | None = None,
     ) -> None:
@@ -58,6 +60,7 @@ class LocalTree:
         self._links = links or {}
         self._start_seconds_max = start_seconds_max
         self._data = data
+        self._tls = tls
         self._delays_us = delays_of(scenario) if emulate_latency else {}
         self._on_note = on_note
         self._on_line = on_line
@@ -166,6 +169,7 @@ class LocalTree:
             links=self._links,
             delays_us=self._delays_us.get(broker.name, {}),
             data=self._data / broker.name if self._data is not None else None,
+            tls=self._tls,
             site=broker.site or "",
             founds=broker.parent is None and not broker.contacts and self._data is not None and not self._processes,
         )

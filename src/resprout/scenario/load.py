@@ -18,7 +18,7 @@ from resprout.scenario.read_nodes import read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
 from resprout.scenario.reader import Table
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
-from resprout.stacks.registry import STACKS, find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.stack import Stack
 
 SEED_MAX: Final = 2**63 - 1
@@ -44,7 +44,7 @@ def build_scenario(source: TomlSource) -> Scenario:
     """Makes sense of a TOML tree, and checks that what it says can be run."""
     file = Table(source, ())
     file.only(_KEYS)
-    stack = file.checked("stack", find_stack, STACKS["resprout"])
+    stack = file.checked("stack", find_stack) if "stack" in file else find_stack(DEFAULT)
     seed = file.integer("seed", 0, SEED_MAX, 1)
     time_limit_us = file.duration("time_limit", TIME_LIMIT_US)
     brokers = read_brokers(file, seed)

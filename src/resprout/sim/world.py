@@ -229,14 +229,14 @@ class World:
         node = process.node
         node.disk.write(effect.record)
         if node.disk_latency_us == 0 and not process.held:
-            node.disk.settle()
+            node.disk.settle(self.calendar.now_us)
         else:
             process.held.append(None)
             self.calendar.at(self.calendar.now_us + node.disk_latency_us, self._durable, process)
 
     def _durable(self, process: Process, _: None) -> None:
         if not process.dead:
-            process.node.disk.settle()
+            process.node.disk.settle(self.calendar.now_us)
             self._release(process, None)
 
     def _release(self, process: Process, _: None) -> None:
@@ -250,7 +250,7 @@ class World:
             self._execute[type(effect)](process, effect)
 
     def _forget(self, process: Process, effect: Forget) -> None:
-        process.node.disk.forget_before_latest(effect.count)
+        process.node.disk.forget_before_latest(effect.count, self.calendar.now_us)
 
     # -- time -------------------------------------------------------------------------------------------------------
 

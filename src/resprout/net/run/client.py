@@ -18,10 +18,13 @@ from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.bodies import EncodedBodies
+from resprout.net.clock import now_us
+from resprout.net.door import Door
 from resprout.net.frames import Here
-from resprout.net.host import Host, Upward, now_us
+from resprout.net.host import Host, Upward
 from resprout.net.run.row_file import RowWriter
 from resprout.net.run.tally import Tally
+from resprout.net.tls.keyring import Keyring
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppRunner
 from resprout.scenario.model import ClientSpec
@@ -37,7 +40,8 @@ _WAKE_SECONDS_MIN: Final = 0.001
 
 class RealClient:
     """`seed`: of the scenario. `find` tells where each of the `brokers` listens, `delays_us` how far away each one is;
-    `on_note` hears at once of rows that are for people. `last_receipt`: the last one that the stack gives."""
+    `on_note` hears at once of rows that are for people. `last_receipt`: the last one that the stack gives.
+    `keyring`: with which it speaks TLS."""
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class RealClient:
         on_note: Callable[[Row], None],
         bundle_max: int,
         last_receipt: str,
+        keyring: Keyring | None = None,
     ) -> None:
         self.name = spec.name
         self.tally = Tally(last_receipt)
@@ -72,7 +77,8 @@ class RealClient:
             bodies=EncodedBodies(codec),
         )
         delays_s = {broker: us / 1e6 for broker, us in delays_us.items()}
-        self._host = Host(links, codec, Here(spec.name, "client", incarnation), find, self._hear, delays_s=delays_s)
+        here = Here(spec.name, "client", incarnation)
+        self._host = Host(links, codec, here, find, self._hear, delays_s=delays_s, door=Door(keyring))
         self._runner = AppRunner(self, machine, app)
         self._loop = asyncio.get_running_loop()
         self._writer = writer

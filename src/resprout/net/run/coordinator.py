@@ -18,7 +18,7 @@ from resprout.core.promises import Promises
 from resprout.links.options import LinkOptions
 from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
-from resprout.net.host import now_us
+from resprout.net.clock import now_us
 from resprout.net.process import BrokerProcess
 from resprout.net.run.calm import Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
@@ -61,7 +61,8 @@ class ProcessRunResult(msgspec.Struct, frozen=True):
 class RealRun:
     """One run. `on_progress` is told now and then how far it is: microseconds since the beginning, and the counts;
     `on_row` is told at once of faults, and of what brokers and clients note. `links` are options of all links, see
-    `LinkOptions`. `live` is given all rows while the run goes on."""
+    `LinkOptions`. `live` is given all rows while the run goes on. `tls`: a folder with certificates
+    for all brokers; None: without TLS."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class RealRun:
         links: Mapping[str, int] | None = None,
         on_row: OnRow = lambda row: None,
         live: LiveFolder | None = None,
+        tls: Path | None = None,
     ) -> None:
         check_runnable(scenario)
         stack = find_stack(scenario.stack)
@@ -87,9 +89,9 @@ class RealRun:
         """To what brokers note: until the run is over."""
         self._disks = TemporaryDirectory(prefix="resprout-run-", ignore_cleanup_errors=True)
         self._tree = LocalTree(
-            scenario, emulate_latency=True, links=links, data=Path(self._disks.name), on_note=self._hear_note
+            scenario, emulate_latency=True, links=links, data=Path(self._disks.name), tls=tls, on_note=self._hear_note
         )
-        self._crew = Crew(scenario, links, on_row)
+        self._crew = Crew(scenario, links, on_row, tls)
         self._faults = ProcessFaults(scenario, self._tree, self._crew, self._tell)
         self._handed_out = 0
         self._live = LiveRows(live, scenario.time_limit_us, self._row_readers) if live is not None else None

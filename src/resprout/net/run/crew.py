@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from resprout.net.address import Address
 from resprout.net.run.orders import BarClients, BrokerFound, ClientsProgress, Go, Leave
@@ -16,13 +17,18 @@ class Crew:
     """Every process with clients, those that have ended included."""
 
     def __init__(
-        self, scenario: Scenario, links: Mapping[str, int], on_row: Callable[[Row], None] = lambda row: None
+        self,
+        scenario: Scenario,
+        links: Mapping[str, int],
+        on_row: Callable[[Row], None] = lambda row: None,
+        tls: Path | None = None,
     ) -> None:
         """`links`: options of the clients' links, see `LinkOptions`. `on_row` hears at once of what people may want to
-        know."""
+        know. `tls`: the folder with certificates, if TLS is spoken."""
         self._scenario = scenario
         self._links = links
         self._on_row = on_row
+        self._tls = tls
         self._text = to_toml(scenario)
         self._workers: list[WorkerProcess] = []
         self._sent_off: list[WorkerProcess] = []
@@ -121,7 +127,7 @@ class Crew:
         worker = WorkerProcess(clients, self._ended, self._on_row)
         self._workers.append(worker)
         self._of.update(dict.fromkeys(clients, worker))
-        await worker.start(self._text, self._links)
+        await worker.start(self._text, self._links, self._tls)
         return worker
 
     def _send_off(self, worker: WorkerProcess) -> None:

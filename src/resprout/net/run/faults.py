@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from resprout.net.child import Child, ProcessError
-from resprout.net.host import now_us
+from resprout.net.clock import now_us
 from resprout.net.process import BrokerProcess
 from resprout.net.run.crew import Crew
 from resprout.net.run.worker_process import WorkerProcess

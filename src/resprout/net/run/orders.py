@@ -24,6 +24,8 @@ class Assignment(msgspec.Struct, frozen=True, tag="assignment"):
     """An open file."""
     links: dict[str, int]
     """Options of the links, see `LinkOptions`."""
+    tls: str = ""
+    """The folder with certificates; empty: clients speak without TLS."""
 
 
 class Go(msgspec.Struct, frozen=True, tag="go"):

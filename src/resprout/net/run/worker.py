@@ -10,14 +10,15 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final
 
 from resprout.core import limits
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
+from resprout.net.clock import now_us
 from resprout.net.frames import make_codec
-from resprout.net.host import now_us
 from resprout.net.latencies import delays_of
 from resprout.net.lifeline import leave_group
 from resprout.net.run.client import RealClient
@@ -39,6 +40,8 @@ from resprout.net.run.orders import (
 )
 from resprout.net.run.row_file import RowWriter
 from resprout.net.sessions import with_signs_of_life
+from resprout.net.tls.files import tls_of_client
+from resprout.net.tls.keyring import Keyring
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.load import parse_scenario
 from resprout.stacks.registry import find_stack
@@ -64,10 +67,12 @@ class Worker:
         caps = scenario.bundle_caps
         given = find_stack(scenario.stack).receipts
         last_receipt = given[-1].label if given else ""
+        tls = Path(assignment.tls) if assignment.tls else None
         self.clients = {
             name: RealClient(
                 specs[name], life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get,
                 brokers, delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES), last_receipt,
+                Keyring(tls_of_client(tls, name)) if tls is not None else None,
             )
             for name, life in assignment.clients.items()
         }  # fmt: skip

@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from resprout.core.errors import PeerError
 from resprout.net.child import START_SECONDS_MAX, STOP_SECONDS_MAX, Child, ProcessError, lines_of
@@ -61,13 +62,13 @@ class WorkerProcess(Child):
 
     # -- start and end -----------------------------------------------------------------------------------------------
 
-    async def start(self, scenario: str, links: Mapping[str, int]) -> None:
+    async def start(self, scenario: str, links: Mapping[str, int], tls: Path | None = None) -> None:
         """Returns when it is ready to go. ProcessError when it fails; then no process is left."""
         descriptor = self._rows.fileno()
         command = (sys.executable, "-P", "-m", "resprout.net.run.worker")
         process = await self._spawn(command, (descriptor,))
         self._life = asyncio.create_task(self._live(process))
-        self.order(Assignment(scenario, self.clients, descriptor, dict(links)))
+        self.order(Assignment(scenario, self.clients, descriptor, dict(links), str(tls or "")))
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
                 await asyncio.wait((self._ready, self._life), return_when=asyncio.FIRST_COMPLETED)

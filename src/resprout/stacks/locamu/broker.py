@@ -17,7 +17,7 @@ from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.locamu.copies import SentMessage
 from resprout.stacks.locamu.identifiers import Path, read_path
-from resprout.stacks.locamu.journal import Journal
+from resprout.stacks.locamu.journal import StateJournal
 from resprout.stacks.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout.stacks.locamu.options import LocamuOptions
 from resprout.stacks.locamu.reports import CountsDue, PrefixesDue, StabilityReports
@@ -61,7 +61,7 @@ class LocamuBroker(Shell):
         passing = Passing(outbox, self._kept)
         self._streams = Streams(tree, state.past, state.copies, passing, outbox)
         self._reports = reports = StabilityReports(step, tree, state, self._streams, outbox)
-        self._journal = Journal(step, state, tree)
+        self._journal = StateJournal(step, state, tree)
         self.held: HoldBack[str, CarriedArrival] = HoldBack(self._missing, options.held_back)
         self._unsafe: deque[SentMessage] = deque()
         """Processed, and not shown: it, or one before it, is at too few brokers."""

@@ -64,7 +64,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_ProcessedRecord | _PlacesRecord | _StateRecord).decode
 
 
-class Journal:
+class StateJournal:
     def __init__(self, step: Step, state: BrokerState, tree: SafeTree) -> None:
         self._step = step
         self._state = state

@@ -1,0 +1,52 @@
+"""`resprout journal`: what the journal of a broker keeps, and whether all of it is whole."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from resprout.cli.paths import LocalPath
+from resprout.journal.reading import JournalReader
+from resprout.net.data_folder import look_into
+
+
+@click.command()
+@click.argument("folder", type=LocalPath(), metavar="DIR")
+@click.option("--verify", is_flag=True, help="Read everything, and compare it with its checksums.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def journal(folder: Path, verify: bool, as_json: bool) -> None:
+    """Tell what is kept in DIR, the --data folder of a broker, which may be running.
+
+    Damage is told with its file, byte and position, and exit status 2; `resprout mend DIR` goes on with what is intact.
+    """
+    reader = look_into(folder)
+    facts = _facts(reader)
+    if verify:
+        facts["verified"] = sum(1 for _ in reader.all_from(reader.first))
+    if as_json:
+        click.echo(msgspec.json.encode(facts))
+        return
+    click.echo(
+        f"{folder}: positions {facts['first']} to {facts['next']} in {facts['segments']} segments,"
+        f" {facts['bytes']} bytes; written {_when(facts['first_us'])} to {_when(facts['last_us'])}"
+    )
+    if verify:
+        click.echo(f"{folder}: {facts['verified']} records are intact")
+
+
+def _facts(reader: JournalReader) -> dict[str, Any]:
+    indexes = reader.indexes
+    return {
+        "first": reader.first,
+        "next": reader.end,
+        "segments": len(indexes),
+        "bytes": sum(index.size for index in indexes),
+        "first_us": indexes[0].first_us,
+        "last_us": indexes[-1].last_us,
+    }
+
+
+def _when(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(sep=" ", timespec="seconds")

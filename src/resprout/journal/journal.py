@@ -1,0 +1,227 @@
+"""Records that survive the process: appended in batches, each with a position, in segments that are dropped as a whole.
+
+`append` returns when the batch is as safe as the flush policy says. A crash in the middle of it leaves a tail that is
+not whole: the next `open_journal` cuts it off and says so. What was whole once and is not any more is never cut off,
+but refused, with the place (`damage`). After an error nobody knows what is in the files, and nothing more is written.
+
+A segment is dropped when nobody needs anything in it, and it is too much or too old to be retained. What is needed is
+kept in any case: everything from `floor` on, and what `hold` was told of.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from resprout.journal.damage import damaged
+from resprout.journal.errors import DiskError
+from resprout.journal.files import Files
+from resprout.journal.format import HEAD_BYTES, SegmentHead, batch_bytes, head_bytes, read_head
+from resprout.journal.index import Index, index_of, write_index
+from resprout.journal.options import Flush, JournalOptions
+from resprout.journal.reading import JournalReader
+from resprout.journal.segments import bases_of, index_name, leftovers, segment_name
+from resprout.journal.survey import survey
+
+
+class Journal:
+    """Made by `open_journal`. Used by one thread at a time, but for `reader`."""
+
+    def __init__(
+        self, files: Files, options: JournalOptions, draw: Callable[[], int], sealed: Sequence[Index], warning: str = ""
+    ) -> None:
+        self.options = options
+        self.warning = warning
+        """One line for people when a torn write was cut off, otherwise nothing."""
+        self.floor = 0
+        """The first position that its owner needs."""
+        self._files = files
+        self._draw = draw
+        self._sealed = deque(sealed)
+        self._active = Index(0, 0, 0)
+        self._seed = 0
+        self._synced = 0
+        """Of the active segment, so many bytes are on the disk."""
+        self._holds: dict[str, int] = {}
+        self._broken = False
+
+    @property
+    def first(self) -> int:
+        """The first position that is kept."""
+        return self._sealed[0].base if self._sealed else self._active.base
+
+    @property
+    def next(self) -> int:
+        """The position that the next record will have."""
+        return self._active.end
+
+    @property
+    def size(self) -> int:
+        """Of all segments, in bytes."""
+        return sum(index.size for index in self._sealed) + self._active.size
+
+    @property
+    def is_synced(self) -> bool:
+        return self._synced == self._active.size
+
+    def append(self, records: Sequence[bytes], time_us: int, floor: int = 0) -> int:
+        """Together; the position of the first. From `floor` on everything is needed: a lower one than before is none.
+        DiskError when they cannot be kept."""
+        self._begin()
+        try:
+            if self._active.size >= self.options.segment_bytes:
+                self._roll(time_us)
+            first = self.next
+            self.floor = max(self.floor, floor)
+            self._write(records, time_us)
+            if self.options.flush is Flush.ALWAYS and records:  # what is only forgotten may come back
+                self._sync()
+            self._drop(time_us)
+        except OSError as error:
+            raise self._failed(error) from None
+        self._broken = False
+        return first
+
+    def sync(self) -> None:
+        """Everything appended so far is on the disk when it returns. DiskError when it cannot be."""
+        self._begin()
+        try:
+            self._sync()
+        except OSError as error:
+            raise self._failed(error) from None
+        self._broken = False
+
+    def hold(self, who: str, position: int | None) -> None:
+        """Somebody else needs everything from this position on; None: nothing any more."""
+        if position is None:
+            self._holds.pop(who, None)
+        else:
+            self._holds[who] = position
+
+    def drop(self, time_us: int) -> None:
+        """What need not be retained at this time. It happens with every `append`, too. DiskError when it cannot be."""
+        self._begin()
+        try:
+            self._drop(time_us)
+        except OSError as error:
+            raise self._failed(error) from None
+        self._broken = False
+
+    def reader(self) -> JournalReader:
+        """Of what is here now; it goes on when more is appended, and may be used by another thread."""
+        active = self._active.copy()
+        return JournalReader(self._files, (*self._sealed, active), active.size)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._broken:
+            raise DiskError(
+                f"{self._files.place_of(segment_name(self._active.base))}: no more is written after an error"
+            )
+        self._broken = True
+
+    def _failed(self, error: OSError) -> DiskError:
+        return DiskError(f"{self._files.place_of(segment_name(self._active.base))}: {error.strerror or error}")
+
+    def _write(self, records: Sequence[bytes], time_us: int) -> None:
+        active = self._active
+        time_us = max(time_us, active.last_us)  # clocks of machines go back; times of a journal do not
+        content = batch_bytes(self._seed, active.end, records, time_us, self.floor, self._synced)
+        self._files.append(segment_name(active.base), content)
+        active.add(active.end, active.end + len(records), time_us, len(content))
+
+    def _sync(self) -> None:
+        if not self.is_synced:
+            self._files.sync(segment_name(self._active.base))
+            self._synced = self._active.size
+
+    def _roll(self, time_us: int) -> None:
+        """A sealed segment is on the disk whatever the policy: only the last one can be torn."""
+        self._sync()
+        write_index(self._files, self._active)
+        sealed = self._active
+        self.begin_segment(sealed.end, max(time_us, sealed.last_us))
+        self._sealed.append(sealed)
+
+    def begin_segment(self, base: int, time_us: int) -> None:
+        head = SegmentHead(self._draw(), base, self.floor, time_us)
+        name = segment_name(base)
+        self._files.create(name)
+        self._files.append(name, head_bytes(head))
+        self._files.sync(name)
+        self._files.sync_names()
+        self._take(head, Index(base, HEAD_BYTES, time_us))
+
+    def go_on_with(self, base: int, is_sealed: bool) -> None:
+        """The last segment, as it is found. DamagedError when it was spoiled."""
+        files, name = self._files, segment_name(base)
+        content = files.read(name, 0, files.size(name))
+        head, _ = read_head(content)
+        found = survey(content, head, is_sealed) if head is not None else None
+        if head is None or found is None or found.holes or not read_head(content)[1]:
+            raise damaged(files, base, content, is_sealed)
+        torn = len(content) - found.end
+        if torn:
+            files.truncate(name, found.end)
+            self.warning = (
+                f"{files.place_of(name)}: a write was torn by a crash; its {torn} bytes, from {found.end} on, at"
+                f" position {found.next_position}, were cut off"
+            )
+        files.sync(name)
+        index = Index(base, HEAD_BYTES, head.time_us)
+        for stretch in found.stretches:
+            index.add(stretch.first, stretch.behind, stretch.time_us, stretch.end - stretch.at)
+        self._take(head, index)
+        self.floor = max(found.floor, self.first)  # what was forgotten last need not be on the disk, but is gone
+
+    def _take(self, head: SegmentHead, index: Index) -> None:
+        self._seed = head.seed
+        self._active = index
+        self._synced = index.size
+
+    def _drop(self, time_us: int) -> None:
+        """The oldest first: whatever a crash leaves has no gaps."""
+        needed = min((self.floor, *self._holds.values()))
+        size = self.size
+        while self._sealed and self._sealed[0].end <= needed and self._is_too_much(self._sealed[0], size, time_us):
+            gone = self._sealed.popleft()
+            size -= gone.size
+            self._files.remove(segment_name(gone.base))
+            self._files.remove(index_name(gone.base))
+
+    def _is_too_much(self, segment: Index, size: int, time_us: int) -> bool:
+        options = self.options
+        is_old = options.retain_us > 0 and segment.last_us < time_us - options.retain_us
+        return size > options.retain_bytes or is_old
+
+
+def open_journal(files: Files, options: JournalOptions, draw: Callable[[], int], time_us: int) -> Journal:
+    """The journal in these files, begun when there is none. `draw` gives 32 random bits.
+
+    DamagedError when something was spoiled in what is needed or in the last segment; DiskError when it cannot be read
+    or written.
+    """
+    try:
+        names = files.names()
+        for name in leftovers(names):
+            files.remove(name)
+        bases = bases_of(names)
+        is_sealed = False
+        if bases and _is_stillborn(files, bases[-1]) and len(bases) > 1:
+            files.remove(segment_name(bases.pop()))
+            is_sealed = True
+        sealed = [index_of(files, base, set(names), follower) for base, follower in pairwise(bases)]
+        journal = Journal(files, options, draw, sealed)
+        if not bases or _is_stillborn(files, bases[-1]):
+            journal.begin_segment(bases[-1] if bases else 0, time_us)
+        else:
+            journal.go_on_with(bases[-1], is_sealed)
+    except OSError as error:
+        raise DiskError(f"{files.place_of('')}: {error.strerror or error}") from None
+    return journal
+
+
+def _is_stillborn(files: Files, base: int) -> bool:
+    """A segment without batches whose head is not whole: its maker did not come far."""
+    name = segment_name(base)
+    return files.size(name) <= HEAD_BYTES and not read_head(files.read(name, 0, HEAD_BYTES))[1]

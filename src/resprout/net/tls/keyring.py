@@ -1,0 +1,125 @@
+"""What a node proves itself with, and whom it believes: read from files, tried before it is used, and read again on
+demand. What is wrong is not taken; the node goes on with what it had.
+
+Only TLS 1.3 is spoken: both ends are of this kind. Sessions of TLS are not resumed, because a resumed one would not
+look at the certificate again.
+"""
+
+import contextlib
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from resprout.core.errors import UsageError
+from resprout.net.tls.files import Tls
+from resprout.net.tls.proven import read_proven
+from resprout.net.tls.reasons import fault_of_certificate
+from resprout.net.tls.stream import TlsStream
+
+WARNING_DAYS: Final = 30
+"""From so long before a certificate expires, whoever starts a broker with it is told."""
+_DAY_SECONDS: Final = 86_400
+_ROUNDS: Final = 8
+"""Turns of both ends within which a handshake is complete, or never will be."""
+
+
+class Keyring:
+    """Of a broker called `broker`; of a client when that is None. UsageError when the files are not good."""
+
+    def __init__(self, files: Tls, broker: str | None = None) -> None:
+        self._files = files
+        self._broker = broker
+        self.warning = ""
+        """What people should know about the certificate; of brokers only."""
+        self.reload()
+
+    @property
+    def has_certificate(self) -> bool:
+        return self._files.certificate is not None
+
+    def reload(self) -> None:
+        """For connections from now on; those that stand go on. UsageError, and nothing has changed, when the files are
+        not good."""
+        opening, accepting = _context(self._files, ssl.PROTOCOL_TLS_CLIENT, ssl.CERT_REQUIRED), None
+        if self._broker is not None:
+            # Clients may come without a certificate; whether they may stay is decided when they say who they are.
+            accepting = _context(self._files, ssl.PROTOCOL_TLS_SERVER, ssl.CERT_OPTIONAL)
+            self.warning = _rehearse(self._files, self._broker, opening, accepting)
+        self._opening, self._accepting = opening, accepting
+
+    def open(self) -> TlsStream:
+        """The end of whoever opens a connection."""
+        return TlsStream(self._opening, server_side=False)
+
+    def accept(self) -> TlsStream:
+        """The end of whoever listens."""
+        assert self._accepting is not None, "only brokers listen"
+        return TlsStream(self._accepting, server_side=True)
+
+
+def _context(files: Tls, protocol: int, verify: ssl.VerifyMode) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # who somebody is stands in its certificate, wherever it runs; see `proven`
+    context.verify_mode = verify
+    context.options |= ssl.OP_NO_TICKET
+    if protocol == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0
+    _read(files.authority, context.load_verify_locations, "authority")
+    if (certificate := files.certificate) is not None:
+        key = files.key or certificate
+
+        def load(path: Path) -> None:
+            context.load_cert_chain(path, key, password=_no_password)
+
+        _read(key, Path.read_bytes, "key")
+        _read(certificate, load, "certificate")
+    return context
+
+
+def _read(path: Path, load: Callable[[Path], object], what: str) -> None:
+    try:
+        load(path)
+    except ssl.SSLError as error:
+        mismatch = "KEY_VALUES_MISMATCH" in (error.reason or "")
+        fault = "it does not belong to its key" if mismatch else f"there is no good {what} in it"
+        raise UsageError(f"{what} {path}: {fault}") from None
+    except OSError as error:
+        raise UsageError(f"{what} {path}: {(error.strerror or str(error)).lower()}") from None
+    except _PasswordWantedError:
+        raise UsageError(
+            f"{what} {path}: its key is encrypted, and nobody is here to be asked for a password"
+        ) from None
+
+
+class _PasswordWantedError(Exception):
+    pass
+
+
+def _no_password() -> str:
+    raise _PasswordWantedError
+
+
+def _rehearse(files: Tls, broker: str, opening: ssl.SSLContext, accepting: ssl.SSLContext) -> str:
+    """Speak with oneself: whatever a peer would object to is found out here. Returns what people should know."""
+    if files.certificate is None:
+        raise UsageError(f"broker {broker} has no certificate: with TLS every broker needs one")
+    here = opening.wrap_bio(first := ssl.MemoryBIO(), second := ssl.MemoryBIO())
+    there = accepting.wrap_bio(second, first, server_side=True)
+    try:
+        for turn in range(_ROUNDS):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                (there if turn % 2 else here).do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        raise UsageError(f"certificate {files.certificate} {fault_of_certificate(error)}") from None
+    except ssl.SSLError as error:
+        raise UsageError(f"certificate {files.certificate}: {error.reason or error}") from None
+    told = here.getpeercert() or {}
+    own = read_proven(told)
+    assert own is not None, "it was required"
+    if not own.says("broker", broker):
+        raise UsageError(f"certificate {files.certificate} says {own}, and not broker {broker}")
+    days = (ssl.cert_time_to_seconds(str(told["notAfter"])) - time.time()) / _DAY_SECONDS
+    return f"certificate {files.certificate} expires in {days:.0f} days" if days < WARNING_DAYS else ""
