@@ -42,7 +42,9 @@ class Line:
         return bool(self._line)
 
     def __iter__(self) -> Iterator[Entry]:
-        return (entry for entry in self._line if not entry.shown)
+        for entry in self._line:
+            if not entry.shown:
+                yield entry
 
     @property
     def first(self) -> Entry | None:
