@@ -17,14 +17,15 @@ demo: $(READY)
 	@$(BIN)/resprout conclude out/demo --archive out/archive --out out/demo.html
 
 # Two halves, each busy on both cores (tests/turns.py says who runs what when). In the first one processes mostly wait, and
-# what only computes fills the gaps. In the second one worker has the tests that share a Spark session, which takes what it
-# gets: a process that has to answer in time would starve beside it, and what runs in virtual time does not mind.
+# what only computes fills the gaps, so it has one worker more. In the second one worker has the tests that share a Spark
+# session, which takes what it gets: a process that has to answer in time would starve beside it, and what runs in virtual
+# time does not mind.
 # Tests start many hundred processes. Without bytecode each would compile everything anew, so it is kept, whatever the
 # environment says.
 IN_VIRTUAL_TIME := tests/sim tests/stacks tests/pipeline
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
-	$(BIN)/pytest -n $(WORKERS) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))
+	$(BIN)/pytest -n $(shell expr $(WORKERS) + 1) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))
 	$(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME)
 
 check: $(READY)
@@ -55,10 +56,12 @@ wheel: $(READY)
 bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
-# Scenarios by chance, judged: of the default stack, and of the baseline with what it survives.
+# Scenarios by chance, judged: of the default stack, and of the baseline with what it survives. Then overlays of a thousand
+# members of which three in ten fail at once.
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
 	$(BIN)/resprout swarm --stack ginger --seeds $${GINGER_SEEDS:-500} --first $${FIRST:-1} --workers $(WORKERS)
+	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
 soak-replicas: $(READY)

@@ -2,11 +2,11 @@
 
 from benchmarks.locamu_headers import largest_header
 from benchmarks.measure import Measure
-from resprout.stacks.locamu.header import worst_header
+from resprout.pipeline.papers import locamu_header_with_names
 
 
 def run(quick: bool = False) -> list[Measure]:
-    worst = worst_header(1, 3)
+    worst = locamu_header_with_names(1, 3)
     sizes = (127,) if quick else (127, 511, 2_047)
     return [
         Measure(f"locamu, {size} brokers", largest_header(size), "bytes", "closed form, f = 1", worst, "the same")

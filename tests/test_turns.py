@@ -1,10 +1,11 @@
 """In which order several workers take the tests."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.turns import TOGETHER, Turns, spread
+from tests.turns import TOGETHER, spread, unit_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -13,12 +14,18 @@ def test_every_file_that_stays_together_is_there() -> None:
     assert [file for file in TOGETHER if not (ROOT / file).is_file()] == []
 
 
+def test_every_file_that_makes_something_once_for_all_of_its_tests_stays_together() -> None:
+    """Otherwise each worker makes it again."""
+    once = re.compile(r'^@(pytest\.fixture\(scope="module"|(functools\.)?cache$)', re.MULTILINE)
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+    sharing = [file for file, text in texts.items() if once.search(text)]
+    assert sharing and [file for file in sharing if file not in TOGETHER] == []
+
+
 def test_tests_that_share_something_are_one_unit_of_work_and_others_go_alone() -> None:
-    scope = Turns._split_scope
-    turns = object.__new__(Turns)
-    assert scope(turns, "tests/pipeline/test_tasks.py::test_a") == scope(turns, "tests/pipeline/test_sweep.py::test_b")
-    assert scope(turns, "tests/sim/test_counts.py::test_a") == scope(turns, "tests/sim/test_counts.py::test_b[x]")
-    assert scope(turns, "tests/sim/test_run.py::test_a") != scope(turns, "tests/sim/test_run.py::test_b")
+    assert unit_of("tests/pipeline/test_tasks.py::test_a") == unit_of("tests/pipeline/test_sweep.py::test_b")
+    assert unit_of("tests/sim/test_counts.py::test_a") == unit_of("tests/sim/test_counts.py::test_b[x]")
+    assert unit_of("tests/sim/test_run.py::test_a") != unit_of("tests/sim/test_run.py::test_b")
 
 
 @pytest.mark.parametrize(("waiting", "others"), [(3, 9), (9, 3), (0, 4), (4, 0)])

@@ -24,8 +24,11 @@ _ALONE: Final = (
     "tests/cli/test_broker_traffic.py",
     "tests/filters/test_meaning.py",
     "tests/pipeline/test_cluster.py",
+    "tests/pipeline/test_comparison.py",
+    "tests/pipeline/test_comparison.py",
     "tests/pipeline/test_generated.py",
     "tests/pipeline/test_seed001.py",
+    "tests/pipeline/test_seed004.py",
     "tests/sim/test_counts.py",
     "tests/sim/test_mishaps.py",
     "tests/stacks/test_waiting_totals.py",
@@ -43,11 +46,16 @@ def file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
+def unit_of(test: str) -> str:
+    """Tests of one unit go to one worker, one after the other."""
+    return TOGETHER.get(file_of(test), test)
+
+
 class Turns(LoadScopeScheduling):  # type: ignore[misc]  # it is not typed
     """Hands out tests one by one, and whole files where that is said above."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return TOGETHER.get(file_of(nodeid), nodeid)
+        return unit_of(nodeid)
 
 
 def spread(waiting: Sequence[T], others: Sequence[T]) -> list[T]:

@@ -32,7 +32,7 @@ PROBABLE = Promises(reliability=Reliability.PROBABLE, receipts=("accepted",))
 def test_the_judge_agrees_on_arbitrary_traces_whatever_is_promised() -> None:
     kinds: dict[Promises, set[str]] = {promise: set() for promise in (ALL, EACH_TOPIC, PROBABLE)}
     weaker = {EACH_TOPIC: 0, PROBABLE: 0}
-    for seed in range(1200):
+    for seed in range(600):
         rows = arbitrary_trace(random.Random(seed))
         expected = {promise: agree(rows, f"arbitrary {seed}", promise) for promise in kinds}
         for promise, found in expected.items():
@@ -40,7 +40,7 @@ def test_the_judge_agrees_on_arbitrary_traces_whatever_is_promised() -> None:
         for promise in weaker:
             weaker[promise] += expected[promise] < expected[ALL]
     assert kinds == {ALL: ORDER, EACH_TOPIC: ORDER, PROBABLE: ORDER - {"lost", "lost_told"}}
-    assert min(weaker.values()) > 100, "less is promised, so less can be broken"
+    assert min(weaker.values()) > 50, "less is promised, so less can be broken"
 
 
 @pytest.mark.parametrize("seed", range(24))

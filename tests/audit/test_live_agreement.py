@@ -49,7 +49,7 @@ def test_it_agrees_on_traces_with_much_wrong_with_them(seed: int) -> None:
 
 def test_it_agrees_on_arbitrary_traces() -> None:
     rules: set[str] = set()
-    for seed in range(1500):
+    for seed in range(700):
         rows = arbitrary_trace(random.Random(seed))
         if in_order(rows):
             live = watched(rows, at_a_time=1 + seed % 9)
@@ -61,7 +61,7 @@ def test_it_agrees_on_arbitrary_traces() -> None:
 @pytest.mark.parametrize(("promise", "never"), [(EACH_TOPIC, set()), (PROBABLE, {"lost", "lost_told"})])
 def test_it_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promises, never: set[str]) -> None:
     rules: set[str] = set()
-    for seed in range(1500):
+    for seed in range(700):
         rows = arbitrary_trace(random.Random(seed))
         if in_order(rows):
             live = watched([promise_row(promise), *rows], at_a_time=1 + seed % 9, restarts=seed % 5 == 0)

@@ -16,7 +16,7 @@ from resprout.order.log import Log
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.outbound import Outbound
-from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
+from resprout.stacks.resprout.client_interest import ClientInterest
 
 ROOM = 1 << 20
 SUCCESSORS = (Successor("b8", "host:1"), Successor("b9", ""))
@@ -29,13 +29,13 @@ class House:
     def __init__(self, *clients: str, neighbours: tuple[str, ...] = (), room: int = ROOM) -> None:
         self.log = Log(0)
         self.interest = Interest()
-        self.adverts = Adverts()
+        self.outbound: Outbound = []
+        self.adverts = Adverts(self.outbound)
         for name in neighbours:
             self.interest.add_neighbour(name)
             self.adverts.add_neighbour(name)
-        self.outbound: Outbound = []
         self.wishes = ClientInterest(self.interest, self.outbound)
-        self.advertising = Advertising(ClientAdverts(self.adverts, self.outbound))
+        self.advertising = Advertising(self.adverts)
         self.sessions = ClientSessions(SERVING, self.log, self.wishes, lambda entry: self.sessions.delivered(entry))
         self.ghosts = Ghosts(self.sessions, self.log, self.wishes, self.interest.index)
         self.out: list[Effect] = []

@@ -54,6 +54,7 @@ NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "sites": {"buffer": 20},
     "locamu": {"buffer": 20},
     "gossip": {"buffer": 20},
+    "scribe": {"buffer": 20},
 }
 """Options under which a broker keeps little before it holds its publishers back. A stack without such an entry never
 does."""

@@ -289,7 +289,7 @@ def test_a_hello_against_a_session_that_this_side_opened_is_refused() -> None:
 def test_a_restarted_peer_may_open_what_this_side_had_opened() -> None:
     desk = Desk("b1")
     desk.reach(5, "b0")
-    desk.accept(6, "b0", incarnation=2)
+    desk.accept(6, "b0", incarnation=2, role="broker")
     assert [type(event) for event in desk.puppet.events][1:] == [LinkUp, LinkDown, LinkUp]
     assert desk.step(TimerFired(ReconnectDue("b0"))) == []
     assert desk.links.sessions()[0].incarnation == 2

@@ -20,6 +20,7 @@ from resprout.net.door import Door
 from resprout.net.frames import make_codec
 from resprout.net.host import Host
 from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import Stack
 from resprout.wire.framing import FrameReader, FrameWriter
 
 T = TypeVar("T")
@@ -79,11 +80,12 @@ async def broker(
     options: Mapping[str, Any] | None = None,
     links: LinkOptions = QUICK,
     door: Door | None = None,
+    stack: Stack[Any] = STACK,
 ) -> AsyncIterator[Running]:
     notes: list[Note] = []
     above, peers = (parent[0], dict([parent])) if parent is not None else (None, {})
     spec = BrokerToRun(name, incarnation, listen, above, peers)
-    running, address = await serve(spec, STACK, STACK.parse_options(options or {}), links, notes.append, door=door)
+    running, address = await serve(spec, stack, stack.parse_options(options or {}), links, notes.append, door=door)
     try:
         yield Running(running, address, notes)
     finally:

@@ -70,14 +70,15 @@ def test_a_causal_multicast_keeps_causal_order_in_a_chain(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
-def test_a_causal_multicast_goes_around_a_broker_that_is_killed(stack: str) -> None:
+def test_a_causal_multicast_goes_around_a_broker_that_is_killed_and_takes_it_in_when_all_is_quiet(stack: str) -> None:
     work = (
         '{kind="random", topics=["line/up", "line/down"], operations=40, mix={causal=1.0}, start="4s", interval="50ms"}'
     )
-    fault = 'fault=[{at="5s", kind="crash", nodes=["b5"]}]'
-    result, verdict = run("chain", [f'stack="{stack}"', "options={}", f"workload=[{work}]", fault])
-    assert nodes(result, "crash") == ["b5"]
-    assert verdict.counts["publications"] == 120
+    later = work.replace("operations=40", "operations=5").replace('start="4s"', 'start="9s"')
+    faults = 'fault=[{at="5s", kind="crash", nodes=["b5"]}, {at="7500ms", kind="recover", nodes=["b5"]}]'
+    result, verdict = run("chain", [f'stack="{stack}"', "options={}", f"workload=[{work}, {later}]", faults])
+    assert nodes(result, "crash") == nodes(result, "recover") == ["b5"]
+    assert verdict.counts["publications"] == 135
 
 
 DELTA = 'mix={fifo=0.7, eventual=0.3}, start="4s", interval="50ms"'
@@ -163,3 +164,24 @@ def test_gossip_serves_the_clients_of_a_broker_that_was_killed() -> None:
     late = [row.node for row in result.rows if row.kind == "deliver" and row.seq == 40]
     assert sorted(late) == ["head", "head", "tail", "tail"]
     assert verdict.reliability is not None and verdict.reliability > 0.8
+
+
+def scribe(*faults: str) -> list[str]:
+    topics = 'topics=["market/tea", "market/silk", "news"]'
+    mix = "mix={eventual=0.3, total=0.7}"
+    work = f'{{kind="random", {topics}, operations=12, {mix}, start="5s", interval="50ms"}}'
+    return ["topology.brokers=5", 'client.1.broker="b4"', f"workload=[{work}]", f"fault=[{', '.join(faults)}]"]
+
+
+def test_scribe_gives_every_topic_one_order() -> None:
+    _, verdict = run("scribe", scribe())
+    assert verdict.counts["publications"] == 84 and verdict.counts["deliveries"] > 300
+
+
+def test_scribe_loses_nothing_when_a_broker_is_killed_and_takes_it_back() -> None:
+    faults = ('{at="5200ms", kind="crash", nodes=["b3"]}', '{at="6s", kind="recover", nodes=["b3"]}')
+    result, verdict = run("scribe", scribe(*faults))
+    assert nodes(result, "crash") == ["b3"] and nodes(result, "recover") == ["b3"]
+    assert verdict.counts["publications"] == 84
+    back = next(row.time_us for row in result.rows if row.kind == "recover")
+    assert any(row.kind == "joined" and row.node == "b3" and row.time_us > back for row in result.rows)

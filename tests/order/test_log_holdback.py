@@ -215,7 +215,7 @@ def test_in_a_repair_eventual_lines_up_too() -> None:
 
 def test_origins_of_which_nothing_waits_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_holdback, "PUBLISHERS_KEPT", 4)
-    line = LogHoldBack()
+    line = LogHoldBack(lambda entry: True)
     kept: list[int] = []
     for number in range(100):
         line.append(Entry(number, bundle(1, publisher=f"c{number}", guarantee=Guarantee.EVENTUAL), None, None, 0))

@@ -1,4 +1,4 @@
-"""Whole trees of councils under every kind of fault, thousands of seeds."""
+"""Whole trees of councils under every kind of fault, more than a thousand seeds."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.overlay.claims import check_peace, draw_world, is_settled, run_until_
 from tests.overlay.world import LEASE_US, World, draw_tree
 
 
-@pytest.mark.parametrize(("faults", "seeds"), [(1, 700), (2, 200), (3, 100)])
+@pytest.mark.parametrize(("faults", "seeds"), [(1, 300), (2, 100), (3, 60)])
 def test_a_crashed_broker_is_declared_once_and_replaced(faults: int, seeds: int) -> None:
     for seed in range(seeds):
         world, chance, parents = draw_world(seed, faults)

@@ -173,3 +173,31 @@ def seed001() -> list[RunFacts]:
             row = traffic(run.run.experiment, run.run.run, steady_throughput=1000.0 * (number + 1), **paper)
             runs.append(msgspec.structs.replace(run, traffic=row))
     return runs
+
+
+def gossip() -> list[RunFacts]:
+    """With and without a failure."""
+    runs = []
+    for share in ("0.0", "0.3"):
+        labels = {"share": share, "death": "told", "push": "eager", "view": "5-30"}
+        run = sweep_run("gossip", "gossip", 1, 100, **labels)
+        came = 1_000 - int(100 * float(share))
+        judged = verdict("gossip", run.run.run, owed=1_000, came=came, told=(1_000 - came) // 3)
+        runs.append(msgspec.structs.replace(run, verdict=judged))
+    return runs
+
+
+def seed004() -> list[RunFacts]:
+    """A run for each figure and system, with what its labels are called."""
+    axes = {
+        "3": {"published": "10"}, "4": {"published": "10", "bandwidth": "10Mbit"}, "5": {"nodes": "20"},
+        "6": {"nodes": "20"},
+    }  # fmt: skip
+    runs = []
+    for figure, labels in axes.items():
+        for system in ("gossip", "resprout"):
+            run = sweep_run(f"seed004-{figure}", system, 1, 100, system=system, **labels)
+            counted = {"Gossiped": 700, "Shuffle": 30} if system == "gossip" else {"Forward": 190, "Ping": 20}
+            row = traffic(run.run.experiment, run.run.run, converged_us=1_000, messages_by_type=counted)
+            runs.append(msgspec.structs.replace(run, traffic=row))
+    return runs

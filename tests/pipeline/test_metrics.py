@@ -98,6 +98,8 @@ def test_a_small_trace_is_measured_as_one_would_by_hand(tmp_path: Path) -> None:
     assert (traffic.hops_mean, traffic.metadata_bytes_mean, traffic.metadata_bytes_max) == (2.0, 6.0, 8)
     assert (traffic.frames, traffic.frame_bytes) == (9, 99)
     assert traffic.messages == {"clients": 4, "publications": 3, "reports": 1}
+    assert traffic.messages_by_type == {"Delivery": 4, "Metadata": 3, "Progress": 1}
+    assert (traffic.converged_us, traffic.settled_us) == (2_000_000, 1_500_000)
     assert (traffic.messages_per_publication, traffic.messages_per_delivery) == (4 / 3, 1.0)
     load = {row.node: row for row in found.load}
     assert [(node, row.role) for node, row in load.items()] == [
@@ -106,6 +108,26 @@ def test_a_small_trace_is_measured_as_one_would_by_hand(tmp_path: Path) -> None:
     assert (load["p"].published, load["s"].delivered, load["t"].frames_sent) == (3, 3, None)
     assert (load["b0"].frames_sent, load["b0"].frames_received, load["p"].bytes_sent) == (7, 5, 99)
     assert found.repairs == []
+
+
+def test_who_crashed_and_who_did_not_return_is_counted_and_what_the_stack_was_told_is_kept(tmp_path: Path) -> None:
+    rows = [
+        *(row(1_000, name, "crash") for name in ("b1", "b2", "b3", "c")),
+        *(row(2_000, name, "recover") for name in ("b1", "b2")),
+        row(3_000, "b2", "crash"),
+    ]
+    scenario = {"name": "n", "stack": "gossip", "clients": [{"name": "c"}]}
+    [run] = measured(tmp_path / "t", rows, scenario=scenario, options={"lazy": True, "active": 3}).runs
+    assert (run.faults, run.gone) == (3, 2)
+    assert run.options == {"active": "3", "lazy": "true"}
+
+
+def test_nobody_has_to_wait_for_what_came_before_the_last_publication(tmp_path: Path) -> None:
+    rows = [publish(1_000, 1), deliver(2_000, "s", 1), publish(9_000, 2)]
+    [traffic] = measured(tmp_path / "t", rows).traffic
+    assert (traffic.converged_us, traffic.settled_us) == (1_000, 0)
+    [traffic] = measured(tmp_path / "u", rows[:1]).traffic
+    assert (traffic.converged_us, traffic.settled_us) == (None, None)
 
 
 def test_steady_throughput_is_that_of_each_subscriber_in_the_middle_of_what_it_was_given(tmp_path: Path) -> None:
@@ -228,7 +250,10 @@ def test_a_run_that_records_counts_has_the_same_measures(tmp_path: Path) -> None
     rows, _ = simulated(tmp_path / "r", load_scenario(SCENARIOS / "flood.toml", settings))
     counts, _ = simulated(tmp_path / "c", load_scenario(SCENARIOS / "flood.toml", [*settings, "trace=counts"]))
     assert (counts.runs[0].publications, counts.runs[0].deliveries) == (60, 420)
-    assert msgspec.structs.replace(counts.traffic[0], digest=rows.traffic[0].digest) == rows.traffic[0]
+    unknown = {"settled_us": None}  # counts do not say when the last publication was made
+    assert msgspec.structs.replace(counts.traffic[0], digest=rows.traffic[0].digest) == msgspec.structs.replace(
+        rows.traffic[0], **unknown
+    )
     [told], [true] = counts.latency, rows.latency
     assert (told.guarantee, told.phase, told.count, told.mean_us, told.max_us) == (
         true.guarantee, true.phase, true.count, true.mean_us, true.max_us

@@ -11,7 +11,18 @@ from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
 from resprout.pipeline.report.figures import Cell, Figure, FigureAxis, Grid, Shape, grid_of, in_order
 from resprout.pipeline.report.locamu_chapters import closed_forms
 from resprout.pipeline.report.number_tables import numbers_table
-from tests.pipeline.made_up import latency, repair, run_row, seed000, seed001, sweep_run, traffic, verdict
+from tests.pipeline.made_up import (
+    gossip,
+    latency,
+    repair,
+    run_row,
+    seed000,
+    seed001,
+    seed004,
+    sweep_run,
+    traffic,
+    verdict,
+)
 
 LATENCY = Figure(
     title="Latency", measure=measures.LATENCY, value="median latency", x=FigureAxis("faults", "faults"),
@@ -47,11 +58,20 @@ def test_a_run_without_the_numbers_is_left_out_and_without_any_there_is_no_figur
 
 
 def test_every_chapter_draws_all_its_figures_from_the_runs_of_its_sweep() -> None:
-    facts = [*seed000(seeds=2), *seed001()]
+    facts = [*seed000(seeds=2), *seed001(), *seed004(), *gossip()]
     for chapter in CHAPTERS:
         own = [one for one in facts if one.run.experiment == chapter.experiment]
         undrawn = [figure.title for figure in chapter.figures if grid_of(figure, own) is None]
         assert undrawn in ([], ["Rounds of requests"])  # the rows that were made up have no requests
+
+
+def test_reliability_is_the_share_that_came_and_what_was_told_to_be_missing_can_be_left_out() -> None:
+    _, struck = gossip()  # of 1,000 owed, 30 did not come, and of 10 of these the client was told
+    assert list(measures.RELIABILITY.numbers(struck)) == [({}, 0.97)]
+    assert list(measures.RELIABILITY_UNTOLD.numbers(struck)) == [({}, 970 / 990)]
+    assert list(measures.COPIES.numbers(struck)) == [({}, 7.0)]
+    unfinished = RunFacts(run=run_row(), verdict=verdict("e", "r"))
+    assert not list(measures.RELIABILITY.numbers(unfinished)) and not list(measures.COPIES.numbers(unfinished))
 
 
 def test_the_time_of_repairs_is_from_the_first_that_begins_to_the_last_that_ends() -> None:

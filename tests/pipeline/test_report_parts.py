@@ -65,6 +65,12 @@ def test_times_that_are_compared_share_a_unit_and_decimals(values: list[int], te
     assert [style.text(value) for value in values] == texts
 
 
+def test_a_share_of_nearly_all_is_not_written_as_all() -> None:
+    style = style_for(Quantity.SHARE, [1.0, 0.9993])
+    assert [style.text(value) for value in (1.0, 0.9993)] == ["100.00\u00a0%", "99.93\u00a0%"]
+    assert style_for(Quantity.SHARE, [1.0]).text(1.0) == "100\u00a0%"
+
+
 def test_a_small_number_beside_a_large_one_is_not_written_as_nothing() -> None:
     style = style_for(Quantity.COUNT, [0.034, 12.0])
     assert [style.number(value) for value in (0.034, 12.0, None)] == ["0.034", "12.000", "–"]

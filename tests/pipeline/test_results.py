@@ -185,7 +185,7 @@ def test_results_of_another_version_are_refused_with_the_remedy(
     monkeypatch.setattr(results, "TABLES_VERSION", 99)
     results.append(tmp_path, VerdictRow, [verdict("r")])
     monkeypatch.undo()
-    with pytest.raises(PipelineError, match=r"results of version 99, not 3; delete .*verdicts to have them made again"):
+    with pytest.raises(PipelineError, match=r"results of version 99, not 4; delete .*verdicts to have them made again"):
         results.read(tmp_path, VerdictRow, [place("r")])
 
 
@@ -223,6 +223,14 @@ def test_a_verdict_becomes_a_row_with_what_was_left_out() -> None:
     kept = anomaly_rows(place("r"), judged)
     assert len(kept) == ANOMALIES_MAX
     assert kept[0].messages == ("c1 ordered:1",)
+
+
+def test_a_row_tells_what_was_owed_and_came_of_a_run_that_came_to_rest() -> None:
+    counts = {"owed": 10, "came": 7, "told": 2}
+    row = verdict_row(place("r"), verdict_of([], {}, {}, counts))
+    assert (row.owed, row.came, row.told) == (10, 7, 2)
+    row = verdict_row(place("r"), verdict_of([], {}, {"lost": "the run met its time limit"}, counts))
+    assert (row.owed, row.came, row.told) == (None, None, None)
 
 
 def test_a_run_is_clean_only_when_something_was_judged() -> None:

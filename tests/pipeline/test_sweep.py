@@ -207,3 +207,19 @@ def test_a_worker_that_is_killed_ends_the_sweep_in_one_line_and_finished_runs_st
         run_sweep(plan, look(plan, out), out, simulate=dies_at_seed_2)
     assert "\n" not in str(raised.value) and "worker" in str(raised.value)
     assert files(out) == before and finish(plan, out).failed == []
+
+
+def test_one_command_runs_a_sweep_and_writes_its_page(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    words = ["sweep", str(a_sweep(tmp_path)), "--out", str(tmp_path / "out"), "--seeds", "1", "--report", str(page)]
+    assert command(words) == 0
+    assert f"the page: {page}" in capfd.readouterr().out
+    assert "2 runs of the stack resprout" in page.read_text()
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", str(a_sweep(tmp_path)), "--out", str(tmp_path / "out"), "--report", str(tmp_path)]
+    assert command(words) == 2
+    assert len(capfd.readouterr().err.splitlines()) == 1 and not (tmp_path / "out").exists()

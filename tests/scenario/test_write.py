@@ -38,7 +38,7 @@ def test_faults_sites_and_options_survive_being_written_and_read() -> None:
     workload = [{ kind = "bank", topics = ["t"], start = "0s", initial = 7 }]
     fault = [
         { at = "1us", kind = "crash", nodes = ["a"], host = true },
-        { at = "2us", kind = "recover", nodes = ["a"], disk = false },
+        { at = "2us", kind = "recover", nodes = ["a"], disk = false, found = true },
         { at = "3us", kind = "freeze", nodes = ["a", "c"] },
         { at = "4us", kind = "unfreeze", nodes = ["a", "c"] },
         { at = "5us", kind = "cut", nodes = ["a", "b"] },

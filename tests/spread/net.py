@@ -45,7 +45,14 @@ def matched(predicate: Predicate) -> int:
 class Broker:
     def __init__(self) -> None:
         self.interest = Interest()
-        self.adverts = Adverts()
+        self._advertised: Outbound = []
+        self.adverts = Adverts(self._advertised)
+
+    def take_advertised(self) -> Outbound:
+        """What its neighbours must hear of advertisements."""
+        taken = self._advertised[:]
+        self._advertised.clear()
+        return taken
 
 
 class Net:
@@ -103,22 +110,23 @@ class Net:
             del self.wanted[claim]
             self.confirmed.pop(claim, None)
         self._note(self._interest_of(client).drop_all(client, outbound))
-        self.brokers[self.homes[client]].adverts.withdraw_all(client, outbound)
+        broker = self.brokers[self.homes[client]]
+        broker.adverts.withdraw_all(client)
         for topic in [topic for name, topic in self.advertised if name == client]:
             del self.advertised[client, topic]
-        self._say(self.homes[client], outbound)
+        self._say(self.homes[client], [*outbound, *broker.take_advertised()])
 
     def advertise(self, client: str, topic: str) -> None:
         self.advertised[client, topic] = None
-        outbound: Outbound = []
-        self.brokers[self.homes[client]].adverts.advertise(client, topic, outbound)
-        self._say(self.homes[client], outbound)
+        broker = self.brokers[self.homes[client]]
+        broker.adverts.advertise(client, topic)
+        self._say(self.homes[client], broker.take_advertised())
 
     def withdraw(self, client: str, topic: str) -> None:
         self.advertised.pop((client, topic), None)
-        outbound: Outbound = []
-        self.brokers[self.homes[client]].adverts.withdraw(client, topic, outbound)
-        self._say(self.homes[client], outbound)
+        broker = self.brokers[self.homes[client]]
+        broker.adverts.withdraw(client, topic)
+        self._say(self.homes[client], broker.take_advertised())
 
     def step(self, choice: int) -> bool:
         """Let one message arrive; False when none is under way."""
@@ -136,7 +144,8 @@ class Net:
         raise AssertionError("interest does not come to rest")
 
     def _arrive(self, sender: str, receiver: str, message: ProtocolMessage) -> None:
-        interest, adverts, outbound = self.brokers[receiver].interest, self.brokers[receiver].adverts, Outbound()
+        broker, outbound = self.brokers[receiver], Outbound()
+        interest, adverts = broker.interest, broker.adverts
         match message:
             case Interested():
                 predicate = parse_predicate(message.filter, message.where)
@@ -146,12 +155,12 @@ class Net:
             case Uninterested():
                 self._note(interest.withdrawn_by(sender, message, outbound))
             case Advertised():
-                adverts.advertise(sender, message.topic, outbound)
+                adverts.advertise(sender, message.topic)
             case Unadvertised():
-                adverts.withdraw(sender, message.topic, outbound)
+                adverts.withdraw(sender, message.topic)
             case _:
                 raise AssertionError(message)
-        self._say(receiver, outbound)
+        self._say(receiver, [*outbound, *broker.take_advertised()])
 
     def _note(self, wishes: list[Wish]) -> None:
         for wish in wishes:

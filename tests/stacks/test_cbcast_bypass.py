@@ -13,7 +13,8 @@ from resprout.order.crossing import Progress
 from resprout.overlay.places import Place
 from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec
 from resprout.stacks.cbcast.messages import Multicast
-from resprout.stacks.multicast.messages import Around, Flushed, PlacesNear
+from resprout.stacks.multicast.messages import Around, Flushed
+from resprout.stacks.shell.places import PlacesNear
 from tests.stacks.asking import ask
 from tests.stacks.multicast_net import FIRST, ROOM, OneBroker, crash, row, rules, strike
 

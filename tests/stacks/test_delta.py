@@ -14,6 +14,7 @@ from resprout.sim.run import run_scenario
 from resprout.spread.recorded import Recorded
 from resprout.stacks.delta import DELTA
 from resprout.stacks.delta.messages import (
+    KnownSubscription,
     RoutedPublication,
     RoutedRejoin,
     RoutedSubscription,
@@ -22,7 +23,7 @@ from resprout.stacks.delta.messages import (
     SubscriptionId,
     VisitedNode,
 )  # fmt: skip
-from resprout.stacks.delta.recipients import recipient_set
+from resprout.stacks.delta.recipients import source_at
 from resprout.stacks.delta.subscriptions import LocalWishes
 from tests.edge.desk import Desk
 from tests.stacks.delta_net import DeltaNet, chain, row
@@ -55,7 +56,7 @@ def path(start: str, end: str, before: str = "") -> list[str]:
 @pytest.mark.parametrize("node", TABLE_1)
 def test_recipient_sets_are_those_of_table_1(node: str, delta: int) -> None:
     paths = [path(node, "S1"), path(node, "S4")]
-    assert recipient_set(paths, delta) == set(TABLE_1[node][delta].split())
+    assert {source_at(way, 0, delta) for way in paths} == set(TABLE_1[node][delta].split())
 
 
 # -- the two unreliable examples of section 3 --------------------------------------------------------------------------
@@ -277,8 +278,8 @@ ID = SubscriptionId("b1", 1, 9)
         RoutedUnsubscription(1, 1, HERE * 3, None, ID),
         RoutedUnsubscription(1, 0, HERE, None, ID),
         RoutedUnsubscription(1, 1, HERE, (("b2", "b3", "b4"),), ID),
-        RoutedSubscription(1, 1, HERE, None, ID, "t/#/u", None, "b1"),
-        RoutedSubscription(1, 1, HERE, None, ID, "t", None, "b9"),
+        RoutedSubscription(1, 1, HERE, None, KnownSubscription(ID, "t/#/u", None, "b1")),
+        RoutedSubscription(1, 1, HERE, None, KnownSubscription(ID, "t", None, "b9")),
         RoutedRejoin(1, 1, HERE, None, "b1", ()),
         RoutesConfirmed(3, (), ()),
         RoutesConfirmed(0, ((1, 9),), ()),

@@ -234,6 +234,26 @@ def test_a_broker_that_returns_while_all_that_knew_its_place_are_gone_waits() ->
     assert not is_served(net, "c")
 
 
+def test_a_child_that_asks_a_recovering_broker_is_taken_in_when_that_one_knows_where_it_stands() -> None:
+    """It is one of the contacts that the broker has called, and it is still needed."""
+    net = standing("b0", "b1")
+    net.crash("b1")
+    net.add("j", "b1")
+    net.stop("b0", "b1")
+    net.start("b1")
+    net.settle()
+    net.closed.clear()
+    net.stopped.clear()
+    net.settle()
+    assert not net.closed
+    net.attach("cj", "j")
+    net.subscribe("cj")
+    net.settle()
+    net.publish("cb0")
+    net.settle()
+    assert net.read("cj") == [("cb0", 1)]
+
+
 def test_a_newcomer_whose_parent_dies_before_others_have_heard_of_it_is_believed_where_it_stands() -> None:
     net = standing("b0", "b1", "b2")
     net.stop("b1", "b0")
@@ -300,6 +320,20 @@ def test_when_a_barrier_opens_what_was_kept_is_sent_beyond_and_the_barrier_is_ov
         net.publish("p", topic)
     net.settle()
     assert net.read("late") == [("p", 1), ("p", 2)] and net.safe("p") == 2
+
+
+def test_what_was_withdrawn_before_a_barrier_opens_is_never_asked_beyond_it() -> None:
+    net = divided()
+    net.unsubscribe("late")
+    net.settle()
+    net.said.clear()
+    net.start("b2")
+    net.start("b3")
+    net.settle()
+    assert not [one for one in net.between("b3", "b4", RoutedSubscription) if one.wish.filter == "+"]
+    net.publish("p", "u")
+    net.settle()
+    assert not net.read("late") and net.safe("p") == 1
 
 
 def test_before_a_barrier_is_over_nobody_is_shown_what_may_have_passed_brokers_that_do_not_know_it() -> None:

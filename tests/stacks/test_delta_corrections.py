@@ -13,7 +13,9 @@ from resprout.stacks.delta.forwarding import ReliableForwarding, Transit
 from resprout.stacks.delta.messages import (
     MeetRequest,
     RoutedPublication,
+    RoutedUnsubscription,
     RoutesConfirmed,
+    SubscriptionId,
     SyncRequest,
     SyncSnapshot,
     VisitedNode,
@@ -45,7 +47,16 @@ def reading(*names: str, **options: int) -> DeltaNet:
 
 
 def test_delta_d1_a_copy_is_a_duplicate_when_an_entry_is_not_newer_and_nothing_else_is() -> None:
+    seen = NewestSeen("n", 1, 1)
+    seen.note(passed("b", 5))
+    assert [seen.is_duplicate(passed("b", number)) for number in (4, 5, 6)] == [True, True, False]
+    assert not seen.is_duplicate(passed("c", 4)), "of this one nothing was seen"
     assert not rules(CALM)
+
+
+def passed(name: str, number: int) -> RoutedUnsubscription:
+    """What this broker has given that number."""
+    return RoutedUnsubscription(1, 1, (VisitedNode(name, 1, number),), None, SubscriptionId("x", 1, number))
 
 
 def test_delta_d1_off_everything_whose_number_differs_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,8 +276,8 @@ def test_delta_d7_off_a_set_of_predicates_forgets_both(monkeypatch: pytest.Monke
     remove = KnownSubscriptions.remove
 
     def by_predicate(self: KnownSubscriptions, id: Any) -> None:
-        gone = [predicate for one, predicate, _ in self if one == id]
-        for one in [one for one, predicate, _ in self if predicate in gone]:
+        gone = [one.filter for one in self if one.id == id]
+        for one in [one.id for one in self if one.filter in gone]:
             remove(self, one)
 
     monkeypatch.setattr(KnownSubscriptions, "remove", by_predicate)
@@ -287,12 +298,12 @@ def half_joined() -> DeltaNet:
 
 def test_delta_d7_a_newcomer_that_dies_on_the_way_leaves_no_link_behind() -> None:
     net = half_joined()
-    assert net.brokers["b0"]._tree.place.neighbours == ()
+    assert net.brokers["b0"]._tree.view.own.neighbours == ()
 
 
 def test_delta_d7_off_a_newcomer_that_dies_on_the_way_stays_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecoveringTree, "pass_over", KnownTree.pass_over)
-    assert half_joined().brokers["b0"]._tree.place.neighbours == ("b1",)
+    assert half_joined().brokers["b0"]._tree.view.own.neighbours == ("b1",)
 
 
 # -- D8 ----------------------------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_without_a_span_only_so_many_of_the_whole_network_may_fall() -> None:
 
 def test_a_swarm_does_to_a_stack_only_what_it_survives() -> None:
     kinds: set[Any] = set()
-    for seed in range(1, 41):
+    for seed in range(1, 21):
         trial = swarm_trial(seed, stack="modest")
         brokers = {broker.name for broker in trial.scenario.brokers}
         for strike in trial.at_events:
@@ -128,7 +128,7 @@ def test_a_swarm_does_to_a_stack_only_what_it_survives() -> None:
 
 def test_a_swarm_strikes_a_stack_that_survives_nothing_with_nothing() -> None:
     with mock.patch.dict(registry.LOADED, {"modest": msgspec.structs.replace(MODEST, survives=lambda _: Survival())}):
-        assert all(swarm_trial(seed, stack="modest").at_events == () for seed in range(1, 21))
+        assert all(swarm_trial(seed, stack="modest").at_events == () for seed in range(1, 13))
 
 
 def test_only_the_default_stack_has_other_classes_than_faults() -> None:

@@ -8,13 +8,14 @@ from resprout.core.contract import Received
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.order.vector_clock import Changes
+from resprout.pipeline.papers import locamu_header_with_names
 from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
 from resprout.stacks.locamu import LOCAMU
-from resprout.stacks.locamu.header import worst_header, worst_header_in, worst_header_over
 from resprout.stacks.locamu.identifiers import cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried
 from tests.edge.desk import Desk
+from tests.stacks.locamu_headers import worst_header_in, worst_header_over
 from tests.stacks.locamu_net import Hands, binary, chain
 
 # -- identifiers -------------------------------------------------------------------------------------------------------
@@ -70,9 +71,11 @@ def test_a_message_depends_on_what_was_processed_before_and_says_what_has_change
 
 
 def test_the_closed_form_is_what_is_counted_in_a_tree() -> None:
-    assert worst_header(1, 3) == worst_header_in(regular(3, 6), 1) == 668
-    assert worst_header(1, 4) == worst_header_in(regular(4, 5), 1) == 1_460
-    assert [worst_header(f, 2) for f in (1, 2, 3)] == [worst_header_in(regular(2, 12), f) for f in (1, 2, 3)]
+    assert locamu_header_with_names(1, 3) == worst_header_in(regular(3, 6), 1) == 668
+    assert locamu_header_with_names(1, 4) == worst_header_in(regular(4, 5), 1) == 1_460
+    assert [locamu_header_with_names(f, 2) for f in (1, 2, 3)] == [
+        worst_header_in(regular(2, 12), f) for f in (1, 2, 3)
+    ]
 
 
 def test_the_printed_540_bytes_are_the_same_entries_without_identifiers() -> None:
@@ -104,7 +107,7 @@ def test_the_worst_header_is_reached_and_none_is_larger(brokers: int) -> None:
 
 @pytest.mark.parametrize("brokers", [127, 511])
 def test_the_largest_header_is_the_same_in_any_network(brokers: int) -> None:
-    assert largest_header(brokers) == worst_header(1, 3)
+    assert largest_header(brokers) == locamu_header_with_names(1, 3)
 
 
 def regular(degree: int, depth: int) -> dict[str, list[str]]:

@@ -128,6 +128,27 @@ def test_without_the_rules_of_retransmission_somebody_waits_for_ever(
     assert any(run_by_chance(seed, 1, returns=part == "_send_again") for seed in range(40))
 
 
+def test_those_around_a_dead_broker_send_each_other_a_message_once_and_not_for_ever() -> None:
+    """Seed 51495: they talk since its first death, so after its second they do not ask each other what they have."""
+    net = Hands({"b0": None, "b1": "b0", "b2": "b0", "b3": "b0", "b4": "b0"})
+    net.kill("b0")
+    net.settle()
+    net.start("b0")
+    net.settle()
+    net.publish("b1")
+    net.carry_all("b1", "b0")
+    for name in ("b2", "b3", "b4"):
+        net.carry_all("b0", name)
+    net.headers.clear()
+    net.kill("b0")
+    carried = 0
+    while carried < 500 and (ways := [pair for pair, queue in net.queues.items() if queue]):
+        carried += net.carry(*ways[0])
+    assert len(net.headers) == 9, "from each of four to those of the three others that it does not know to have it"
+    net.settle()
+    assert not net.wrong()
+
+
 def test_without_its_disk_a_broker_is_not_taken_back_and_somebody_says_so() -> None:
     assert rules(row(crash(1_500, "b5"), back(2_500, "b5", disk=False))) & {"lost", "stuck"}
 

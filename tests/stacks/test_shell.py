@@ -53,6 +53,8 @@ class Broker(Shell):
 
     def __init__(self) -> None:
         self.did: list[Any] = []
+        self.some: list[int] = []
+        self.more: list[int] = []
         self.core = core = Step()
         clients, links, brokers = {"c1": "client c1"}, {"b1": "link b1"}, {"b1": "peer b1", "b2": "peer b2"}
         super().__init__(
@@ -64,14 +66,18 @@ class Broker(Shell):
                     links.get,
                     {Word: self.hears("link"), Rumour: self.rumour},
                     strange=ignore,
-                    heard=lambda n: self.did.append(f"{n} lives"),
+                    heard=lambda n, now_us: self.did.append(f"{n} lives"),
                 ),
                 Desk(brokers.get, {Hello: self.hears("broker"), Rude: self.refuse}),
             ),
             cut_off=lambda name, reason: self.did.append((name, reason)),
             timers={Wake: lambda timer: self.find(1, 2)},
             outcomes={Found: self.found, Ended: lambda outcome: core.end_life(Retire("over"))},
-            at_end=(lambda: self.did.append("end"),),
+            at_end=(
+                (self.some, self.tidy_some),
+                (self.more, self.tidy_more),
+                lambda: self.did.append("end"),
+            ),
             in_runs=(Rumour,),
         )
         self.rumours: list[Outcome | PeerError] = []
@@ -103,6 +109,15 @@ class Broker(Shell):
         self.did.append(outcome.number)
         if outcome.number == 1:
             self.core.outcomes.append(Found(3))
+
+    def tidy_some(self) -> None:
+        self.did.append("some")
+        self.core.outcomes.extend(Found(number) for number in self.some)
+        self.some.clear()
+
+    def tidy_more(self) -> None:
+        self.did.append("more")
+        self.more.clear()
 
     def does(self, event: Event) -> list[Any]:
         self.did.clear()
@@ -179,3 +194,19 @@ def test_a_life_that_ends_with_news_hears_nothing_more() -> None:
     broker.does(Received("b1", Rumour(), more=True))
     broker.core.outcomes.append(Ended())
     assert broker.does(Received("b1", Word())) == []
+
+
+def test_what_a_step_left_to_do_is_done_at_its_end_in_the_order_of_the_table_and_only_then() -> None:
+    broker = Broker()
+    broker.more.append(0)
+    broker.some.append(2)
+    told = LinkUp("b9", "broker", 1, 0)
+    assert broker.does(told) == ["b9", "some", 2, "more", "end"], "and what the first found out is acted on before"
+    assert broker.does(told) == ["b9", "end"]
+
+
+def test_a_life_that_is_over_does_nothing_that_was_left() -> None:
+    broker = Broker()
+    broker.rumours.append(Ended())
+    broker.more.append(0)
+    assert broker.does(Received("b1", Rumour())) == ["b1 lives", "rumour"]

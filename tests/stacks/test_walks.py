@@ -18,3 +18,9 @@ def test_a_walk_through_a_repair_begins_where_somebody_notices(stack: str) -> No
     assert steps[0][1] == "Silent"
     files = {file for _, _, calls in steps for file, _ in calls}
     assert "stacks/shell/peers.py" in files and any(file.startswith(f"stacks/{stack}/") for file in files)
+
+
+@pytest.mark.parametrize(("what", "most"), [("publication", 480), ("repair", 2_200)])
+def test_a_walk_is_shorter_than_it_was_before_the_floors_were_changed(what: str, most: int) -> None:
+    """Before: 645 and 2,733 calls (docs/walks.md). Whatever is added to every step is added to every message."""
+    assert sum(len(calls) for _, _, calls in walk("resprout", what)) <= most

@@ -14,12 +14,12 @@ from resprout.cli.settings import Settings, read_settings
 from resprout.cli.voice import Voice
 from resprout.core.contract import Note
 from resprout.core.errors import PeerError, UsageError
-from resprout.net.address import Address, parse_address
+from resprout.net.address import Address, is_loopback, parse_address
 from resprout.net.broker import BrokerToRun, RunningBroker, serve
 from resprout.net.company import FoundCompany, look_for_company
 from resprout.net.data_folder import Remembered, remembered
 from resprout.net.descriptors import raise_limit
-from resprout.net.door import Door
+from resprout.net.door import Door, check_closed
 from resprout.net.incarnation import incarnation_max, new_incarnation
 from resprout.net.lifeline import leave_group, watch_stdin
 from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, read_order
@@ -49,6 +49,8 @@ LEAVE_SECONDS_MAX: Final = 30.0
 @click.option("--data", type=LocalPath(), metavar="DIR", help="A folder for what must survive the process.")
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS only, with its certificate in this folder.")
 @click.option("--client-certificates", is_flag=True, help="Serve only clients that have a certificate.")
+@click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
+@click.option("--open", "opens", is_flag=True, help="Let in whoever comes, though others can reach where it listens.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
 @click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
@@ -71,6 +73,8 @@ def broker(
     data: Path | None,
     tls: Path | None,
     client_certificates: bool,
+    rules: Path | None,
+    opens: bool,
     stack: str | None,
     config: Path | None,
     overrides: tuple[str, ...],
@@ -81,7 +85,7 @@ def broker(
     stop_with_stdin: bool,
 ) -> int:
     """Run one broker of a tree until Ctrl-C or SIGTERM; SIGUSR1 lets it leave the network in good order; with
-    --tls, SIGHUP lets it read its certificates again.
+    --tls or --rules, SIGHUP lets it read those files again.
 
     It prints where it listens when it can be connected to. Whoever knows others looks for them first: its parent, the
     brokers given with --join, and those that its data folder remembers. It waits until one of them answers. A broker
@@ -106,6 +110,7 @@ def broker(
         "name": name, "listen": listen, "parent": parent, "advertise": advertise, "stack": stack,
         "site": site, "data": str(data) if data is not None else None,
         "tls": str(tls) if tls is not None else None, "client_certificates": "yes" if client_certificates else None,
+        "rules": str(rules) if rules is not None else None, "open": "yes" if opens else None,
     }  # fmt: skip
     settings = read_settings(config, given, overrides, delays, contacts)
     voice = Voice(settings.name, announce, as_json)
@@ -128,6 +133,10 @@ class _Life:
         self._stop_with_stdin = stop_with_stdin
         self._founds_anew = founds_anew
         self._keyring = Keyring(settings.tls, settings.name) if settings.tls is not None else None
+        is_closed = not settings.opens and not is_loopback(settings.listen)
+        if is_closed:
+            check_closed(self._keyring, settings.rules, str(settings.listen))
+        self._door = Door(self._keyring, settings.clients_certified, settings.rules, is_closed)
         self._broker: RunningBroker | None = None
         self._barred: tuple[str, ...] = ()
 
@@ -135,9 +144,8 @@ class _Life:
         stop = stopped_by_signals()
         leave = asyncio.Event()
         on_signal("SIGUSR1", leave.set)
-        if self._keyring is not None:
+        if self._keyring is not None or self._door.has_rules:
             on_signal("SIGHUP", self._reload)
-            self._warn(self._keyring.warning)
         if self._stop_with_stdin:
             leave_group()
             watch_stdin(stop, self._hear, LINE_BYTES_MAX)
@@ -147,8 +155,9 @@ class _Life:
         settings, voice = self._settings, self._voice
         self._broker, _ = await serve(
             spec, settings.stack, settings.options, settings.links, voice.note, self._announce,
-            Door(self._keyring, settings.clients_certified),
+            self._door,
         )  # fmt: skip
+        self._warn_of_door()
         try:
             if await unless_stopped(self._ends(self._broker, leave), stop) is None:
                 await self._broker.close(f"{settings.name} stops")
@@ -202,15 +211,26 @@ class _Life:
         )  # fmt: skip
 
     def _reload(self) -> None:
-        """The certificates may have changed. What is wrong is not taken."""
-        assert self._keyring is not None
+        """Certificates or rules may have changed. What is wrong is not taken."""
+        what = " and ".join(
+            word for word, is_there in (("certificates", self._keyring), ("rules", self._door.has_rules)) if is_there
+        )
         try:
-            self._keyring.reload()
+            self._door.reload()
         except UsageError as error:
-            self._warn(f"the certificates are as they were: {error}")
+            self._warn(f"{what} are as they were: {error}")
         else:
-            self._voice.note(Note("note", {"detail": "new connections use the certificates that were read now"}))
+            self._warn(f"{what} were read again")
+            self._warn_of_door()
+
+    def _warn_of_door(self) -> None:
+        if self._keyring is not None:
             self._warn(self._keyring.warning)
+        if not is_loopback(self._settings.listen):
+            if self._settings.opens:
+                self._warn(f"it is open: whoever reaches {self._settings.listen} is let in (--open)")
+            if self._keyring is None and self._door.has_rules:
+                self._warn("secrets of clients travel in the open: without --tls, whoever is on the way can read them")
 
     def _warn(self, text: str) -> None:
         if text:

@@ -29,7 +29,7 @@ def forget(names: tuple[str, ...], access: Access, force: bool, as_json: bool) -
     they are heard again. If they never will be, say so, to a broker of the part that is to go on. Name all of them at
     once. One that is heard after all is not let in as the one it was; it joins as a new one.
 
-    Everybody who can connect to a broker may do this. A broker that is heard by the one that is asked is not
+    Every client may do this, unless rules say who operates. A broker that is heard by the one that is asked is not
     forgotten: stop it instead, or use --force, if it hangs and nobody can stop it. It is then replaced, and told so as
     soon as it listens.
     """

@@ -21,6 +21,7 @@ VERBS: Final = {
     "sub": "resprout.cli.sub:sub",
     "status": "resprout.cli.status:status",
     "certificates": "resprout.cli.certificates:certificates",
+    "secret": "resprout.cli.secret:secret",
     "forget": "resprout.cli.forget:forget",
     "journal": "resprout.cli.journal:journal",
     "mend": "resprout.cli.mend:mend",

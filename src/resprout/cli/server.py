@@ -16,6 +16,7 @@ from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.core.errors import UsageError
 from resprout.net.address import DEFAULT_PORT
+from resprout.net.identity.secret import read_login
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -34,6 +35,10 @@ verbose_option: Final = click.option("--verbose", "-v", is_flag=True, help="Say 
 _DECORATORS: Final = (
     server_option,
     tls_option,
+    click.option(
+        "--login", type=LocalPath(), metavar="FILE", envvar="RESPROUT_LOGIN", show_envvar=True,
+        help="A file with NAME:SECRET, for brokers that have rules.",
+    ),
     click.option("--name", metavar="NAME", help="Be known by this name in the network.  [default: a random one]"),
 )  # fmt: skip
 
@@ -43,6 +48,7 @@ class Access(msgspec.Struct, frozen=True):
 
     server: str
     tls: Path | None
+    login: Path | None
     name: str | None
 
 
@@ -50,8 +56,8 @@ def access_arguments(function: Callable[..., int]) -> Callable[..., int]:
     """The command is given them as one, `access`."""
 
     @functools.wraps(function)
-    def gathered(*, server: str, tls: Path | None, name: str | None, **others: Any) -> int:
-        return function(access=Access(server, tls, name), **others)
+    def gathered(*, server: str, tls: Path | None, login: Path | None, name: str | None, **others: Any) -> int:
+        return function(access=Access(server, tls, login, name), **others)
 
     for decorator in reversed(_DECORATORS):
         gathered = decorator(gathered)
@@ -63,10 +69,25 @@ async def connected(access: Access) -> AsyncIterator[Client]:
     """A client of the first broker that serves; UsageError when none does: then the addresses were wrong."""
     addresses = [str(address_of_peer(one.strip())) for one in access.server.split(",")]
     try:
-        client = await connect(addresses, name=access.name, timeout=CONNECT_SECONDS, tls=access.tls)
+        client = await connect(
+            addresses, name=access.name, timeout=CONNECT_SECONDS, tls=access.tls, login=_read(access.login)
+        )
     except ConnectError as error:
         raise UsageError(f"cannot connect to {error}") from None
     try:
         yield client
     finally:
         await client.close()
+
+
+def _read(login: Path | None) -> str | None:
+    if login is None:
+        return None
+    try:
+        text = login.read_text()
+        read_login(text)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--login {login}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+    except UsageError as error:
+        raise UsageError(f"--login {login}: {error}") from None
+    return text

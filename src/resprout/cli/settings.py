@@ -9,6 +9,8 @@
     data = "/var/lib/resprout/b1"             # for what must survive the process
     tls = "/etc/resprout/certificates"        # a folder, or a table of three files: see `_tls`
     client_certificates = true                # clients need one, too
+    rules = "/etc/resprout/rules.toml"        # which clients are known, and what each may do
+    open = false                              # true: let everybody in, though it listens to other machines
 
     [options]               # of the stack
     faults_tolerated = 2
@@ -48,7 +50,7 @@ from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
-    "stack", "options", "links", "journal", "delays",
+    "rules", "open", "stack", "options", "links", "journal", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 DELAY_US_MAX: Final = 60_000_000
@@ -74,6 +76,10 @@ class Settings(msgspec.Struct, frozen=True):
     """Its certificates; None: it speaks without TLS."""
     clients_certified: bool = False
     """A client needs a certificate."""
+    rules: Path | None = None
+    """Who is known, and what each may do."""
+    opens: bool = False
+    """It lets in whoever comes, even from other machines."""
 
 
 def read_settings(
@@ -101,7 +107,7 @@ def read_settings(
         contacts=_contacts(file, contacts),
         founds=file.flag("found", False),
         advertise=_address(file, texts, "advertise", address_of_peer),
-        data=_folder(file, texts),
+        data=_path(file, texts, "data"),
         stack=stack,
         options=_options(source, stack),
         links=_links(source),
@@ -110,6 +116,8 @@ def read_settings(
         journal=_journal(source),
         tls=tls,
         clients_certified=_certified(file, texts, tls),
+        rules=_path(file, texts, "rules"),
+        opens="open" in texts or file.flag("open", False),
     )
 
 
@@ -161,10 +169,10 @@ def _site(file: Table, texts: Mapping[str, str]) -> str:
     return file.checked("site", check_name) if "site" in file else ""
 
 
-def _folder(file: Table, texts: Mapping[str, str]) -> Path | None:
-    if "data" in texts:
-        return Path(texts["data"])
-    return file.checked("data", local_path) if "data" in file else None
+def _path(file: Table, texts: Mapping[str, str], key: str) -> Path | None:
+    if key in texts:
+        return Path(texts[key])
+    return file.checked(key, local_path) if key in file else None
 
 
 def _tls(file: Table, texts: Mapping[str, str], broker: str) -> Tls | None:

@@ -8,10 +8,12 @@ from typing import Any
 import click
 import msgspec
 
+from resprout.cli.pages import write_page
 from resprout.cli.paths import LocalPath
 from resprout.cli.progress import Shown, shown
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.archive.head import check_usable
+from resprout.pipeline.report.output import check_target
 from resprout.pipeline.session import SparkChoice
 from resprout.pipeline.sweep.plan import SweepPlan, SweepProgress, count_finished, load_plan, look
 from resprout.pipeline.sweep.run import SweepOutcome, run_sweep
@@ -26,6 +28,7 @@ FAILURES_SHOWN = 20
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one value in all runs.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Use only the first N seeds of the file.")
 @click.option("--replace", is_flag=True, help="Run again what was finished as another scenario than FILE says now.")
+@click.option("--report", "page", type=LocalPath(), metavar="FILE.html", help="Then write the page of the archive.")
 @click.option("--json", "as_json", is_flag=True, help="Print all results as one JSON object.")
 @spark_options
 def sweep(
@@ -34,14 +37,17 @@ def sweep(
     settings: tuple[str, ...],
     seeds: int | None,
     replace: bool,
+    page: Path | None,
     as_json: bool,
     spark: SparkChoice,
 ) -> int:
     """Run the grid of scenarios in FILE as Spark tasks, and keep their traces in an archive.
 
     What is finished there is not run again: after an interrupt, the same command goes on. Exit status 1 when runs
-    failed; the others are finished all the same.
+    failed; the others are finished all the same, and shown on the page if one is asked for.
     """
+    if page is not None:
+        check_target(page)
     plan = load_plan(file, settings, seeds)
     check_usable(out)
     standing = look(plan, out, replace)
@@ -60,6 +66,9 @@ def sweep(
     else:
         _print(plan, standing, outcome, out, time.monotonic() - begin)
     _complain(plan, outcome)
+    if page is not None and outcome.rows:
+        write_page((out,), page, spark)
+        click.echo(f"the page: {page}", err=as_json)
     return 1 if outcome.failed else 0
 
 

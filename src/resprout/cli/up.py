@@ -52,6 +52,8 @@ class StartedBroker(msgspec.Struct, frozen=True):
     help="A folder for what must survive the brokers' processes: one in it for each.",
 )  # fmt: skip
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS, with the certificates in this folder.")
+@click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
+@click.option("--open", "opens", is_flag=True, help="Let in whoever comes, though others can reach --host.")
 @click.option("--json", "as_json", is_flag=True, help="Print where to connect as one JSON list.")
 def up(
     scenario: Path | None,
@@ -61,6 +63,8 @@ def up(
     port: int,
     data: Path | None,
     tls: Path | None,
+    rules: Path | None,
+    opens: bool,
     as_json: bool,
 ) -> int:
     """Run the brokers of SCENARIO, each in a process of its own, until Ctrl-C. Without one: a tree of three brokers.
@@ -84,7 +88,8 @@ def up(
     return run_loop(
         _run(
             LocalTree(
-                chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, tls=tls, on_line=_pass_on,
+                chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, tls=tls, rules=rules,
+                opens=opens, on_line=_pass_on,
                 on_note=teller.hear,
             ),
             teller,

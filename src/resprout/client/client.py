@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
@@ -145,7 +145,7 @@ class Client(Publisher):
         """Tell the network that brokers it waits for will never return: a part that is cut off for good, or a silent
         host in a tree too small for a majority. Returns when that was passed on; the repair follows.
 
-        Everybody who can connect may do this: there is no authentication. Nor does anybody check it: where brokers are
+        Every client may do this, unless rules say who is an operator. Nor does anybody check it: where brokers are
         forgotten that still work, together and with clients of their own, there are two networks until they hear each
         other again. The forgotten ones then join as new brokers, and what only they knew is lost.
 
@@ -268,7 +268,7 @@ class Client(Publisher):
     def _refused(self, news: Refused) -> None:
         request = news.request
         if isinstance(request, SubscribeRequest | UnsubscribeRequest):
-            self._subscriptions.remove(SubscribeRequest(request.filter, request.where), news.reason)
+            self._give_up(self._subscriptions.refuse(SubscribeRequest(request.filter, request.where), news.reason))
         elif news.stream:
             self._streams[news.stream].refused(news.first, news.last, news.reason)
 
@@ -282,11 +282,14 @@ class Client(Publisher):
             self._shut(reason, reason)
         else:
             self._raise_event(DeliveriesMissing(news.reason))
-            for subscription in self._subscriptions.lose(reason):
-                # Only the program knows what to do about what was missed, so it has to subscribe again itself.
-                if subscription.ended is None:
-                    subscription.ended = self._loop.create_future()
-                    self._loop.call_soon(self._ask_end, subscription)  # the machine is in the middle of something
+            # Only the program knows what to do about what was missed, so it has to subscribe again itself.
+            self._give_up(self._subscriptions.lose(reason))
+
+    def _give_up(self, subscriptions: Iterable[Subscription]) -> None:
+        for subscription in subscriptions:
+            if subscription.ended is None:
+                subscription.ended = self._loop.create_future()
+                self._loop.call_soon(self._ask_end, subscription)  # the machine is in the middle of something
 
     # -- inside: the rest ----------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
 from resprout.net.frames import Here, make_codec
 from resprout.net.host import Host, Upward
+from resprout.net.identity.secret import read_login
 from resprout.net.incarnation import believed, incarnation_max, new_incarnation
 from resprout.net.sessions import random_epoch, with_signs_of_life
 from resprout.net.tls.files import Tls, tls_of_client
@@ -47,6 +48,7 @@ def connect(
     options: ClientOptions | None = None,
     links: LinkOptions | None = None,
     tls: Tls | str | os.PathLike[str] | None = None,
+    login: str | None = None,
 ) -> "Connecting":
     """A client of the broker at `HOST:PORT`; use it with `async with`, or await it and close it yourself.
 
@@ -59,12 +61,15 @@ def connect(
     `options` bound what waits in this process, `links` tune the connection; the defaults are meant to be kept.
     `tls` are the files with which to speak TLS, or a folder as `resprout certificates` makes it, of which the
     certificate of this `name` is used, if it is there; without it, no TLS is spoken. UsageError when they are not good.
+    `login` is `NAME:SECRET`, a token or a password, for brokers that have rules; without a `name` the client is then
+    called after it.
 
     Raises ConnectError with one line that says why there is no session.
     """
-    checked = check_name(name, "client name") if name is not None else f"client-{secrets.token_hex(6)}"
-    keyring = read_keyring(tls, name)
-    return Connecting(parse_addresses(address), checked, timeout, options, links, on_event, keyring)
+    kind = f"{read_login(login)[0]}." if login is not None else "client-"
+    checked = check_name(name if name is not None else f"{kind}{secrets.token_hex(6)}", "client name")
+    door = Door(read_keyring(tls, name), login=login)
+    return Connecting(parse_addresses(address), checked, timeout, options, links, on_event, door)
 
 
 def read_keyring(tls: Tls | str | os.PathLike[str] | None, name: str | None) -> Keyring | None:
@@ -97,7 +102,7 @@ class Connecting:
         options: ClientOptions | None,
         links: LinkOptions | None = None,
         on_event: OnEvent | None = None,
-        keyring: Keyring | None = None,
+        door: Door | None = None,
     ) -> None:
         self._addresses = addresses
         self._name = name
@@ -105,7 +110,7 @@ class Connecting:
         self._options = msgspec.structs.replace(options or ClientOptions(), takes_at_once=False)
         self._links = with_signs_of_life(links)
         self._on_event = on_event
-        self._keyring = keyring
+        self._door = door or Door()
         self._client: Client | None = None
 
     def __await__(self) -> Generator[object, object, Client]:
@@ -137,7 +142,7 @@ class Connecting:
     async def _connect_to(self, address: Address, timeout_s: float) -> Client:
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
-            here = await who_is(address, timeout_s, self._name, keyring=self._keyring)
+            here = await who_is(address, timeout_s, self._name, keyring=self._door.keyring)
         except UnreachableError as error:
             raise ConnectError(str(error), error.hopeless) from None
         if here.role != "broker":
@@ -176,7 +181,7 @@ class Connecting:
                 began.set_exception(ConnectError(f"{address}: {effect.body.reason}"))
 
         known = {here.name: address}
-        host = Host(links, _CODEC, Here(name, "client", incarnation), known.get, first_news, door=Door(self._keyring))
+        host = Host(links, _CODEC, Here(name, "client", incarnation), known.get, first_news, door=self._door)
         host.start()
         try:
             async with asyncio.timeout_at(deadline):

@@ -97,6 +97,19 @@ class ClientSubscriptions:
         self._changed()
         one.settle(SubscribeError(reason))
 
+    def refuse(self, request: SubscribeRequest, reason: str) -> list[Subscription]:
+        """As `remove`. Where it was confirmed before, its inbox ends with the reason, whatever else feeds it;
+        returns the subscriptions that are given up by that."""
+        one = self._all.get(request)
+        inbox = one.inbox if one is not None and one.confirmed.done() else None
+        if inbox is not None:
+            inbox.end(reason)
+        self.remove(request, reason)
+        others = self.of(inbox) if inbox is not None else []
+        for other in others:
+            self.give_up(other)
+        return others
+
     def lose(self, reason: str) -> list[Subscription]:
         """What was confirmed may have missed something: the inboxes concerned end with the reason, whatever else feeds
         them. Returns the subscriptions that are given up by that."""

@@ -45,10 +45,13 @@ def connect(
     on_event: OnEvent | None = None,
     options: ClientOptions | None = None,
     tls: Tls | str | os.PathLike[str] | None = None,
+    login: str | None = None,
 ) -> "BlockingClient":
     """A client of the broker at `HOST:PORT`; use it with `with`, or close it yourself. See `resprout.connect`. Events
     are told in the client's own thread: `on_event` must not call the client there, and must not block."""
-    connecting = connect_async(address, name=name, timeout=timeout, on_event=on_event, options=options, tls=tls)
+    connecting = connect_async(
+        address, name=name, timeout=timeout, on_event=on_event, options=options, tls=tls, login=login
+    )
     background = Background(f"resprout {address}")
 
     async def begin() -> Client:

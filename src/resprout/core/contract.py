@@ -148,6 +148,8 @@ class EndCode(enum.IntEnum):
     """It has begun another session itself; or somebody else of its name and life has."""
     OUTLIVED = 3
     """Asked for a session, it is not taken: a later life of it has been here."""
+    FORBIDDEN = 4
+    """It may not be here: it has not shown who it is, or the rules do not let it in."""
 
 
 class LinkDown(Event):

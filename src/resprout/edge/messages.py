@@ -97,7 +97,7 @@ class Taken(ProtocolMessage, frozen=True, tag=21):
 
 class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
     """The operator says that these brokers never return: nobody is to wait for them any longer, whatever is heard of
-    them later. Whoever can connect may say so; a network that must not believe everybody needs a wall around it."""
+    them later. Every client may say so, unless rules say who is an operator."""
 
     names: tuple[str, ...]
     force: bool = False

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from resprout.core.errors import PeerError, UsageError
 from resprout.core.names import Attributes
 from resprout.filters.implication import implies
 from resprout.filters.topics import check_filter, filter_covers, topic_matches
@@ -53,6 +54,14 @@ def parse_predicate(topic_filter: str, where: str | None = None) -> Predicate:
     if type(topic_filter) is str and (where is None or type(where) is str):
         return _parsed(topic_filter, where)
     return _parse(topic_filter, where)  # which says what is wrong
+
+
+def heard_predicate(topic_filter: str, where: str | None) -> Predicate:
+    """What another broker says. PeerError when it cannot be read."""
+    try:
+        return parse_predicate(topic_filter, where)
+    except UsageError as error:
+        raise PeerError(str(error)) from None
 
 
 def _parse(topic_filter: str, where: str | None) -> Predicate:

@@ -78,9 +78,11 @@ def judge_hello(
     if hello.peer_incarnation not in (None, me.incarnation):
         return Ruling.REFUSE, f"{me.name} restarted: this is incarnation {me.incarnation}"
     over = f"session {hello.epoch} of {hello.name} is over"
+    if link is not None and link.incarnation == hello.incarnation and link.is_opener:
+        return Ruling.REFUSE, f"{me.name} has opened a session with {hello.name} itself"
+    if link is not None and (link.role == "client") != (hello.role == "client"):
+        return Ruling.REFUSE, f"{hello.name} is the name of a {'client' if link.role == 'client' else 'broker'}"
     if link is not None and link.incarnation == hello.incarnation:
-        if link.is_opener:
-            return Ruling.REFUSE, f"{me.name} has opened a session with {hello.name} itself"
         if link.epoch == hello.epoch:
             return Ruling.RESUME, ""
         if link.epoch > hello.epoch:

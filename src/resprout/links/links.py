@@ -189,6 +189,11 @@ class Links:
         """Every session that stands, with or without a connection, in the order in which they began."""
         return [LinkStatus.of(link) for link in self._up.values()]
 
+    def connection_of(self, peer: str) -> int:
+        """On which the peer of this name speaks; 0 for none."""
+        link = self._up.get(peer)
+        return link.connection if link is not None else 0
+
     def latest_incarnation(self, peer: str) -> int:
         """The latest life of a peer that was met here, or that the stack has heard of; 0 for none."""
         heard = self.machine.latest_life(peer) if isinstance(self.machine, KnowsLives) else 0

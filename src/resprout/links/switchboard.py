@@ -9,7 +9,7 @@ one. So neither waits for a peer that will not come.
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from resprout.core import limits
 from resprout.core.contract import (
@@ -45,6 +45,9 @@ from resprout.links.sessions import LinkSessions, refuse
 from resprout.links.timers import LingerOver, ReconnectDue
 
 Effects = list[Effect]
+
+_NEVER_TAKEN: Final = (EndCode.OUTLIVED, EndCode.FORBIDDEN)
+"""A client that is told so need not ask again."""
 
 
 class Switchboard:
@@ -262,7 +265,7 @@ class Switchboard:
             self.end(link, reason, cause_of(frame, link), False, now_us, out, code)
             return
         dial.link = None
-        if up is None and self._me.role == "client" and code is EndCode.OUTLIVED:  # it will never be taken here
+        if up is None and self._me.role == "client" and code in _NEVER_TAKEN:
             self.sessions.news.append(LinkDown(link.peer, reason, EndCause.CLOSED, code))
         if up is not None and not up.connection and type(frame) is Goodbye and frame.incarnation > up.incarnation:
             # A later life listens there, which may not want a session yet: the one with the earlier life is over.

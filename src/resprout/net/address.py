@@ -1,8 +1,10 @@
 """Where a node listens: `HOST:PORT`, with IPv6 hosts in brackets."""
 
 import errno
+import ipaddress
 import os
 import re
+import socket
 
 import msgspec
 
@@ -27,6 +29,17 @@ def parse_address(text: str) -> Address:
     if any(letter.isspace() for letter in host):
         raise UsageError(f"address {text!r}: the host holds white space")
     return Address(host, int(port))
+
+
+def is_loopback(address: Address) -> bool:
+    """Whether only this machine can reach it. A host that cannot be found is reached by nobody."""
+    if not address.host:
+        return False
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return True
+    return all(ipaddress.ip_address(str(place[0]).partition("%")[0]).is_loopback for *_, place in found)
 
 
 def reason_of(error: OSError | UnicodeError) -> str:

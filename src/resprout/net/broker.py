@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.contract import Note, Remember, Request, Retire
+from resprout.core.contract import Machine, Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
+from resprout.edge.broker.guard import Guard
 from resprout.edge.requests import LeaveRequest
 from resprout.journal.errors import DiskError
 from resprout.journal.options import JournalOptions
@@ -35,6 +36,7 @@ from resprout.net.incarnation import believed, incarnation_max
 from resprout.net.listen import ListenError, ListeningPlace, take_place
 from resprout.net.lookout import Lookout
 from resprout.net.sessions import random_epoch, with_signs_of_life
+from resprout.stacks.shell.shell import Shell
 from resprout.stacks.stack import BrokerSeat, Stack
 
 LISTEN_SECONDS_MAX: Final = 10.0
@@ -184,8 +186,9 @@ class RunningBroker:
         seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told), spec.site)
         seed = secrets.randbits(64)
         self._few_copies = ""
+        machine = self._stack.make_broker(seat, self._options, random.Random(seed))
         node = Links(
-            self._stack.make_broker(seat, self._options, random.Random(seed)),
+            machine,
             name=name,
             role="broker",
             incarnation=self.incarnation,
@@ -213,6 +216,8 @@ class RunningBroker:
             notices=lambda: self.notices,
             door=self._door,
         )
+        if self._door.has_rules:
+            self._set_guard(machine, node, host)
         self._since_s = time.monotonic()
         host.bar(self._barred)
         host.start()
@@ -220,6 +225,11 @@ class RunningBroker:
         self._began(self)
         if host.network and parent is None and not contacts:
             self._tell_founded(host.network)
+
+    def _set_guard(self, machine: Machine, node: Links, host: Host) -> None:
+        if not isinstance(machine, Shell):
+            raise UsageError(f"the stack {self._stack.name!r} cannot be given rules: its broker is no Shell")
+        machine.guard = Guard(lambda client: host.permit_of(node.connection_of(client)), host.reception.refused)
 
     def _tell_two_networks(self, line: str) -> None:
         self._heard(Note("two_networks", {"detail": line}))

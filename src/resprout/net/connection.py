@@ -18,8 +18,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from resprout.core.errors import UsageError, WireError
+from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Hello
-from resprout.net.frames import Who
+from resprout.net.frames import Login, Who
 from resprout.net.intake import weight_of
 from resprout.net.reception import refuse
 from resprout.net.tls.proven import ProvenPeer
@@ -72,7 +73,11 @@ class TcpConnection(asyncio.Protocol):
         """The opener has said that it is one."""
         self.address = ""
         """Of the other end, without the port."""
-        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX)
+        self.identity: str | None = None
+        """Whom the opener has shown to be, by a secret."""
+        self.permit: Permit | None = None
+        """What the opener may do, if it is a client, and if not all may do everything."""
+        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX, Login)
         self._writer = FrameWriter(host.codec)
         self._tls = _tls_of(host, peer)
         self.shaking_hands = self._tls is not None and peer is not None
@@ -113,7 +118,7 @@ class TcpConnection(asyncio.Protocol):
             self._host.shakes_hands(self)
             self._decrypt(b"")
         else:
-            self._host.connected(self)
+            self._begin()
 
     def data_received(self, data: bytes) -> None:
         if self._tls is not None:
@@ -233,7 +238,12 @@ class TcpConnection(asyncio.Protocol):
             self._host.reception.distrust(self, says, "its certificate does not say that it is this broker")
         else:
             self.shaking_hands = False
-            self._host.connected(self)
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.peer is not None and self._host.door.login is not None:
+            self.send(self._host.door.login)
+        self._host.connected(self)
 
     def _write_through(self, data: bytes) -> None:
         if data and self._transport is not None and not self._transport.is_closing():
@@ -252,14 +262,19 @@ class TcpConnection(asyncio.Protocol):
         host, number, time = self._host, self.number, self._host.loop.time
         until = time() + TURN_SECONDS_MAX
         if self._deadline is not None:
-            first = next(frames)
+            first = next(frames, None)
             if type(first) is Who:
                 host.answer(self, first)
                 return
-            self._greeted(first)
-            if self._closing:
+            if type(first) is Login:
+                self._hold()
+                host.reception.login(self, first, lambda: self._take_in_turns(frames))
                 return
-            frames = chain((first,), frames)
+            if first is not None:
+                self._greeted(first)
+                if self._closing:
+                    return
+                frames = chain((first,), frames)
         while some := _some(frames):
             host.arrived(number, some)
             host.take_in()
@@ -272,12 +287,17 @@ class TcpConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _pause(self, rest: Iterator[Any]) -> None:
+        if self._hold():
+            self._host.loop.call_soon(self._take_in_turns, rest)
+
+    def _hold(self) -> bool:
+        """Read no more for now; False when the connection is over, and what was not taken was not acknowledged."""
         if self._transport is None or self._transport.is_closing():
-            return  # what was not taken was not acknowledged
+            return False
         if not self._paused:
             self._paused = True
             self._transport.pause_reading()
-        self._host.loop.call_soon(self._take_in_turns, rest)
+        return True
 
     def _greeted(self, frame: Any) -> None:
         """Whatever it was: the machine refuses what is no greeting."""

@@ -15,8 +15,6 @@ from resprout.wire.framing import FrameReader, FrameWriter
 
 READ_BYTES = 65_536
 
-_CODEC = make_codec(CLIENT_MESSAGES)
-
 
 class UnreachableError(ResproutError):
     """Nobody that speaks this protocol answers at the address.
@@ -56,8 +54,9 @@ async def _ask(address: Address, question: Who, keyring: Keyring | None) -> Here
     reader, writer = await asyncio.open_connection(address.host or "localhost", address.port)
     line = _Line(reader, writer, keyring, address)
     try:
-        await line.write(FrameWriter(_CODEC).write(question))
-        frames = FrameReader(_CODEC, GREETING_BYTES_MAX)
+        codec = make_codec(CLIENT_MESSAGES)
+        await line.write(FrameWriter(codec).write(question))
+        frames = FrameReader(codec, GREETING_BYTES_MAX)
         while chunk := await line.read():
             for frame in frames.feed(chunk):
                 if isinstance(frame, Here):

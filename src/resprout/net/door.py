@@ -1,46 +1,134 @@
 """Who may come in: decides about greetings on connections that others opened, before the machine hears of them.
 
-Without TLS everybody is believed, as far as this file is concerned.
+Brokers prove who they are by a certificate, clients by a certificate or a secret, where that is wanted. Without TLS and
+without rules everybody is believed, unless the door is closed.
 """
 
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from resprout.core.errors import UsageError
+from resprout.edge.rights import Rights
 from resprout.links.frames import Hello
 from resprout.links.handshake import shorten
-from resprout.net.frames import Who
+from resprout.net.frames import Login, Who
+from resprout.net.identity.rules import KnownIdentity, Rules, read_rules, rights_of
+from resprout.net.identity.secret import read_login
 from resprout.net.tls.keyring import Keyring
 from resprout.net.tls.proven import ProvenPeer
 
 
+class Entrance(msgspec.Struct, frozen=True):
+    """What became of a greeting."""
+
+    fault: str = ""
+    """Why somebody may not be who it says, in a part of a sentence about it; empty when it may. One of a few texts:
+    they are counted by it."""
+    identity: str = ""
+    """Whom it has proven to be; empty when nobody asked, or when it may be anybody."""
+    rights: Rights | None = None
+    """What a client may do; None: everything."""
+
+
 class Door:
     """`keyring`: what this node proves itself with, if connections are encrypted. `clients_certified`: a client needs a
-    certificate, too; a broker always does where there is TLS."""
+    certificate, too; a broker always does where there is TLS. `rules`: a file of who is known, and what each may do.
+    `closed`: nobody is believed who has not proven anything, brokers included. `login`: what this side says of itself
+    where it opens connections, `NAME:SECRET`."""
 
-    def __init__(self, keyring: Keyring | None = None, clients_certified: bool = False) -> None:
+    def __init__(
+        self,
+        keyring: Keyring | None = None,
+        clients_certified: bool = False,
+        rules: Path | None = None,
+        closed: bool = False,
+        login: str | None = None,
+    ) -> None:
         self.keyring = keyring
-        self._clients_certified = clients_certified
+        self._clients_certified = clients_certified or (closed and rules is None)
+        self._rules_file = rules
+        self._closed = closed
+        self._rules: Rules | None = read_rules(rules) if rules is not None else None
+        self.login = Login(*read_login(login)) if login is not None else None
+        self.changed: Callable[[], None] = lambda: None
+        """Called when there are new rules."""
 
-    def fault_of(self, hello: Hello, proven: ProvenPeer | None) -> str:
-        """Why somebody may not be who it says, in a part of a sentence about it; empty when it may. One of a few texts:
-        they are counted by it."""
-        if self.keyring is None:
-            return ""
-        role = "client" if hello.role == "client" else "broker"
+    @property
+    def has_rules(self) -> bool:
+        return self._rules is not None
+
+    def reload(self) -> None:
+        """Read the files again. UsageError, and nothing has changed, when one of them is not good."""
+        rules = read_rules(self._rules_file) if self._rules_file is not None else None
+        if self.keyring is not None:
+            self.keyring.reload()
+        if rules is not None:
+            self._rules = rules
+            self.changed()
+
+    def known(self, identity: str) -> KnownIdentity | None:
+        return self._rules.identities.get(identity) if self._rules is not None else None
+
+    def judge(self, role: str, name: str, proven: ProvenPeer | None, identity: str | None) -> Entrance:
+        """Of somebody that calls itself so, with this certificate, and after a login as this identity."""
+        if role != "client":
+            return self._judge_broker(name, proven)
+        if self._rules is not None:
+            return self._judge_by_rules(self._rules, name, proven, identity)
         if proven is None:
-            if role == "client" and not self._clients_certified:
-                return ""
-            return f"it has no certificate, and a {role} needs one here"
-        if not proven.says(role, hello.name):
-            return f"its certificate does not say that it is this {role}"
-        return ""
+            return Entrance("it has no certificate, and a client needs one here" if self._clients_certified else "")
+        if not proven.says("client", name):
+            return Entrance("its certificate does not say that it is this client")
+        return Entrance(identity=name)
 
     def as_proven(self, asked: Who, proven: ProvenPeer | None) -> Who:
         """Of a question, what can be believed: which network a broker is in, only that broker says."""
-        if self.keyring is None or (proven is not None and proven.says("broker", asked.name)):
+        if not self._judge_broker(asked.name, proven).fault:
             return asked
         return Who(asked.name)
 
+    def _judge_broker(self, name: str, proven: ProvenPeer | None) -> Entrance:
+        if self.keyring is None:
+            return Entrance("a broker needs a certificate here, and there is no TLS" if self._closed else "")
+        if proven is None:
+            return Entrance("it has no certificate, and a broker needs one here")
+        if not proven.says("broker", name):
+            return Entrance("its certificate does not say that it is this broker")
+        return Entrance(identity=name)
 
-def told(hello: Hello, proven: ProvenPeer | None) -> str:
+    def _judge_by_rules(self, rules: Rules, name: str, proven: ProvenPeer | None, identity: str | None) -> Entrance:
+        if identity is not None:
+            known = rules.identities.get(identity)
+            if known is None:
+                return Entrance("the rules do not know it any more")
+        else:
+            names = (name for role, name in proven.names if role == "client") if proven is not None else iter(())
+            known = rules.of_certificate(names)
+        if known is None:
+            if rules.anybody is None:
+                return Entrance("it has not shown that it is somebody whom the rules know")
+            if rules.is_reserved(name):
+                return Entrance("the name that it wants belongs to somebody, and it has not shown that it is that one")
+            return Entrance(rights=rights_of(rules.anybody, name))
+        if not known.may_be_called(name):
+            return Entrance("it may not have the name that it wants")
+        return Entrance(identity=known.name, rights=rights_of(known.rights, name))
+
+
+def told(hello: Hello, proven: ProvenPeer | None, identity: str | None) -> str:
     """Who it says it is, for the log."""
     role = "client" if hello.role == "client" else "broker"
     certified = f", whose certificate says {proven}," if proven is not None else ""
-    return f"{role} {shorten(hello.name)}{certified}"
+    logged_in = f", which is {identity}," if identity is not None else ""
+    return f"{role} {shorten(hello.name)}{certified}{logged_in}"
+
+
+def check_closed(keyring: Keyring | None, rules: Path | None, listens: str) -> None:
+    """UsageError when nobody could come in at all: then it was not thought of."""
+    if keyring is None and rules is None:
+        raise UsageError(
+            f"{listens} can be reached from other machines, and nothing says who may come in: give --tls, --rules or"
+            " both, or --open to let everybody in"
+        )

@@ -6,7 +6,7 @@ any more: timers are gone, what comes in on old connections is dropped, and effe
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from resprout.core.contract import (
     Answer,
@@ -34,6 +34,8 @@ from resprout.core.contract import (
     Trickled,
 )  # fmt: skip
 from resprout.core.errors import UsageError
+from resprout.edge.broker.guard import Permit
+from resprout.edge.rights import NOTHING
 from resprout.journal.errors import DiskError
 from resprout.journal.records import Records
 from resprout.links.options import LinkOptions
@@ -52,6 +54,8 @@ from resprout.net.reception import Reception, refuse
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
+
+_NO_PERMIT: Final = Permit(NOTHING)
 
 Upward = Deliver | Answer | Note
 End = Retire | DiskError
@@ -220,6 +224,14 @@ class Host:
             self._connections[connection.number] = connection
             self.handle(Connected(connection.number, peer))
 
+    def all_connections(self) -> list[TcpConnection]:
+        return list(self._connections.values())
+
+    def permit_of(self, number: int) -> Permit:
+        """What the opener of a connection may do; nothing, when it came in as something else than a client."""
+        connection = self._connections.get(number)
+        return connection.permit if connection is not None and connection.permit is not None else _NO_PERMIT
+
     def arrived(self, number: int, frames: Sequence[Any]) -> None:
         """What came in one read. Other connections may have something for the same turn of the loop (`intake`)."""
         if number in self._connections and not self._closing:
@@ -281,6 +293,7 @@ class Host:
             self._durable.stop()
         if self._place is not None:
             self._place.close()
+        self.reception.close()
         self._alarms.cancel_all()
         self._dials.cancel_all()
         for connection in list(self._connections.values()):

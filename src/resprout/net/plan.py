@@ -39,6 +39,10 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The folder for what must survive the process."""
     tls: Path | None = None
     """The folder with its certificates; None: it speaks without TLS."""
+    rules: Path | None = None
+    """The file of who is known; None: there are no rules."""
+    opens: bool = False
+    """It lets in whoever comes, wherever it listens."""
     founds: bool = False
     """It begins a network unless one that it knows answers, whatever its folder remembers."""
 
@@ -61,6 +65,10 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--data", str(self.data)]
         if self.tls is not None:
             words += ["--tls", str(self.tls)]
+        if self.rules is not None:
+            words += ["--rules", str(self.rules)]
+        if self.opens:
+            words.append("--open")
         if self.incarnation is not None:
             words += ["--incarnation", str(self.incarnation)]
         for table, values in (("options", self.options), ("links", self.links), ("journal", self.journal)):

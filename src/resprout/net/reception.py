@@ -4,20 +4,28 @@ Strangers are counted, have little time, and make room for each other; whoever s
 where that is wanted. Everybody who is turned away is told why, and so are the people who read the log.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from resprout.core import limits
-from resprout.core.contract import Effect
+from resprout.core.contract import Effect, EndCode
+from resprout.edge.broker.guard import Permit
+from resprout.edge.rights import includes
 from resprout.links.frames import Goodbye, Hello
 from resprout.links.handshake import shorten
 from resprout.links.refusals import TURNED_AWAY, Refusals
 from resprout.net.clock import now_us
 from resprout.net.door import Door, told
-from resprout.net.unidentified import Unidentified
+from resprout.net.frames import Login
+from resprout.net.identity.logins import Logins
+from resprout.net.unidentified import Unidentified, source_of
 
 if TYPE_CHECKING:
     from resprout.net.connection import TcpConnection
     from resprout.net.host import Host
+
+
+FORBIDDEN: Final = EndCode.FORBIDDEN
 
 
 class Reception:
@@ -27,6 +35,8 @@ class Reception:
         self.connections_max = connections_max
         self._unidentified = Unidentified(strangers_max)
         self._refusals = Refusals()
+        self._logins = Logins(door.known)
+        door.changed = self._look_again
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
@@ -64,11 +74,54 @@ class Reception:
 
     # -- who it is -----------------------------------------------------------------------------------------------------
 
+    def login(self, connection: "TcpConnection", login: Login, go_on: Callable[[], None]) -> None:
+        """Somebody shows a secret. It is heard further when that is right, which may take a while."""
+
+        def judged(fault: str) -> None:
+            if not fault:
+                connection.identity = login.identity
+                go_on()
+            else:
+                self._turned_away(f"{shorten(login.identity)} from {_source(connection)}", fault)
+                refuse(connection, f"{self._host.here.name} refuses {shorten(login.identity)}: {fault}", FORBIDDEN)
+
+        if not self._door.has_rules:
+            go_on()  # whoever wants to know nobody is not in need of proof
+        elif connection.identity is not None:
+            refuse(connection, "it has said who it is before")
+        else:
+            self._logins.check(login.identity, login.secret, source_of(connection.address), judged)
+
     def check(self, connection: "TcpConnection", hello: Hello) -> None:
         """Somebody says who it is: cut it off when it may not be."""
-        if fault := self._door.fault_of(hello, connection.proven):
-            self._turned_away(f"{told(hello, connection.proven)} from {_source(connection)}", fault)
-            refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {fault}")
+        entrance = self._door.judge(hello.role, hello.name, connection.proven, connection.identity)
+        if entrance.fault:
+            who = told(hello, connection.proven, connection.identity)
+            self._turned_away(f"{who} from {_source(connection)}", entrance.fault)
+            refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {entrance.fault}", FORBIDDEN)
+        elif entrance.rights is not None:
+            connection.permit = Permit(entrance.rights)
+
+    def refused(self, client: str, why: str) -> None:
+        """A client wanted something that it may not do, and was told so."""
+        self._turned_away(client, why, "was refused")
+
+    def _look_again(self) -> None:
+        """There are new rules. Whoever may do less than before has to come again: what it has subscribed to may be
+        among it."""
+        for connection in self._host.all_connections():
+            if connection.permit is None or connection.name is None:
+                continue
+            entrance = self._door.judge("client", connection.name, connection.proven, connection.identity)
+            if entrance.rights is None or not includes(entrance.rights, connection.permit.rights):
+                why = entrance.fault or "it may do less than before"
+                self._turned_away(f"client {connection.name}", f"the rules have changed, and {why}")
+                refuse(connection, f"the rules have changed, and {why}", FORBIDDEN if entrance.fault else EndCode.NONE)
+            else:
+                connection.permit = Permit(entrance.rights)
+
+    def close(self) -> None:
+        self._logins.close()
 
     def distrust(self, connection: "TcpConnection", who: str, why: str) -> None:
         """There is no TLS with whoever is at the other end, or it is not who it should be."""
@@ -86,9 +139,9 @@ class Reception:
         self._host.perform(notes)
 
 
-def refuse(connection: "TcpConnection", reason: str) -> None:
+def refuse(connection: "TcpConnection", reason: str, code: EndCode = EndCode.NONE) -> None:
     """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
-    connection.send(Goodbye(shorten(reason, limits.REASON_BYTES)))
+    connection.send(Goodbye(shorten(reason, limits.REASON_BYTES), code=code))
     connection.close(reason)
 
 

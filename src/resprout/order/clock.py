@@ -27,6 +27,12 @@ class Clock:
             check_stamp(stamp)
             self.now = stamp
 
+    def stamp_after(self, stamp: int) -> int:
+        """The stamp of something that happens here, after something with this stamp."""
+        self.raise_to(stamp)
+        self.now += 1
+        return self.now
+
 
 def check_stamp(stamp: int) -> None:
     if stamp > STAMP_MAX:

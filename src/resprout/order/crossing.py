@@ -57,17 +57,20 @@ class Lane(Generic[T]):
         return [self.entries[no] for no in range(number + 1, self.last + 1)]
 
     def advance(self, peer: str) -> None:
+        before = self.mine
         while self.mine < self.last and self.entries[self.mine + 1].done_but_for(peer):
             self.mine += 1
-        self._forget()
+        if self.mine > before:
+            self._forget()
 
     def hear(self, count: int) -> list[T]:
         """The items with which the other side is through now."""
         if not self.theirs <= count <= self.last:
             raise PeerError(f"through with {count} of {self.last}, and with {self.theirs} before")
         heard = [self.entries[no] for no in range(self.theirs + 1, count + 1)]
-        self.theirs = count
-        self._forget()
+        if heard:
+            self.theirs = count
+            self._forget()
         return heard
 
     def _forget(self) -> None:

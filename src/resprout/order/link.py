@@ -9,7 +9,6 @@ That readers have taken something, here or behind here, is also said of bundles 
 """
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Final
 
 from resprout.core.bundle import Bundle
@@ -65,18 +64,37 @@ class Track:
             if self.numbers.get(entry) == number:  # it may have crossed once more, as a copy
                 del self.numbers[entry]
 
-    def at(self, number: int) -> Entry:
-        """One that something is still to be said about. Raises PeerError when a neighbour speaks of another."""
-        entry = self.entries.get(number)
-        if entry is None:
-            raise PeerError(f"bundle {number} is through, and reported once more")
-        return entry
+    def hear(self, rung: Ranges, first: int, last: int, come: list[Range]) -> list[Entry]:
+        """The neighbour reports a rung for these. Those of which it is news, by number in `come`; raises PeerError when
+        nothing is left to be said about one of them."""
+        news = rung.add(first, last)
+        come += news
+        try:
+            return [self.entries[number] for first, last in news for number in range(first, last + 1)]
+        except KeyError as error:
+            raise PeerError(f"bundle {error} is through, and reported once more") from None
+
+    def forget_through(self, come: list[Range], have: int, rungs: tuple[Ranges, ...]) -> None:
+        """What both sides are through with; `come` has just come further on any rung. While no rung has islands, counts
+        say it all. Otherwise whatever has come further may be through."""
+        upto, has_islands = have, False
+        for rung in rungs:
+            if rung.upto < upto:
+                upto = rung.upto
+            has_islands = has_islands or rung.has_islands
+        if upto > self.through:
+            self.forget(upto)
+        if has_islands:
+            for first, last in come:
+                for number in range(max(first, self.through + 1), min(last, have) + 1):
+                    if all(number in rung for rung in rungs):
+                        self.forget_one(number)
 
 
 class ReportedCounts:
     """How far one side has reported the bundles of both directions, in the terms of `Levels`."""
 
-    __slots__ = ("back_firm", "back_have", "done", "firm", "have")
+    __slots__ = ("back_firm", "back_have", "done", "firm", "have", "shape")
 
     def __init__(self, faults_tolerated: int) -> None:
         reaches = max(1, faults_tolerated)
@@ -85,6 +103,8 @@ class ReportedCounts:
         self.back_have = [0] * (reaches - 1)
         self.back_firm = [Ranges() for _ in range(faults_tolerated)]
         self.done = Ranges()
+        self.shape = (reaches, faults_tolerated, reaches - 1, faults_tolerated)
+        """How many levels each of these has."""
 
     def rung(self, number: int) -> Ranges | None:
         """As `Levels.ahead` names it."""
@@ -109,7 +129,7 @@ class Link:
     """One neighbour. Bundles cross while it is open; otherwise everything for it is retained."""
 
     __slots__ = (
-        "_ahead", "_arrived_rungs", "_sent_rungs", "after", "arrived", "cursor", "heard", "held_bytes", "incarnation",
+        "_arrived_rungs", "_sent_rungs", "after", "ahead", "arrived", "cursor", "heard", "held_bytes", "incarnation",
         "name", "open", "sent", "silent", "state", "told", "upto",
     )  # fmt: skip
 
@@ -141,8 +161,8 @@ class Link:
         self._arrived_rungs = (told.done, *told.firm[-1:], *heard.back_firm[-1:])
         self._sent_rungs = (heard.done, *heard.firm[-1:], *told.back_firm[-1:])
         """What must be said and heard of a bundle until both sides are through with it."""
-        self._ahead: deque[Ahead] = deque()
-        """What it is to be told in the terms of `Levels.ahead`."""
+        self.ahead: deque[Ahead] = deque()
+        """What it is to be told in the terms of `Levels.ahead`, and the last report could not hold."""
         self.upto = -1
         """The last place in the log that the neighbour is known to have, or of what came from it and was not safe: what
         comes from it now may depend on anything up to here."""
@@ -159,12 +179,11 @@ class Link:
     def take_report(self, report: Levels) -> News:
         """Raises PeerError when it speaks of what was never sent or takes something back."""
         heard, news = self.heard, News()
-        if (len(report.have), len(report.firm)) != (len(heard.have), len(heard.firm)) or (
-            len(report.back_have), len(report.back_firm)
-        ) != (len(heard.back_have), len(heard.back_firm)):  # fmt: skip
+        if heard.shape != (len(report.have), len(report.firm), len(report.back_have), len(report.back_firm)):
             raise PeerError("it reports other levels than this side: both must tolerate the same number of faults")
         sent, arrived = self.sent, self.arrived
-        come_sent, come_arrived = _Come(), _Come()
+        come_sent: list[Range] = []
+        come_arrived: list[Range] = []
         _hear(heard.have, report.have, 0, sent.count, sent, come_sent, news.reached)
         for _, entry in news.reached:
             self.upto = max(self.upto, entry.no)
@@ -174,20 +193,21 @@ class Link:
         _hear_firm(heard.back_firm, report.back_firm, arrived.count, arrived, come_arrived, news.firmer)
         if not heard.done.upto <= report.done <= heard.have[0]:
             raise PeerError(f"{report.done} reported as delivered of {heard.have[0]} taken, {heard.done.upto} before")
-        news.delivered.extend([sent.at(number) for number in come_sent.add(heard.done.add(1, report.done))])
+        if report.done > heard.done.upto:
+            news.delivered += sent.hear(heard.done, 1, report.done, come_sent)
         for part in report.ahead:
             self._hear_ahead(part, come_arrived if part.rung < 0 else come_sent, news)
         self._forget(come_sent, come_arrived)
         return news
 
-    def _hear_ahead(self, part: Ahead, come: "_Come", news: News) -> None:
+    def _hear_ahead(self, part: Ahead, come: list[Range], news: News) -> None:
         rung, first, last = part.rung, part.first, part.last
         reported = self.heard.rung(rung)
         most = self.arrived.count if rung < 0 else self.heard.have[0]
         if reported is None or not 1 <= first <= last <= most:
             raise PeerError(f"rung {rung} reported for {first} to {last} of {most}")
         track = self.arrived if rung < 0 else self.sent
-        entries = [track.at(number) for number in come.add(reported.add(first, last))]
+        entries = track.hear(reported, first, last, come)
         if rung == 0:
             news.delivered += entries
         else:
@@ -222,15 +242,11 @@ class Link:
         if number is not None:
             sent.moved[number] = None
 
-    @property
-    def has_more(self) -> bool:
-        """The last report could not hold all that there is to be told."""
-        return bool(self._ahead)
-
     def report(self) -> Levels | None:
-        """What may be told now, if it is more than was told before; to be asked again while it `has_more`."""
+        """What may be told now, if it is more than was told before; to be asked again while there is more `ahead`."""
         told = self.told
-        come_sent, come_arrived = _Come(), _Come()
+        come_sent: list[Range] = []
+        come_arrived: list[Range] = []
         news = _tell_reach(told.have, 0, self.arrived.entries, come_arrived)
         if told.back_have:
             news |= _tell_reach(told.back_have, 1, self.sent.entries, come_sent)
@@ -242,65 +258,50 @@ class Link:
             news |= self._tell(-index - 1, told.back_firm[index], index, self.sent, sent, come_sent)
         news |= self._tell(0, told.done, -1, self.arrived, arrived, come_arrived)
         self._forget(come_sent, come_arrived)
-        if not news and not self._ahead:
+        if not news and not self.ahead:
             return None
-        ahead = [self._ahead.popleft() for _ in range(min(AHEAD_MAX, len(self._ahead)))]
-        firm, back_firm = (tuple([rung.upto for rung in rungs]) for rungs in (told.firm, told.back_firm))
+        ahead = [self.ahead.popleft() for _ in range(min(AHEAD_MAX, len(self.ahead)))]
+        firm = tuple([rung.upto for rung in told.firm])
+        back_firm = tuple([rung.upto for rung in told.back_firm])
         return Levels(tuple(told.have), firm, tuple(told.back_have), back_firm, told.done.upto, tuple(ahead))
 
-    def _tell(self, rung: int, told: Ranges, level: int, track: Track, moved: list[int], come: "_Come") -> bool:
+    def _tell(self, rung: int, told: Ranges, level: int, track: Track, moved: list[int], come: list[Range]) -> bool:
         """Look at the first that was not told, and at all that have moved. True when the count has risen."""
         entries, before = track.entries, told.upto
         upto = before
         while (entry := entries.get(upto + 1)) is not None and _has_come(entry, level):
             upto += 1
         if upto > before:
-            come.ranges += told.add(before + 1, upto)
-        if moved:
+            come += told.add(before + 1, upto)
+        if track.count > upto + 1:  # that one has not come, or is through
             islands = [
                 number
                 for number in moved
-                if number not in told and (entry := entries.get(number)) is not None and _has_come(entry, level)
+                if number > upto + 1
+                and number not in told
+                and (entry := entries.get(number)) is not None
+                and _has_come(entry, level)
             ]
             for first, last in as_ranges(islands):
-                come.ranges += told.add(first, last)
+                come += told.add(first, last)
                 if last > told.upto:
-                    self._ahead.append(Ahead(rung, first, last))
+                    self.ahead.append(Ahead(rung, first, last))
         return told.upto > before
 
-    def _forget(self, sent: "_Come", arrived: "_Come") -> None:
-        """What both sides are through with. `sent` and `arrived`: of which something was just said or heard."""
+    def _forget(self, sent: list[Range], arrived: list[Range]) -> None:
+        """What both sides are through with. `sent` and `arrived`: of which something was just said or heard; of others
+        nobody can have become through with more."""
         told, heard = self.told, self.heard
-        _forget(self.arrived, arrived, min((told.have[-1], *heard.back_have[-1:])), self._arrived_rungs)
-        _forget(self.sent, sent, min((heard.have[-1], *told.back_have[-1:])), self._sent_rungs)
-
-
-class _Come:
-    """Numbers that have come further on any rung."""
-
-    __slots__ = ("ranges",)
-
-    def __init__(self) -> None:
-        self.ranges: list[Range] = []
-
-    def add(self, ranges: list[Range]) -> Iterable[int]:
-        self.ranges += ranges
-        return [number for first, last in ranges for number in range(first, last + 1)]
-
-
-def _forget(track: Track, come: _Come, have: int, rungs: tuple[Ranges, ...]) -> None:
-    """While no rung has islands, counts say it all. Otherwise whatever has just come further may be through."""
-    upto, has_islands = have, False
-    for rung in rungs:
-        upto = min(upto, rung.upto)
-        has_islands = has_islands or rung.has_islands
-    if upto > track.through:
-        track.forget(upto)
-    if has_islands:
-        for first, last in come.ranges:
-            for number in range(max(first, track.through + 1), min(last, have) + 1):
-                if all(number in rung for rung in rungs):
-                    track.forget_one(number)
+        if arrived:
+            have = told.have[-1]
+            if heard.back_have:
+                have = min(have, heard.back_have[-1])
+            self.arrived.forget_through(arrived, have, self._arrived_rungs)
+        if sent:
+            have = heard.have[-1]
+            if told.back_have:
+                have = min(have, told.back_have[-1])
+            self.sent.forget_through(sent, have, self._sent_rungs)
 
 
 def _has_come(entry: Entry, level: int) -> bool:
@@ -308,7 +309,7 @@ def _has_come(entry: Entry, level: int) -> bool:
 
 
 def _hear(
-    heard: list[int], counts: tuple[int, ...], level: int, most: int, track: Track, come: _Come,
+    heard: list[int], counts: tuple[int, ...], level: int, most: int, track: Track, come: list[Range],
     raised: list[tuple[int, Entry]],
 ) -> None:  # fmt: skip
     entries = track.entries
@@ -316,28 +317,31 @@ def _hear(
         before = heard[index]
         if not before <= count <= most:
             raise PeerError(f"level {level + index} reported for {count} of {most}, {before} before")
-        come.ranges.append((before + 1, count))
-        raised.extend([(level + index, entries[number]) for number in range(before + 1, count + 1)])
+        if count > before:
+            come.append((before + 1, count))
+            raised.extend([(level + index, entries[number]) for number in range(before + 1, count + 1)])
         heard[index] = most = count  # whatever has reached a level has reached the one below
 
 
 def _hear_firm(
-    heard: list[Ranges], counts: tuple[int, ...], most: int, track: Track, come: _Come, raised: list[tuple[int, Entry]]
-) -> None:
+    heard: list[Ranges], counts: tuple[int, ...], most: int, track: Track, come: list[Range],
+    raised: list[tuple[int, Entry]],
+) -> None:  # fmt: skip
     for index, (rung, count) in enumerate(zip(heard, counts, strict=True)):
         if not rung.upto <= count <= most:
             raise PeerError(f"level {index + 1} reported for {count} of {most}, {rung.upto} before")
-        raised.extend([(index + 1, track.at(number)) for number in come.add(rung.add(1, count))])
+        if count > rung.upto:
+            raised += [(index + 1, entry) for entry in track.hear(rung, 1, count, come)]
         most = count
 
 
-def _tell_reach(told: list[int], first: int, entries: dict[int, Entry], come: _Come) -> bool:
+def _tell_reach(told: list[int], first: int, entries: dict[int, Entry], come: list[Range]) -> bool:
     news = False
     for index, count in enumerate(told):
         while (entry := entries.get(count + 1)) is not None and entry.reach >= first + index:
             count += 1
         if count != told[index]:
-            come.ranges.append((told[index] + 1, count))
+            come.append((told[index] + 1, count))
             told[index] = count
             news = True
     return news

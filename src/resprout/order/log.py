@@ -28,7 +28,7 @@ _EVENTUAL = Guarantee.EVENTUAL.stream
 class Log:
     """Entries by their place. Who wants what is decided elsewhere; this keeps the counts that decide when."""
 
-    __slots__ = ("_faults", "_rose", "bytes_held", "entries", "held_back", "local_bytes", "next_no")
+    __slots__ = ("_faults", "_rose", "bytes_held", "entries", "held_back", "local_bytes", "next_no", "next_to_show")
 
     def __init__(self, faults_tolerated: int, rose: Callable[[Entry], None] = lambda entry: None) -> None:
         self._faults = faults_tolerated
@@ -36,7 +36,9 @@ class Log:
         """Called when the reach or the level of an entry has risen: neighbours may be told."""
         self.entries: dict[int, Entry] = {}
         self.next_no = 0
-        self.held_back = LogHoldBack()
+        self.held_back = LogHoldBack(self.is_safe)
+        self.next_to_show = self.held_back.take
+        """() -> Entry | None: taken out of the line, it must be shown at once."""
         self.bytes_held = 0
         self.local_bytes = 0
         """What local clients published that is not yet delivered everywhere and stable here."""
@@ -61,13 +63,12 @@ class Log:
         self.bytes_held += entry.cost
         self.entries[entry.no] = entry
         self.held_back.append(entry)
-        entry.reach_lacking = [awaited] * faults
-        entry.lacking = [awaited] * (faults + 1)
-        entry.lacking[0] += 1
+        further = awaited if source is None else awaited + 1  # the source has it: it will report the higher levels
+        entry.reach_lacking = [awaited, *[further] * (faults - 1)] if faults else []
+        entry.lacking = [awaited + 1, *[further] * faults]
         if source is None:
             self.local_bytes += entry.cost
         else:
-            self._await_source(entry)
             source.arrived.add(entry)
         if behind:
             self.wait(entry, behind)
@@ -111,12 +112,6 @@ class Log:
             for level in range(len(lacking)):
                 lacking[level] -= 1
         self.deliver_one(entry)
-
-    def _await_source(self, entry: Entry) -> None:
-        """The source has it, which is level 0; it will report the higher ones."""
-        for lacking in (entry.reach_lacking, entry.lacking):
-            for level in range(1, len(lacking)):
-                lacking[level] += 1
 
     def settle(self, entry: Entry) -> None:
         """Let it rise as far as the counts allow; and go, when it is stable."""
@@ -180,7 +175,9 @@ class Log:
             self.await_one(entry)
             link.sent.add(entry)
         else:
-            self._await_source(entry)
+            for lacking in (entry.reach_lacking, entry.lacking):
+                for level in range(1, len(lacking)):  # it has level 0, and will report the higher ones
+                    lacking[level] += 1
             link.arrived.add(entry)
 
     # -- readers -------------------------------------------------------------------------------------------------------
@@ -197,10 +194,6 @@ class Log:
         """The lowest place of what is not shown."""
         first = self.held_back.first
         return None if first is None else first.no
-
-    def next_to_show(self) -> Entry | None:
-        """Taken out of the line: it must be shown at once."""
-        return self.held_back.take(self.is_safe)
 
     def show(self, entry: Entry) -> None:
         """From now on its readers have it, or it waits for them."""

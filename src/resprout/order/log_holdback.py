@@ -30,57 +30,35 @@ _EVENTUAL = Guarantee.EVENTUAL.stream
 
 
 class Line:
-    __slots__ = ("_free", "_line")
+    __slots__ = ("entries", "free")
 
     def __init__(self) -> None:
-        self._line: deque[Entry] = deque()
+        self.entries: deque[Entry] = deque()
         """In log order. Whoever has passed others stays until it comes to the front, so the first is never shown."""
-        self._free: list[tuple[int, int, Entry]] = []
+        self.free: list[tuple[int, int, Entry]] = []
         """Those that may pass, as a heap: (the place up to which everything must be shown before, its own, it)."""
 
-    def __bool__(self) -> bool:
-        return bool(self._line)
-
     def __iter__(self) -> Iterator[Entry]:
-        for entry in self._line:
+        for entry in self.entries:
             if not entry.shown:
                 yield entry
 
-    @property
-    def first(self) -> Entry | None:
-        return self._line[0] if self._line else None
-
-    @property
-    def last_no(self) -> int:
-        """The place of the last; -1 without any."""
-        return self._line[-1].no if self._line else -1
-
-    def append(self, entry: Entry) -> None:
-        self._line.append(entry)
-
-    def pop(self) -> Entry:
-        return self._line.pop()
-
     def let_pass(self, entry: Entry, bound: int) -> None:
-        if self._line[0] is not entry:
-            heappush(self._free, (bound, entry.no, entry))
-
-    def line_up(self) -> None:
-        self._free.clear()
+        heappush(self.free, (bound, entry.no, entry))
 
     def take_first(self) -> Entry:
-        line = self._line
+        line = self.entries
         first = line.popleft()
         while line and line[0].shown:
             line.popleft()
         if not line:
-            self._free.clear()
+            self.free.clear()
         return first
 
     def take_passing(self) -> Entry | None:
         """One to be shown before the first; None when nobody may pass it."""
-        free = self._free
-        while free and free[0][0] < self._line[0].no:
+        free, first = self.free, self.entries[0]
+        while free and free[0][0] < first.no:
             entry = heappop(free)[2]
             if not entry.shown:
                 return entry
@@ -88,9 +66,10 @@ class Line:
 
 
 class LogHoldBack:
-    __slots__ = ("_before", "_eventual", "_eventual_wall", "_held", "_latest", "_ordered", "_wall")
+    __slots__ = ("_before", "_eventual", "_eventual_wall", "_held", "_is_safe", "_latest", "_ordered", "_wall")
 
-    def __init__(self) -> None:
+    def __init__(self, is_safe: Callable[[Entry], bool]) -> None:
+        self._is_safe = is_safe
         self._ordered = Line()
         self._wall = -1
         """Nothing that is logged from now on passes anything up to this place."""
@@ -104,7 +83,7 @@ class LogHoldBack:
         """Where the last entry stands."""
 
     def __bool__(self) -> bool:
-        return bool(self._ordered) or bool(self._eventual)
+        return bool(self._ordered.entries or self._eventual.entries)
 
     def __iter__(self) -> Iterator[Entry]:
         yield from self._ordered
@@ -113,10 +92,8 @@ class LogHoldBack:
     @property
     def first(self) -> Entry | None:
         """The one with the lowest place."""
-        one, other = self._ordered.first, self._eventual.first
-        if one is None or other is None:
-            return one or other
-        return one if one.no < other.no else other
+        firsts = [line.entries[0] for line in (self._ordered, self._eventual) if line.entries]
+        return min(firsts, key=lambda entry: entry.no, default=None)
 
     # -- standing in line ----------------------------------------------------------------------------------------------
 
@@ -126,57 +103,59 @@ class LogHoldBack:
         else:
             self._latest = self._eventual
             self._hold(entry)
-        self._latest.append(entry)
+        self._latest.entries.append(entry)
 
     def pop(self) -> Entry:
         """The last does not wait after all."""
-        return self._latest.pop()
+        return self._latest.entries.pop()
 
     def let_pass(self, entry: Entry, upto: int) -> None:
         """The last, which is safe, depends on nothing beyond this place but what came the same way. That has no higher
         place to wait for, so it goes first."""
-        if self._latest is self._ordered:
-            self._ordered.let_pass(entry, max(upto, self._wall))
+        line = self._latest
+        if line is self._ordered:
+            bound = max(upto, self._wall)
         else:
             self._held[entry.publisher] = self._before
-            self._eventual.let_pass(entry, max(self._before, self._eventual_wall))
+            bound = max(self._before, self._eventual_wall)
+        if line.entries[0] is not entry:
+            line.let_pass(entry, bound)
 
     def put_wall(self) -> None:
         """Nothing that is logged later passes what is in line now."""
-        if self._ordered:
-            self._wall = self._ordered.last_no
+        if self._ordered.entries:
+            self._wall = self._ordered.entries[-1].no
 
     def line_up(self) -> None:
         """Nor does anybody in line pass anybody: too few others may have what was safe here, after a crash."""
-        self._ordered.line_up()
-        self._eventual.line_up()
+        self._ordered.free.clear()
+        self._eventual.free.clear()
         self.put_wall()
-        self._eventual_wall = max(self._eventual_wall, self._eventual.last_no)
+        if self._eventual.entries:
+            self._eventual_wall = max(self._eventual_wall, self._eventual.entries[-1].no)
 
     def _hold(self, entry: Entry) -> None:
         held = self._held
         self._before = held.get(entry.publisher, -1)
         held[entry.publisher] = entry.no
         if len(held) > PUBLISHERS_KEPT:
-            first = self._eventual.first
-            lowest = entry.no if first is None else first.no
+            waiting = self._eventual.entries
+            lowest = waiting[0].no if waiting else entry.no
             self._held = {publisher: no for publisher, no in held.items() if no >= lowest}
 
     # -- being shown ---------------------------------------------------------------------------------------------------
 
-    def take(self, is_safe: Callable[[Entry], bool]) -> Entry | None:
+    def take(self) -> Entry | None:
         """One to be shown at once; None when nobody may be."""
         for line in (self._ordered, self._eventual):
-            first = line.first
-            if first is not None:
-                if is_safe(first):
+            if line.entries:
+                if self._is_safe(line.entries[0]):
                     return line.take_first()
-                passing = line.take_passing()
-                if passing is not None:
+                if line.free and (passing := line.take_passing()) is not None:
                     return passing
         return None
 
     def take_first(self) -> Entry:
         """The one with the lowest place, to be shown at once, because it is safe."""
-        line = self._ordered if self.first is self._ordered.first else self._eventual
-        return line.take_first()
+        ordered = self._ordered.entries
+        return (self._ordered if ordered and self.first is ordered[0] else self._eventual).take_first()

@@ -13,13 +13,15 @@ Range = tuple[int, int]
 
 
 class Ranges:
-    __slots__ = ("_firsts", "_lasts", "upto")
+    __slots__ = ("_firsts", "_lasts", "has_islands", "upto")
 
     def __init__(self) -> None:
         self.upto = 0
         """All of the first so many."""
         self._firsts: list[int] = []
         self._lasts: list[int] = []
+        self.has_islands = False
+        """Whether there are any."""
 
     def __contains__(self, number: int) -> bool:
         if number <= self.upto:
@@ -55,10 +57,6 @@ class Ranges:
         return [*missing, (at, last)] if at <= last else missing
 
     @property
-    def has_islands(self) -> bool:
-        return bool(self._firsts)
-
-    @property
     def gaps(self) -> int:
         """As many as islands: one before each."""
         return len(self._firsts)
@@ -90,12 +88,14 @@ class Ranges:
         if firsts[0] == self.upto + 1:
             self.upto = lasts.pop(0)
             del firsts[0]
+        self.has_islands = bool(firsts)
         return new
 
     def close_gap(self) -> Range:
         """Count the lowest gap as if it had been added; what it was."""
         gap = (self.upto + 1, self._firsts.pop(0) - 1)
         self.upto = self._lasts.pop(0)
+        self.has_islands = bool(self._firsts)
         return gap
 
 

@@ -26,7 +26,7 @@ class Reports:
 
     __slots__ = (
         "_arrived", "_delay_us", "_faults", "_links", "_pass_by", "_spread_set", "_spread_soon", "_taken_set",
-        "_totals_set", "_totals_soon", "_urgent", "taken_soon",
+        "_total_rose", "_totals_set", "_totals_soon", "_urgent", "due", "taken_soon",
     )  # fmt: skip
 
     def __init__(
@@ -35,12 +35,17 @@ class Reports:
         faults_tolerated: int,
         delay_us: int,
         pass_by: Callable[[str, ProtocolMessage], object],
+        total_rose: Callable[[Entry], None],
     ) -> None:
-        """`pass_by`: tell a neighbour, and do not wait behind what waits for room: what it may forget makes room."""
+        """`pass_by`: tell a neighbour, and do not wait behind what waits for room: what it may forget makes room.
+        `total_rose`: totals are reported by name, elsewhere (`order.totals.levels`)."""
         self._links = links
         self._faults = faults_tolerated
         self._delay_us = delay_us
         self._pass_by = pass_by
+        self._total_rose = total_rose
+        self.due = False
+        """There may be something to do at the end of this step."""
         self._arrived: dict[str, Link] = {}
         """Where something came from in this step that may not be safe there."""
         self._urgent: dict[str, Link] = {}
@@ -51,15 +56,17 @@ class Reports:
         self._totals_soon = self._totals_set = False
 
     def arrived(self, entry: Entry, source: Link) -> None:
-        self.taken_soon = True
+        self.taken_soon = self.due = True
         if entry.hops <= self._faults:
             self._arrived[source.name] = source  # somebody near the publisher may be waiting for it to be safe
 
     def rose(self, entry: Entry) -> None:
         """The entry's reach or level has risen."""
+        if entry.tseq >= 0:
+            self._total_rose(entry)
         if not self._links:
             return
-        self.taken_soon = self._spread_soon = True
+        self.taken_soon = self._spread_soon = self.due = True
         if entry.tseq >= 0:
             self._totals_soon = True
         else:
@@ -70,6 +77,7 @@ class Reports:
 
     def delivered(self, entry: Entry, source: Link) -> None:
         """Nobody on this side is owed the entry any more."""
+        self.due = True
         if entry.prompt:
             self._urgent[source.name] = source
         else:
@@ -77,10 +85,15 @@ class Reports:
 
     def all_soon(self) -> None:
         """Some were held back, and may be told now."""
-        self.taken_soon = self._spread_soon = self._totals_soon = True
+        self.taken_soon = self._spread_soon = self._totals_soon = self.due = True
+
+    def receipts_soon(self) -> None:
+        """Clients are to be told something that nobody waits for."""
+        self.taken_soon = self.due = True
 
     def flush(self, now_us: int, out: list[Effect]) -> None:
         """At the end of a step."""
+        self.due = False
         if self._arrived:
             for link in self._arrived.values():
                 self._report(link, silent_too=True)
@@ -118,4 +131,4 @@ class Reports:
             news = link.report()
             while news is not None:
                 self._pass_by(link.name, news)
-                news = link.report() if link.has_more else None
+                news = link.report() if link.ahead else None

@@ -49,16 +49,18 @@ class Seen:
     def is_new(self, bundle: Bundle) -> bool:
         """True, and remembered, when nothing of the bundle was seen before. A bundle is atomic: one that is partly new
         can only come from a peer that cut it in two, and is refused."""
-        last = self.mark(bundle.origin)
+        origin = bundle.origin
+        last = self._marks.get(origin) or self._old.get(origin, NOTHING)
         if bundle.first <= last:
             if bundle.last > last:
                 raise PeerError(f"{bundle!r} overlaps what was seen up to {last}")
             return False
-        self._remember(bundle.origin, bundle.last)
+        self._remember(origin, bundle.last)
         return True
 
     def has(self, bundle: Bundle) -> bool:
-        return bundle.last <= self.mark(bundle.origin)
+        origin = bundle.origin
+        return bundle.last <= (self._marks.get(origin) or self._old.get(origin, NOTHING))
 
     def raise_to(self, origin: Origin, reached: Reached) -> None:
         """Others have come so far."""

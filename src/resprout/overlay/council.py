@@ -43,6 +43,10 @@ class Council:
         self._send = post
         self._outcomes = outcomes
         self._detector = LeaseDetector(view, options)
+        self.heard = self._detector.heard
+        """(peer, now_us): a message came from it."""
+        self.stirred = self._detector.stirred
+        """(peer, now_us): something large gets on, from it or to it. It lives, and may need more time to answer."""
         self._probes = Probes(view, self._detector, self._post)
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
         self._registry = Registry(view, self._detector, waves, self._post, outcomes)
@@ -131,14 +135,6 @@ class Council:
             self._suspicions.ended(peer, now_us)
             self._election.look_again(now_us)
             self._registry.look_again()
-
-    def heard(self, peer: str, now_us: int) -> None:
-        """A message came from a peer."""
-        self._detector.heard(peer, now_us)
-
-    def stirred(self, peer: str, now_us: int) -> None:
-        """Something large gets on, from a peer or to it: it lives, and may need more time to answer."""
-        self._detector.stirred(peer, now_us)
 
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
         """A peer's connection stands; `incarnation` when its session begins."""

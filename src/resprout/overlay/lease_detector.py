@@ -72,7 +72,7 @@ class LeaseDetector:
         """A message came."""
         self._received[peer] = self._spoke[peer] = now_us
         self._unproven.discard(peer)
-        if self.silent:
+        if peer in self.silent:
             self._not_silent(peer)
 
     def connected(self, peer: str, now_us: int) -> None:
@@ -80,12 +80,12 @@ class LeaseDetector:
         if peer not in self._unproven:
             self._unproven.add(peer)
             self._received[peer] = now_us
-        self._not_silent(peer)
+        if peer in self.silent:
+            self._not_silent(peer)
 
     def _not_silent(self, peer: str) -> None:
-        if peer in self.silent:
-            del self.silent[peer]
-            self._began(peer, self._view.sessions.get(peer, self._view.incarnation_of(peer)))
+        del self.silent[peer]
+        self._began(peer, self._view.sessions.get(peer, self._view.incarnation_of(peer)))
 
     def stirred(self, peer: str, now_us: int) -> None:
         """Something large gets on, from or to it. That stands for its stack as long as it may be at work on it."""

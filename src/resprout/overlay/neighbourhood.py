@@ -16,6 +16,8 @@ the business of this file: a stack goes by what links and hosts say.
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from resprout.overlay.places import LEAP_MAX, Place
 
 STRAYS_MAX: Final = 1024
@@ -70,6 +72,12 @@ class Neighbourhood:
         self._places[own.name] = own
         return self._look({own.name})
 
+    def stand_next_to(self, neighbours: Iterable[str]) -> list[Place]:
+        """The same: it has these neighbours from now on."""
+        own = self.own
+        names = tuple(dict.fromkeys(neighbours))
+        return self.move(msgspec.structs.replace(own, version=own.version + 1, neighbours=names))
+
     def concerning(self, neighbour: str, news: Iterable[Place]) -> tuple[Place, ...]:
         """What of the news this neighbour has to hear: what is within k hops of it, and not heard through it."""
         return tuple([place for place in news if self._is_for(neighbour, place.name)])
@@ -89,6 +97,19 @@ class Neighbourhood:
         return spot is not None and spot.distance < self.hops and spot.branch != neighbour
 
     # -- the view ------------------------------------------------------------------------------------------------------
+
+    def __contains__(self, name: object) -> bool:
+        """It is in view; this broker always is."""
+        return name in self._spots
+
+    @property
+    def own(self) -> Place:
+        """As this broker has published it."""
+        return self._places[self.name]
+
+    def branch(self, name: str) -> str:
+        """The neighbour in whose direction it lies."""
+        return self._spots[name].branch
 
     def place(self, name: str) -> Place | None:
         """What it has published, if that was heard here: of one at the edge of the view only the name may be known."""

@@ -93,7 +93,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
             and (self.parent is None or self.parent in self.neighbours)
             and len(self.looks_after) <= LIVES_MAX
             and all(0 <= life.incarnation <= NUMBER_MAX for life in self.looks_after)
-            and all(_is_name(name) for name in (self.name, *self.neighbours, *[x.name for x in self.looks_after]))
+            and _are_names((self.name, *self.neighbours, *[life.name for life in self.looks_after]))
         )
 
 
@@ -138,7 +138,8 @@ class Configuration(msgspec.Struct, frozen=True, array_like=True):
             0 <= self.version <= NUMBER_MAX
             and len(names) <= SEATS_MAX
             and len(set(names)) == len(names)
-            and all(_is_name(voter.name) and 0 <= voter.incarnation <= NUMBER_MAX for voter in self.voters)
+            and all(0 <= voter.incarnation <= NUMBER_MAX for voter in self.voters)
+            and _are_names(names)
         )
 
 
@@ -149,5 +150,5 @@ class Registration(msgspec.Struct, frozen=True, array_like=True):
     configuration: Configuration
 
 
-def _is_name(name: str) -> bool:
-    return 0 < len(name) <= limits.NAME_BYTES
+def _are_names(names: tuple[str, ...]) -> bool:
+    return all(0 < len(name) <= limits.NAME_BYTES for name in names)

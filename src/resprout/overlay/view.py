@@ -103,21 +103,21 @@ class MembershipView:
 
     def is_dead(self, name: str) -> bool:
         """The life that stands in the tree under this name was declared dead."""
-        return self.incarnation_of(name) <= self.tombstones.get(name, -1)
+        return name in self.tombstones and self.incarnation_of(name) <= self.tombstones[name]
 
     def is_dead_speaker(self, name: str) -> bool:
         """The life that we have a session with was declared dead. It may be a later one than stands in the tree."""
-        return self.sessions.get(name, self.incarnation_of(name)) <= self.tombstones.get(name, -1)
+        return name in self.tombstones and self._met(name) <= self.tombstones[name]
 
     def is_replaced(self, name: str) -> bool:
         """The repair of the life that stands in the tree is finished."""
-        return self.incarnation_of(name) <= self.replaced.get(name, -1)
+        return name in self.replaced and self.incarnation_of(name) <= self.replaced[name]
 
     def liveness(self, life: Life) -> Liveness:
         """As far as others have spoken about it: whether it is heard is for the failure detector to tell."""
         if life.incarnation <= self.replaced.get(life.name, -1):
             return Liveness.REPLACED
-        if self.is_buried(life):
+        if life.incarnation <= self.tombstones.get(life.name, -1):
             return Liveness.DECLARED_DEAD
         return Liveness.FORGOTTEN if life in self.forgotten else Liveness.HEARD
 
@@ -275,7 +275,7 @@ class MembershipView:
 
     def bonds(self) -> dict[str, int]:
         """Neighbours with their incarnations."""
-        return {name: self._bonds.get(name, self._met(name)) for name in self.neighbours}
+        return {name: self._bonds[name] if name in self._bonds else self._met(name) for name in self.neighbours}
 
     def is_linked(self, name: str) -> bool:
         """What this peer says, it says as our neighbour: the link is open, and it is not a later life of that name."""
@@ -283,7 +283,7 @@ class MembershipView:
         return self.neighbours.get(name, False) and self._bonds.get(name, met) == met
 
     def _met(self, name: str) -> int:
-        return self.sessions.get(name, self.incarnation_of(name))
+        return self.sessions[name] if name in self.sessions else self.incarnation_of(name)
 
     def _expect(self, name: str, incarnation: int, parent: str) -> None:
         """Its parent knows this child, but it has not spoken yet. It may die before it does, and then somebody must be

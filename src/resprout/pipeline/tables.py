@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_h
 import msgspec
 import pyarrow as pa
 
-TABLES_VERSION: Final = 3
+TABLES_VERSION: Final = 4
 """Rises when a column's meaning, name or type changes."""
 
 
@@ -34,8 +34,12 @@ class RunRow(ResultRow, kw_only=True, frozen=True):
     """Its name."""
     labels: dict[str, str]
     """Of a run in a sweep: axis to label."""
+    options: dict[str, str] = {}
+    """What the stack was told, each value as JSON; the rest is as by default."""
     faults: int
     """Brokers that crashed."""
+    gone: int = 0
+    """Those of them that did not start again."""
     keys: int | None
     """Of the first workload, per topic."""
     faults_tolerated: int | None
@@ -59,6 +63,12 @@ class VerdictRow(ResultRow, kw_only=True, frozen=True):
     rules_violated: tuple[str, ...] = ()
     anomalies: int = 0
     """How many were found; the table `anomalies` may hold fewer."""
+    owed: int | None = None
+    """Deliveries that were due at correct subscribers; None when the run did not come to rest."""
+    came: int | None = None
+    """How many of these came."""
+    told: int | None = None
+    """Of how many of the others the client was told that they may be missing."""
     notes: dict[str, str] = {}
     """By rule: what part of it was not judged."""
     skipped: dict[str, str] = {}
@@ -131,6 +141,10 @@ class TrafficRow(ResultRow, kw_only=True, frozen=True):
     """Deliveries per second, from the first publication to the last delivery."""
     steady_throughput: float | None = None
     """Deliveries per second of all subscribers, each in the middle half of what it was given."""
+    converged_us: int | None = None
+    """From the first publication to the last delivery."""
+    settled_us: int | None = None
+    """From the last publication to the last delivery; 0 when that came before."""
     hops_mean: float | None
     metadata_bytes_mean: float | None
     metadata_bytes_max: int | None
@@ -139,6 +153,7 @@ class TrafficRow(ResultRow, kw_only=True, frozen=True):
     frame_bytes: int | None
     messages: dict[str, int] | None
     """What the frames carried, by class."""
+    messages_by_type: dict[str, int] | None = None
     messages_per_publication: float | None
     messages_per_delivery: float | None
     paper_bytes: int | None = None

@@ -20,9 +20,16 @@ def verdict_row(place: RunPlace, verdict: Verdict) -> VerdictRow:
         status=VIOLATED if verdict.violated else CLEAN if judged else NOT_JUDGED,
         rules_violated=tuple(check.rule for check in judged if check.status == VIOLATED),
         anomalies=verdict.found,
+        **_deliveries(verdict),
         notes={check.rule: check.reason for check in judged if check.reason},
         skipped={check.rule: check.reason for check in verdict.checks if check not in judged},
     )
+
+
+def _deliveries(verdict: Verdict) -> dict[str, int | None]:
+    """What is missing in a run that did not come to rest may still be under way."""
+    is_over = verdict.check("lost").status != NOT_JUDGED
+    return {name: verdict.counts.get(name) if is_over else None for name in ("owed", "came", "told")}
 
 
 def anomaly_rows(place: RunPlace, verdict: Verdict) -> list[AnomalyRow]:

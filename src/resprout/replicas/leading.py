@@ -57,7 +57,10 @@ class Leadership:
     def hears_leader(self, now_us: int) -> bool:
         if self.is_leading:
             return self._has_company(now_us)
-        return self.leader is not None and now_us - self.heard_us < self._desk.options.patience_us
+        leader, members = self.leader, self._ledger.members
+        if leader is None or (members and leader not in members):  # whoever was left out leads no more
+            return False
+        return now_us - self.heard_us < self._desk.options.patience_us
 
     def follow_leader(self, leader: str | None) -> None:
         if leader != self.leader:
@@ -80,6 +83,12 @@ class Leadership:
             self._wish(now_us)
         elif not self._desk.is_member:
             self._learner.pass_on()
+
+    def stand(self, now_us: int) -> None:
+        """Without waiting, if it may."""
+        if not self.is_leading and self._desk.is_member:
+            self.give_up()
+            self._wish(now_us)
 
     # -- taking the lead -----------------------------------------------------------------------------------------------
 

@@ -89,6 +89,11 @@ class Replica:
             self._leadership.look(now_us)
         return self._desk.hand_over(out)
 
+    def stand(self, now_us: int, out: list[Effect]) -> list[News]:
+        """The owner knows that nobody leads: it need not be waited for."""
+        self._leadership.stand(now_us)
+        return self._desk.hand_over(out)
+
     def propose(self, command: bytes, now_us: int, out: list[Effect]) -> tuple[bool, list[News]]:
         """False when this replica does not lead, or too much waits: nothing was done."""
         return self._take(SlotEntry(command), now_us, out)

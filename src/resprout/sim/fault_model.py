@@ -56,6 +56,8 @@ class FaultModel:
 
     def bears_crashes(self, victims: Collection[str]) -> bool:
         """May the processes of all these crash at once?"""
+        if victims and len(self.names) < self.survival.least:
+            return False
         if self.survival.each_site:
             return max(Counter(self._site_of[name] for name in victims).values(), default=0) <= self.faults
         span = self.survival.span
@@ -87,6 +89,8 @@ class FaultModel:
     def draw_crashes(self, rng: Random, living: Sequence[str]) -> list[str]:
         """Up to f whose processes may crash at once; the majority of the root's list may be among them."""
         victims: list[str] = []
+        if len(living) < self.survival.least:
+            return victims
         for name in rng.sample(living, min(len(living) - 1, self.faults)):
             if self.bears_crashes([*victims, name]):
                 victims.append(name)

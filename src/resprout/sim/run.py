@@ -97,7 +97,7 @@ class Run:
                     faults.crash(name, fault.host)
             case FaultKind.RECOVER:
                 for name in fault.nodes:
-                    faults.recover(name, fault.disk, fault.first)
+                    faults.recover(name, fault.disk, fault.first, fault.found)
             case FaultKind.FREEZE:
                 for name in fault.nodes:
                     faults.freeze(name)

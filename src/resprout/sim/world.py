@@ -115,8 +115,9 @@ class World:
         machine = node.make(node.incarnation, random_for(self.seed, "node", node.name, node.incarnation))
         node.toward = None
         process = node.process = Process(node, machine)
+        records = node.disk.records  # before anything is added to them
         self.perform(process, machine.start(self.calendar.now_us))
-        if (records := node.disk.records) and process.step is not None:
+        if records and process.step is not None:
             self.hand(process, Recovered(records))
         if node.above is not None:
             node.above.began(process)

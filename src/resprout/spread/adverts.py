@@ -17,7 +17,9 @@ from resprout.spread.outbound import Outbound
 class Adverts:
     """Topics by the directions (neighbours and local clients) that advertised them."""
 
-    def __init__(self) -> None:
+    def __init__(self, outbound: Outbound) -> None:
+        """What neighbours must hear is appended to `outbound`."""
+        self._outbound = outbound
         self._topics: dict[str, tuple[str, ...]] = {}
         self._of: dict[str, dict[str, None]] = {}
         self._neighbours: dict[str, None] = {}
@@ -25,16 +27,16 @@ class Adverts:
     def add_neighbour(self, name: str) -> None:
         self._neighbours[name] = None
 
-    def remove_neighbour(self, name: str, outbound: Outbound) -> None:
+    def remove_neighbour(self, name: str) -> None:
         """It is dead: nobody publishes behind it any more, and nobody there is told."""
         del self._neighbours[name]
-        self.withdraw_all(name, outbound)
+        self.withdraw_all(name)
 
     def told(self, name: str) -> Outbound:
         """Everything a neighbour must know, for the beginning of its session."""
         return [(name, Advertised(topic)) for topic, directions in self._topics.items() if directions != (name,)]
 
-    def advertise(self, direction: str, topic: str, outbound: Outbound) -> None:
+    def advertise(self, direction: str, topic: str) -> None:
         before = self._topics.get(topic, ())
         if direction in before:
             return
@@ -42,9 +44,9 @@ class Adverts:
         self._of.setdefault(direction, {})[topic] = None
         if len(before) <= 1:
             news = Advertised(topic)
-            outbound.extend([(name, news) for name in self._concerned(before, direction)])
+            self._outbound.extend([(name, news) for name in self._concerned(before, direction)])
 
-    def withdraw(self, direction: str, topic: str, outbound: Outbound) -> None:
+    def withdraw(self, direction: str, topic: str) -> None:
         before = self._topics.get(topic, ())
         if direction not in before:
             return
@@ -56,11 +58,11 @@ class Adverts:
             del self._topics[topic]
         if len(left) <= 1:
             news = Unadvertised(topic)
-            outbound.extend([(name, news) for name in self._concerned(left, direction)])
+            self._outbound.extend([(name, news) for name in self._concerned(left, direction)])
 
-    def withdraw_all(self, direction: str, outbound: Outbound) -> None:
+    def withdraw_all(self, direction: str) -> None:
         for topic in list(self._of.get(direction, ())):
-            self.withdraw(direction, topic, outbound)
+            self.withdraw(direction, topic)
         self._of.pop(direction, None)
 
     def has(self, direction: str, topic: str) -> bool:

@@ -5,7 +5,7 @@ that is being replaced has not answered, so nothing is confirmed past it; its pl
 replaces it, so nothing is withdrawn either. Nothing is covered: every wish is asked for itself. The default stack has
 `spread.interest`, which does that and knows what is still on its way.
 
-Tenants: `ginger`, `flood` and the causal multicasts.
+Tenants: `ginger`, `flood`, the causal multicasts, and `delta` for its clients.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,9 +14,9 @@ from typing import Protocol
 import msgspec
 
 from resprout.core.bundle import Origin
-from resprout.core.errors import PeerError, UsageError
+from resprout.core.errors import PeerError
 from resprout.core.marks import Mark, Reached, from_marks
-from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.filters.predicate import Predicate, heard_predicate
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.spread.outbound import Outbound
 from resprout.spread.subscriptions import Subscriptions
@@ -76,7 +76,7 @@ class RecordedSubscriptions:
         self._by_id[name] = {}
         mine = self._asks[name] = {}
         for ask in asks:
-            predicate = self._asked[name, ask.id] = _predicate(ask.filter, ask.where)
+            predicate = self._asked[name, ask.id] = heard_predicate(ask.filter, ask.where)
             mine[predicate] = _Ask(ask.id)
         self._last_id = max(self._last_id, *(ask.id for ask in asks), 0)
         needed = dict.fromkeys(self.table.add_neighbour(name))
@@ -108,7 +108,7 @@ class RecordedSubscriptions:
         return confirmed
 
     def hear(self, name: str, wish: AskedMessage) -> Confirmed:
-        predicate = _predicate(wish.filter, wish.where)
+        predicate = heard_predicate(wish.filter, wish.where)
         theirs = self._by_id[name]
         if wish.id in theirs or predicate in self.table.of(name):
             raise PeerError(f"{name} asked for {predicate} before")
@@ -181,10 +181,3 @@ class RecordedSubscriptions:
         if not waiting:
             self._open.pop(predicate, None)
         return confirmed
-
-
-def _predicate(filter: str, where: str | None) -> Predicate:
-    try:
-        return parse_predicate(filter, where)
-    except UsageError as error:
-        raise PeerError(str(error)) from None

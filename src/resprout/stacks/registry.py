@@ -19,6 +19,7 @@ BUILT_IN: Final = {
     "locamu": "resprout.stacks.locamu:LOCAMU",
     "sites": "resprout.stacks.sites:SITES",
     "gossip": "resprout.stacks.gossip:GOSSIP",
+    "scribe": "resprout.stacks.scribe:SCRIBE",
 }
 """Where each of the built-in ones is, in the order in which they are listed; no other package can take their names."""
 

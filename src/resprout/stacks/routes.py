@@ -62,14 +62,14 @@ class Routes:
             return False
 
     def _learn(self, topics: tuple[str, ...]) -> Route:
-        plans = [self._index.plan(topic) for topic in topics]
-        bare = self._index.match_any(topics, {})
+        plan = self._index.plan_any(topics)
+        bare = plan.match({})
         if len(self._known) >= ROUTES_MAX:
             self._known.clear()
         route = self._known[topics] = Route(
             tuple(self._links[id] for id in bare if id in self._links),
             tuple(self._sessions[id] for id in bare if id in self._sessions),
-            any(plan.conditional for plan in plans),
+            plan.conditional,
         )
         return route
 

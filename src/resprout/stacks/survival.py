@@ -15,6 +15,8 @@ class Survival(msgspec.Struct, frozen=True):
     """Whether that is counted for each site by itself, whoever is down in others; of those that never return, too."""
     majority: bool = False
     """A majority of the 2f + 1 brokers nearest to the root must be left of those that do not crash for all to see."""
+    least: int = 0
+    """So many brokers have to live for any of them to fall: with fewer, something is held by too few."""
     silent_hosts: bool = False
     """Whether a broker may go without a word from its host."""
     freezes: bool = False

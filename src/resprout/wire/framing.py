@@ -65,13 +65,17 @@ class FrameReader:
     as it is seen. After a WireError the connection is lost: every further call raises it again.
 
     `first_bytes_max` is the limit of the first frame alone: who has not been greeted yet need not be trusted with more.
+    The `prelude` is a kind of frame that does not count as the first.
     """
 
-    __slots__ = ("_bytes_max", "_decode", "_failure", "_needed", "_pending", "version")
+    __slots__ = ("_bytes_max", "_decode", "_failure", "_needed", "_pending", "_prelude", "version")
 
-    def __init__(self, codec: Codec, first_bytes_max: int = limits.FRAME_BYTES) -> None:
+    def __init__(
+        self, codec: Codec, first_bytes_max: int = limits.FRAME_BYTES, prelude: type[Any] | None = None
+    ) -> None:
         self._decode = codec.decoder().decode
         self._bytes_max = first_bytes_max
+        self._prelude = prelude
         self._pending = bytearray()
         self._needed = len(PREAMBLE)
         self._failure: WireError | None = None
@@ -147,7 +151,9 @@ class FrameReader:
                 self._needed = LENGTH_BYTES + length
                 return frames, at
             at = begin + length
-            frames.append(decode(data[begin:at]))
-            bytes_max = self._bytes_max = limits.FRAME_BYTES
+            frame = decode(data[begin:at])
+            frames.append(frame)
+            if type(frame) is not self._prelude:
+                bytes_max = self._bytes_max = limits.FRAME_BYTES
         self._needed = LENGTH_BYTES
         return frames, at

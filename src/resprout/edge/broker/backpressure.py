@@ -10,33 +10,28 @@ from resprout.core.contract import Effect, Hold, Release
 
 
 class BackPressure:
-    __slots__ = ("_account", "_held", "_low", "_most")
+    __slots__ = ("_account", "_low", "_most", "holding")
 
     def __init__(self, most: int, account: Callable[[str], int]) -> None:
         """`account` tells what counts against a source that is held."""
         self._most = most
         self._low = max(1, most // 2)
         self._account = account
-        self._held: dict[str, None] = {}
-
-    @property
-    def holding(self) -> tuple[str, ...]:
+        self.holding: dict[str, None] = {}
         """Who is held back now."""
-        return tuple(self._held)
 
     def check(self, source: str, amount: int, out: list[Effect]) -> None:
         """So much counts against it now."""
-        if amount > self._most and source not in self._held:
-            self._held[source] = None
+        if amount > self._most and source not in self.holding:
+            self.holding[source] = None
             out.append(Hold(source))
 
     def forget(self, source: str) -> None:
         """The session is over, and its hold with it."""
-        self._held.pop(source, None)
+        self.holding.pop(source, None)
 
     def release(self, out: list[Effect]) -> None:
-        """At the end of a step."""
-        if self._held:
-            for source in [source for source in self._held if self._account(source) < self._low]:
-                del self._held[source]
-                out.append(Release(source))
+        """At the end of a step in which somebody is held back."""
+        for source in [source for source in self.holding if self._account(source) < self._low]:
+            del self.holding[source]
+            out.append(Release(source))

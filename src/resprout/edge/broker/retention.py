@@ -68,7 +68,8 @@ class Retention:
             for source in self._over:
                 self._pressure.check(source, self._kept.get(source, 0), out)
             self._over.clear()
-        self._pressure.release(out)
+        if self._pressure.holding:
+            self._pressure.release(out)
 
     # -- what sessions of clients ask (`RetentionPort`) ----------------------------------------------------------------
 

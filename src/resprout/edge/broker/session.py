@@ -8,7 +8,7 @@ from resprout.core.errors import PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
 from resprout.edge.broker.ports import HeldBundle
-from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, Turned
+from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
 from resprout.filters.predicate import Predicate
 from resprout.order.ranges import Range, Ranges, as_ranges
 
@@ -20,9 +20,10 @@ class ClientSession:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "announced", "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered", "delivered_now",
-        "endings", "gave", "given", "gone", "incarnation", "last", "moved", "name", "received", "room",
-        "subscriptions", "taken", "told_safe", "turned", "unconfirmed", "unsaid", "unturned", "users", "waiting",
+        "accepted", "announced", "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered",
+        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "last", "moved", "name", "received",
+        "room", "safe", "subscriptions", "taken", "told_safe", "unconfirmed", "unsaid", "unturned", "users",
+        "waiting", "withheld",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int) -> None:
@@ -61,7 +62,8 @@ class ClientSession:
         self.last: dict[str, int] = {}
         self.unturned: dict[str, dict[int, HeldBundle]] = {}
         """Its publications by stream and first number whose `delivered` receipt is to come."""
-        self.turned: dict[tuple[str, ReceiptLevel], int] = {}
+        self.accepted: dict[str, int] = {}
+        self.safe: dict[str, int] = {}
         """Receipts to tell at the end of the step, those that come in the order of a stream: only the furthest."""
         self.delivered: dict[str, Ranges] = {}
         """What it was told, or is about to be, that is delivered. Publications do not wait for each other here: one may
@@ -74,6 +76,8 @@ class ClientSession:
         """News of that, for the end of the step."""
         self.waiting: deque[Publish] = deque()
         """Publications that the broker cannot accept yet: they wait behind a total."""
+        self.withheld: list[SubscribeRefused] = []
+        """Subscriptions that it brought along and may not have: to be told when it has come."""
 
     def check_turn(self, message: object) -> None:
         """A client asks to be served, once, and says nothing else before it is."""
@@ -97,6 +101,11 @@ class ClientSession:
         if last is not None and bundle.first <= last < bundle.last:
             raise PeerError(f"{bundle!r} overlaps what was seen up to {last}")
         self.last[stream] = max(bundle.last, last or 0)
+
+    def skip(self, bundle: Bundle) -> None:
+        """It was refused, and will never be delivered: nobody waits for its number."""
+        self.check_next(bundle)
+        self.delivered.setdefault(bundle.stream, Ranges()).add(bundle.first, bundle.last)
 
     def published(self, item: HeldBundle) -> None:
         self.unturned.setdefault(item.stream, {})[item.first] = item
@@ -131,7 +140,9 @@ class ClientSession:
         self._deliver(stream, at, last)
 
     def turn(self, stream: str, receipt: ReceiptLevel, seq: int) -> None:
-        self.turned[stream, receipt] = max(seq, self.turned.get((stream, receipt), 0))
+        turned = self.safe if receipt is ReceiptLevel.SAFE else self.accepted
+        if seq > turned.get(stream, 0):
+            turned[stream] = seq
 
     def count(self, item: HeldBundle, copies: int, usual: int) -> None:
         """It is safe, at so many brokers. `usual`: what a client takes for granted."""
@@ -147,26 +158,30 @@ class ClientSession:
             self._deliver(item.stream, item.first, item.last)
 
     def _deliver(self, stream: str, first: int, last: int) -> None:
-        if new := self.delivered.setdefault(stream, Ranges()).add(first, last):
+        delivered = self.delivered.get(stream)
+        if delivered is None:
+            delivered = self.delivered[stream] = Ranges()
+        if new := delivered.add(first, last):
             self.delivered_now.setdefault(stream, []).extend(new)
 
     def take_turned(self) -> list[Turned]:
         """What to tell; a higher receipt includes the lower ones of the same publications."""
         told: list[Turned] = []
         furthest = {stream: self.delivered[stream].upto for stream in self.delivered_now}
-        for receipt in (ReceiptLevel.SAFE, ReceiptLevel.ACCEPTED):
-            for (stream, kind), seq in self.turned.items():
-                if kind is receipt and seq > furthest.get(stream, 0):
+        for receipt, turned in ((ReceiptLevel.SAFE, self.safe), (ReceiptLevel.ACCEPTED, self.accepted)):
+            for stream, seq in turned.items():
+                if seq > furthest.get(stream, 0):
                     furthest[stream] = seq
                     told.append(Turned(stream, receipt, seq))
+            turned.clear()
         told.reverse()
         for stream, ranges in self.delivered_now.items():
             upto = self.delivered[stream].upto
             if any(first <= upto for first, _ in ranges):
                 told.append(Turned(stream, ReceiptLevel.DELIVERED, upto))
-            islands = as_ranges(number for first, last in ranges if first > upto for number in range(first, last + 1))
-            told.extend(Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in islands)
-        self.turned.clear()
+            islands = [number for first, last in ranges if first > upto for number in range(first, last + 1)]
+            if islands:
+                told.extend([Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in as_ranges(islands)])
         self.delivered_now.clear()
         return told
 

@@ -55,11 +55,11 @@ class ClientSessions:
         """Whoever may be shown something: clients, served or not yet, and ghosts."""
         self.returned: dict[str, ClientSession] = {}
         """Clients that were given something elsewhere, which may still come by here: see `ClientSession.has`."""
-        self._turned: dict[str, ClientSession] = {}
+        self.turned: dict[str, ClientSession] = {}
         """Sessions with receipts to be told at the end of the step."""
-        self._turned_soon: dict[str, ClientSession] = {}
-        """Sessions with receipts that nobody waits for yet, to be told with the next `flush_all`."""
-        self._ending: dict[str, ClientSession] = {}
+        self.patient: dict[str, ClientSession] = {}
+        """Those with receipts that nobody waits for yet, to be told with the next `flush_all`."""
+        self.ending: dict[str, ClientSession] = {}
         """Sessions with subscriptions that are about to end."""
         self.hopeful: dict[str, ClientSession] = {}
         """Sessions with subscriptions that are not confirmed."""
@@ -106,9 +106,9 @@ class ClientSessions:
         session = self.all.pop(name)
         session.gone = True
         self.returned.pop(name, None)
-        self._turned.pop(name, None)
-        self._turned_soon.pop(name, None)
-        self._ending.pop(name, None)
+        self.turned.pop(name, None)
+        self.patient.pop(name, None)
+        self.ending.pop(name, None)
         self.hopeful.pop(name, None)
         self.confirm(self._subscriptions.drop_all(name), out)
         for item in (*session.given, *session.backlog):
@@ -180,7 +180,7 @@ class ClientSessions:
                 self.hopeful.pop(session.name, None)
             self.confirm(self._subscriptions.drop(session.name, predicate), out)
         session.endings.append((self._log.next_no, message.id))
-        self._ending[session.name] = session
+        self.ending[session.name] = session
 
     def taken(self, session: ClientSession, message: Taken, out: list[Effect]) -> None:
         for item in session.take(message.deliveries):
@@ -223,7 +223,8 @@ class ClientSessions:
         if publisher is not None and not publisher.gone:
             publisher.count(item, self.copies_of(item), self.serving.faults_tolerated + 1)
             publisher.turn(item.stream, ReceiptLevel.SAFE, item.last)
-            publisher.turn_delivered(item)
+            if not item.undone:
+                publisher.turn_delivered(item)
             self._tell_receipts(publisher, item)
 
     def hand_over(self, session: ClientSession, item: HeldBundle, offsets: Sequence[int], out: list[Effect]) -> None:
@@ -259,7 +260,7 @@ class ClientSessions:
     def accepted(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
         """The broker has it, though not in its place yet: `published` follows."""
         session.turn(bundle.stream, ReceiptLevel.ACCEPTED, bundle.last)
-        (self._turned if prompt else self._turned_soon)[session.name] = session
+        (self.turned if prompt else self.patient)[session.name] = session
 
     def published(self, session: ClientSession, item: HeldBundle) -> None:
         if ReceiptLevel.DELIVERED in self.serving.receipts:
@@ -282,7 +283,7 @@ class ClientSessions:
                 session.count(item, self.copies_of(item), self.serving.faults_tolerated + 1)
         for stream, last in (reached or {}).items():
             session.settle(stream, last)
-        self._turned[session.name] = session
+        self.turned[session.name] = session
 
     def known(self, session: ClientSession, bundle: Bundle, everywhere: bool = True) -> None:
         """A client publishes again what has been here before: it is told how far that has come. `everywhere`: what has
@@ -291,7 +292,7 @@ class ClientSessions:
             session.known(bundle)
         else:
             session.turn(bundle.stream, ReceiptLevel.SAFE, bundle.last)
-        self._turned[session.name] = session
+        self.turned[session.name] = session
 
     def delivered(self, item: HeldBundle) -> None:
         """Nobody is owed the item any more: its publisher, if it is one of ours, may be told."""
@@ -300,31 +301,27 @@ class ClientSessions:
             session.turn_delivered(item)
             self._tell_receipts(session, item)
 
-    @property
-    def patient(self) -> bool:
-        """There are receipts that wait for `flush_all`."""
-        return bool(self._turned_soon)
-
     def flush_all(self, out: list[Effect]) -> None:
         """From time to time: the receipts that nobody was waiting for."""
-        self._turned.update(self._turned_soon)
+        self.turned.update(self.patient)
         self.flush(out)
 
     def flush(self, out: list[Effect]) -> None:
         """At the end of a step: receipts that are waited for, each kind only once, and ends of subscriptions."""
-        if self._turned:
-            for session in self._turned.values():
-                self._turned_soon.pop(session.name, None)
-                out.extend(Send(session.name, told) for told in session.take_counted())
-                out.extend(Send(session.name, told) for told in session.take_turned())
-            self._turned.clear()
-        if self._ending:
+        if self.turned:
+            for session in self.turned.values():
+                self.patient.pop(session.name, None)
+                if session.counted:
+                    out.extend([Send(session.name, told) for told in session.take_counted()])
+                out.extend([Send(session.name, told) for told in session.take_turned()])
+            self.turned.clear()
+        if self.ending:
             first = self._log.first_held_back
-            for session in list(self._ending.values()):
+            for session in list(self.ending.values()):
                 ended = session.ended(first)
                 out.extend(Send(session.name, Unsubscribed(id)) for id in ended)
                 if not session.endings:
-                    del self._ending[session.name]
+                    del self.ending[session.name]
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -335,7 +332,7 @@ class ClientSessions:
         out.append(Send(session.name, delivery))
 
     def _tell_receipts(self, session: ClientSession, item: HeldBundle) -> None:
-        (self._turned if item.prompt else self._turned_soon)[session.name] = session
+        (self.turned if item.prompt else self.patient)[session.name] = session
 
     def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
         if session.announced:
@@ -354,5 +351,5 @@ def _delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
     offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None
     if offsets is not None:
         bundle = pick(bundle, offsets)
-    tseq = item.tseq if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
+    tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
     return Delivery(bundle, item.hops, ordering_bytes(bundle, item.hops), offsets, item.prompt, tseq)

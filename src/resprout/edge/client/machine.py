@@ -262,7 +262,7 @@ class ClientMachine:
 
     def _link_down(self, event: LinkDown, now_us: int, out: list[Effect]) -> None:
         if event.code is not EndCode.NONE:
-            # Another client has the name now; to go on here would be to fight over it.
+            # Another client has the name now, and to go on would be to fight over it; or it may not be here.
             self._end(event.reason, out)
             out.append(Answer(SessionLost(event.reason, over=True, code=event.code)))
             return

@@ -155,6 +155,8 @@ class Publishing:
         self._check_published(message.stream, last)
         if not 1 <= message.first <= last:
             raise WireError(f"{message.count} publications refused from {message.first} on")
+        for receipt in ReceiptLevel:  # those that are told up to a later one are not of these
+            self._reached(message.stream, receipt).add(message.first, last)
         self.unconfirmed.drop(message.stream, message.first, last)
         out.append(Answer(Refused(None, message.reason, True, message.stream, message.first, last)))
         self.relieve(out)

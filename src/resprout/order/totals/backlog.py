@@ -59,6 +59,9 @@ class Backlog:
     def has(self, id: TotalId) -> bool:
         return id in self._of.get(id[0], ())
 
+    def has_any(self, publisher: str) -> bool:
+        return publisher in self._of
+
     def of(self, publisher: str) -> tuple[Bundle, ...]:
         """Oldest first."""
         return tuple(self._of.get(publisher, {}).values())

@@ -10,6 +10,7 @@ PUBLISHERS_KEPT: Final = 10_000
 """Publishers that are remembered for certain, the latest ones; up to twice as many are. A total that comes again after
 so many others is still found old by the watermark of its stream, unless its publisher has begun a new life since."""
 
+_STREAM: Final = Guarantee.TOTAL.stream
 
 Place = tuple[int, int]
 """(incarnation, first number); they compare as they follow each other."""
@@ -34,8 +35,7 @@ class LastPlaces:
             self._old, self._reached = self._reached, {}
 
     def marks(self) -> Marks:
-        stream = Guarantee.TOTAL.stream
-        return tuple(Mark(name, stream, *at) for name, at in {**self._old, **self._reached}.items())
+        return tuple([Mark(name, _STREAM, *at) for name, at in {**self._old, **self._reached}.items()])
 
     def _get(self, publisher: str) -> Place:
         return self._reached.get(publisher) or self._old.get(publisher, (0, 0))

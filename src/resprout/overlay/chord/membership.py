@@ -4,6 +4,7 @@ A pure part: what it is told are the messages of other members, and who cannot b
 said to its owner (`overlay.wires`).
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ HOPS_MAX: Final = 128
 """Of a question; one that has come so far goes in circles, and is asked again."""
 LOOKUPS_MAX: Final = 10_000
 """Questions of one member that are not answered yet. One more is not asked, and its owner told."""
+EARLY_MAX: Final = 256
+"""Questions that wait at a member-to-be; who asked asks again."""
 
 
 class RingJoined(Outcome, frozen=True):
@@ -89,6 +92,8 @@ class Chord:
         self.fingers = Fingers(self.number)
         self._lookups: dict[int, _Lookup] = {}
         self._numbers = 0
+        self._early: deque[FindOwner] = deque(maxlen=EARLY_MAX)
+        """Questions of those who would join by this one, which has to join first."""
         self._joining_at: OverlayMember | None = None
         """The member before which this one will stand."""
         self._between: str | None = None
@@ -154,7 +159,9 @@ class Chord:
 
     def _find(self, name: str, message: FindOwner) -> None:
         from_key(message.key)
-        if self.is_member and message.hops < HOPS_MAX:
+        if not self.is_member:
+            self._early.append(message)
+        elif message.hops < HOPS_MAX:
             self._route(message)
 
     def _route(self, message: FindOwner) -> None:
@@ -258,6 +265,8 @@ class Chord:
         self.successors = self._list(member, message)
         self._wires.tell(RingJoined())
         self._wires.say(member, AskSuccessor(self.me.address, joins=False))
+        while self._early:
+            self._route(self._early.popleft())
 
     def _list(self, member: OverlayMember, message: SuccessorSays) -> list[OverlayMember]:
         """It and its successors, as far as they lie before this member."""

@@ -58,6 +58,7 @@ def counted_traffic(row: TrafficRow, counts: ByGuarantee) -> TrafficRow:
     return msgspec.structs.replace(
         row,
         throughput=delivered * 1e6 / span_us if span_us > 0 else None,
+        converged_us=max(0, span_us),
         hops_mean=_sum(counts, "hops") / delivered,
         metadata_bytes_mean=_sum(counts, "metadata_bytes") / delivered,
         metadata_bytes_max=max(of["metadata_bytes_max"] for of in counts.values()),

@@ -49,14 +49,16 @@ def measure_run(place: RunPlace) -> Measurements:
 
 def _run_row(run: RunKey, place: RunPlace, setting: Setting, observed: Observed, clients: frozenset[str]) -> RunRow:
     info = place.info
-    crashed = {event.node for event in observed.events if event.kind == kinds.CRASH}
+    back = {node: is_back for node, is_back in _crashed(observed).items() if node not in clients}
     return RunRow(
         **run,
         stack=setting.stack,
         seed=info.seed,
         scenario=setting.name,
         labels=labels_of(setting.name) or labels_of(Path(place.run).name),
-        faults=len(crashed - clients),
+        options={name: msgspec.json.encode(value).decode() for name, value in info.options.items()},
+        faults=len(back),
+        gone=sum(not is_back for is_back in back.values()),
         keys=setting.workloads[0].keys if setting.workloads else None,
         faults_tolerated=faults_tolerated(place, setting.stack),
         brokers=len(setting.brokers),
@@ -67,6 +69,17 @@ def _run_row(run: RunKey, place: RunPlace, setting: Setting, observed: Observed,
         deliveries=len(observed.deliveries.row),
         rows=observed.rows,
     )
+
+
+def _crashed(observed: Observed) -> dict[str, bool]:
+    """Who ever crashed, and whether it was back at the end."""
+    back: dict[str, bool] = {}
+    for event in observed.events:
+        if event.kind == kinds.CRASH:
+            back[event.node] = False
+        elif event.kind == kinds.RECOVER and event.node in back:
+            back[event.node] = True
+    return back
 
 
 def _repair_row(run: RunKey, repair: ObservedRepair, repairs: list[ObservedRepair], stars: Stars) -> RepairRow:

@@ -53,6 +53,8 @@ def traffic_row(run: RunKey, stack: str, observed: Observed, load: list[LoadRow]
         **run,
         throughput=_throughput(observed),
         steady_throughput=_steady_throughput(observed),
+        converged_us=_until_last_delivery(observed, first=True),
+        settled_us=_until_last_delivery(observed, first=False),
         hops_mean=observed.hops.mean,
         metadata_bytes_mean=observed.metadata_bytes.mean,
         metadata_bytes_max=observed.metadata_bytes.most,
@@ -60,6 +62,7 @@ def traffic_row(run: RunKey, stack: str, observed: Observed, load: list[LoadRow]
         frames=_sum([row.frames_sent for row in load]),
         frame_bytes=_sum([row.bytes_sent for row in load]),
         messages=messages or None,
+        messages_by_type=_by_type(observed) or None,
         messages_per_publication=sent / publications if sent is not None and publications else None,
         messages_per_delivery=sent / deliveries if sent is not None and deliveries else None,
         paper_bytes=_sum([row.paper_bytes for row in load]),
@@ -79,6 +82,14 @@ def _throughput(observed: Observed) -> float | None:
         return None
     span_us = int(delivered_us.max()) - int(published_us.min())
     return len(delivered_us) * _MICROSECONDS / span_us if span_us > 0 else None
+
+
+def _until_last_delivery(observed: Observed, first: bool) -> int | None:
+    """Since the first publication, or the last."""
+    published_us, delivered_us = observed.publications.time_us, observed.deliveries.time_us
+    if not len(published_us) or not len(delivered_us):
+        return None
+    return max(0, int(delivered_us.max()) - int(published_us.min() if first else published_us.max()))
 
 
 def _steady_throughput(observed: Observed) -> float | None:
@@ -107,12 +118,20 @@ def _steady_rate(own: Numbers) -> float:
 def _messages(stack: str, observed: Observed) -> dict[str, int]:
     """What was sent, by family; nothing at all when nobody counted."""
     messages: dict[str, int] = {}
+    for name, count in _by_type(observed).items():
+        family = family_of(stack, name).value
+        messages[family] = messages.get(family, 0) + count
+    return dict(sorted(messages.items()))
+
+
+def _by_type(observed: Observed) -> dict[str, int]:
+    sent: dict[str, int] = {}
     for counts in observed.load.values():
         for name, count in counts.items():
             if name.startswith(kinds.SENT):
-                family = family_of(stack, name.removeprefix(kinds.SENT)).value
-                messages[family] = messages.get(family, 0) + count
-    return dict(sorted(messages.items()))
+                word = name.removeprefix(kinds.SENT)
+                sent[word] = sent.get(word, 0) + count
+    return dict(sorted(sent.items()))
 
 
 def _by_node(observed: Observed, nodes: Numbers) -> dict[str, int]:

@@ -1,10 +1,12 @@
 """What a chapter of the page is: an experiment with a sweep of its own, and its figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import Figure, Grid
+from resprout.pipeline.report.markup import Markup
 
 
 class Chapter(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +19,8 @@ class Chapter(msgspec.Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...]
     computed: Callable[[], tuple[Grid, ...]] | None = None
     """Figures that need no runs."""
+    table: Callable[[Sequence[RunFacts]], Markup] | None = None
+    """Of all its runs; comes before the figures."""
 
     @property
     def series(self) -> str:

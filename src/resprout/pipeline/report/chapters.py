@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.pipeline.report import locamu_chapters, measures
+from resprout.pipeline.report import locamu_chapters, measures, scribe_chapters, stack_chapters
 from resprout.pipeline.report.chapter import Chapter
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, in_order
@@ -151,6 +151,8 @@ CHAPTERS: Final = (
         ),
     ),
     *locamu_chapters.CHAPTERS,
+    *scribe_chapters.CHAPTERS,
+    *stack_chapters.CHAPTERS,
 )
 
 

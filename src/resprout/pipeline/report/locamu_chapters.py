@@ -7,7 +7,6 @@ from resprout.pipeline import papers
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapter import Chapter
 from resprout.pipeline.report.figures import WHOLE, Cell, Figure, FigureAxis, Grid, Place, Shape, in_order
-from resprout.stacks.locamu.header import worst_header
 
 _ABOUT: Final = (
     "Brokers in a tree with 1 ms and 100 Mbit each, shared by their links, one client at each; 32 bytes of payload. "
@@ -116,7 +115,7 @@ def closed_forms() -> tuple[Grid, ...]:
             "Worst headers by nodes", "worst header", FigureAxis("nodes", "nodes"), nodes,
             {
                 "locamu": lambda _: papers.locamu_header(1, 3),
-                WITH_NAMES: lambda _: worst_header(1, 3),
+                WITH_NAMES: lambda _: papers.locamu_header_with_names(1, 3),
                 "cbcast": lambda count: papers.cbcast_header(papers.group_sizes(count)),
                 "causal-barriers": papers.barriers_header,
                 "resprout": lambda _: ORDERING_BYTES_MOST,
@@ -132,13 +131,17 @@ def closed_forms() -> tuple[Grid, ...]:
         ),
         _computed(
             "Worst headers by f", "worst header", FigureAxis("f", "faults tolerated"), [1, 2, 3],
-            {"locamu": lambda f: papers.locamu_header(f, 3), WITH_NAMES: lambda f: worst_header(f, 3), **fixed},
+            {
+                "locamu": lambda f: papers.locamu_header(f, 3),
+                WITH_NAMES: lambda f: papers.locamu_header_with_names(f, 3),
+                **fixed,
+            },
         ),
         _computed(
             "Worst headers by degree", "worst header", FigureAxis("degree", "degree"), [3, 5, 9, 17],
             {
                 "locamu": lambda degree: papers.locamu_header(1, degree),
-                WITH_NAMES: lambda degree: worst_header(1, degree),
+                WITH_NAMES: lambda degree: papers.locamu_header_with_names(1, degree),
                 **fixed,
             },
         ),

@@ -5,13 +5,16 @@ its stack, its faults, its keys, and its labels in a sweep.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from statistics import fmean
 from typing import Final
 
 import msgspec
 
 from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.layers import BETWEEN_BROKERS, messages_by_layer
 from resprout.pipeline.report.quantities import Quantity
 from resprout.pipeline.tables import RepairRow
+from resprout.stacks.families import Family
 
 Coordinates = Mapping[str, str]
 Numbers = Iterator[tuple[Coordinates, float]]
@@ -134,6 +137,49 @@ def _link_bytes(facts: RunFacts) -> Numbers:
         yield {}, facts.traffic.frame_bytes / crossings
 
 
+def share_of(facts: RunFacts) -> float | None:
+    """Which part of what was owed came; None when that is not known."""
+    verdict = facts.verdict
+    if verdict is None or verdict.owed is None or verdict.came is None:
+        return None
+    return verdict.came / verdict.owed if verdict.owed else 1.0
+
+
+def _reliability(facts: RunFacts) -> Numbers:
+    if (share := share_of(facts)) is not None:
+        yield {}, share
+
+
+def _reliability_untold(facts: RunFacts) -> Numbers:
+    """What a client was told to miss, it can do something about: it counts as neither owed nor missing."""
+    verdict = facts.verdict
+    if verdict is not None and verdict.owed is not None and verdict.came is not None and verdict.told is not None:
+        owed = verdict.owed - verdict.told
+        yield {}, verdict.came / owed if owed else 1.0
+
+
+def _layers(facts: RunFacts) -> Numbers:
+    found = messages_by_layer(facts)
+    for layer, count in found.items():
+        yield {"layer": layer}, count
+    if found:
+        yield {"layer": BETWEEN_BROKERS}, sum(found.values())
+
+
+def _broker_loads(facts: RunFacts) -> Numbers:
+    loads = [number for _, number in _broker_load(facts)]
+    if loads:
+        yield {"of": "least"}, min(loads)
+        yield {"of": "mean"}, fmean(loads)
+        yield {"of": "most"}, max(loads)
+
+
+def _copies(facts: RunFacts) -> Numbers:
+    traffic, publications = facts.traffic, facts.run.publications
+    if traffic is not None and traffic.messages is not None and publications:
+        yield {}, traffic.messages.get(Family.PUBLICATIONS, 0) / publications
+
+
 LATENCY = Measure(Quantity.TIME_US, _latency)
 LATENCY_BY_PHASE = Measure(Quantity.TIME_US, _latency_by_phase)
 REPAIR_TIMES = Measure(Quantity.TIME_US, _repair_times)
@@ -147,3 +193,9 @@ HEADER_BYTES = Measure(Quantity.BYTES, _header_bytes)
 LARGEST_HEADER = Measure(Quantity.BYTES, _largest_header)
 LINK_BYTES = Measure(Quantity.BYTES, _link_bytes)
 BROKER_LOAD = Measure(Quantity.COUNT, _broker_load)
+CONVERGENCE = Measure(Quantity.TIME_US, _traffic("converged_us"))
+RELIABILITY = Measure(Quantity.SHARE, _reliability)
+RELIABILITY_UNTOLD = Measure(Quantity.SHARE, _reliability_untold)
+COPIES = Measure(Quantity.COUNT, _copies)
+LAYERS = Measure(Quantity.COUNT, _layers)
+BROKER_LOADS = Measure(Quantity.COUNT, _broker_loads)

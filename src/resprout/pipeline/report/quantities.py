@@ -12,6 +12,8 @@ _DECIMALS_MAX: Final = 3
 _DIGITS: Final = 3
 """That the largest number shows at least."""
 _DIGITS_SMALLEST: Final = 2
+_SHARE_DECIMALS: Final = 2
+"""Of a percent: whether all came, or all but a few, must be seen."""
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -22,14 +24,16 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 SECOND: Final = Unit("s", 1e6)
+MILLISECOND: Final = Unit("ms", 1e3)
 
 
 class Quantity(enum.Enum):
     """What a number is; the units it is written in, smallest first."""
 
-    TIME_US = (Unit("µs", 1), Unit("ms", 1e3), SECOND)
+    TIME_US = (Unit("µs", 1), MILLISECOND, SECOND)
     BYTES = (Unit("B", 1), Unit("kB", 1e3), Unit("MB", 1e6))
     COUNT = (Unit("", 1),)
+    SHARE = (Unit("%", 0.01),)
 
 
 _ENOUGH: Final = 10
@@ -69,6 +73,8 @@ def style_for(quantity: Quantity, values: Iterable[float]) -> Style:
     unit = next((unit for unit in reversed(quantity.value) if largest >= _ENOUGH * unit.size), quantity.value[0])
     if not sizes or all((size / unit.size).is_integer() for size in sizes):
         return Style(unit, 0)
+    if quantity is Quantity.SHARE:
+        return Style(unit, _SHARE_DECIMALS)
     wanted = max(_places(largest / unit.size, _DIGITS), _places(sizes[0] / unit.size, _DIGITS_SMALLEST))
     return Style(unit, min(wanted, _DECIMALS_MAX))
 

@@ -39,6 +39,7 @@ def chapter_section(chapter: Chapter, facts: Sequence[RunFacts], asked: GivenCom
         element("h2", chapter.title),
         element("p", chapter.about),
         element("p", size_of(facts), class_="quiet"),
+        chapter.table(facts) if chapter.table else None,
         _figures(chapter.figures, facts),
         [_figure(grid) for grid in chapter.computed()] if chapter.computed else None,
         element("h3", "Make it again"),

@@ -81,6 +81,7 @@ tbody th { font-weight: 500; white-space: nowrap }
 tr.first > * { border-top-color: var(--rule) }
 th[scope=colgroup] { text-align: center }
 .num { text-align: right; white-space: nowrap }
+.wrapped { white-space: normal }
 .range { color: var(--quiet) }
 .group { border-left: 1px solid var(--grid) }
 """

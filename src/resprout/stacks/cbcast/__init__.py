@@ -54,13 +54,8 @@ from resprout.stacks.cbcast.messages import Multicast
 from resprout.stacks.cbcast.options import CbcastOptions
 from resprout.stacks.families import Family
 from resprout.stacks.multicast.broker import CLIENTS_TOLD, GUARANTEES, ONE_DEATH, RECEIPTS
-from resprout.stacks.multicast.messages import (
-    MULTICAST_MESSAGES,
-    Around,
-    Flushed,
-    NotOwed,
-    PlacesNear,
-)  # fmt: skip
+from resprout.stacks.multicast.messages import MULTICAST_MESSAGES, Around, Flushed, NotOwed
+from resprout.stacks.shell.places import PlacesNear
 from resprout.stacks.shell.tree import TREE_MESSAGES
 from resprout.stacks.stack import Stack
 from resprout.stacks.survival import Survival

@@ -13,6 +13,8 @@ from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Publish, Serving
+from resprout.filters.predicate import heard_predicate
+from resprout.spread.messages import Interested, Uninterested
 from resprout.stacks.delta.forwarding import TARGETS_MAX, HopLink, ReliableForwarding, Transit
 from resprout.stacks.delta.messages import (
     ROUTED_MESSAGES,
@@ -32,11 +34,11 @@ from resprout.stacks.delta.messages import (
 )  # fmt: skip
 from resprout.stacks.delta.options import DeltaOptions
 from resprout.stacks.delta.orphans import Orphans
-from resprout.stacks.delta.partitions import PartitionTable, marked
+from resprout.stacks.delta.partitions import PartitionTable
 from resprout.stacks.delta.publishing import OwnPublications
 from resprout.stacks.delta.recipients import onward, source_at
 from resprout.stacks.delta.recovery import RecoveringTree, Synced
-from resprout.stacks.delta.subscriptions import KnownSubscriptions, LocalWishes, read_predicate
+from resprout.stacks.delta.subscriptions import KnownSubscriptions, LocalWishes
 from resprout.stacks.delta.tree import HopDied, HopFound, HopLost
 from resprout.stacks.delta.visited import NewestSeen, visited_on
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
@@ -61,7 +63,7 @@ class DeltaBroker(Shell):
         self._outbox = outbox = Outbox(step)
         self._tree = tree = RecoveringTree(seat, step, outbox, options.delta, self)
         self._known = KnownSubscriptions()
-        self._wishes = LocalWishes(seat.name, seat.incarnation)
+        self._wishes = LocalWishes()
         self._newest = NewestSeen(seat.name, seat.incarnation, options.delta)
         self._forwarding = ReliableForwarding(self)
         self._partitions = PartitionTable(options.delta)
@@ -71,19 +73,17 @@ class DeltaBroker(Shell):
         self._kept = Retention(options.buffer)
         self._passing = Passing(outbox, self._kept)
         self._is_operational = False
-        self._waiting: dict[str, tuple[ClientSession, Attend]] = {}
-        """Clients of a broker nearby that is not known to be gone."""
         serving = Serving("delta", GUARANTEES, options.delta, receipts=RECEIPTS)
         self._sessions = ClientSessions(serving, self._kept, self._wishes)
         self._rests_on = 1
         """How many brokers have what is shown next."""
         self._sessions.copies_of = lambda item: self._rests_on
-        self._clients = clients = ClientDesk(
+        clients = ClientDesk(
             step,
             self._sessions,
             publish=self._own.publish,
             is_ready=lambda: self._is_operational,
-            attend=self._attend,
+            door=self._is_open_to,
             successors=lambda: tree.successors,
             left=self._kept.forget,
         )
@@ -105,7 +105,6 @@ class DeltaBroker(Shell):
                 Synced: self._synced,
             },
             at_end=(
-                self._let_in,
                 clients.serve,
                 self._announce,
                 self._tell_confirmed,
@@ -146,11 +145,14 @@ class DeltaBroker(Shell):
         if any(len(path) > self._delta + 1 for path in message.to or ()) or len(message.to or ()) > TARGETS_MAX:
             raise PeerError("guidance to where nobody can know the way")
         if isinstance(message, RoutedSubscription):
-            read_predicate(message.filter, message.where)
-            if not self._tree.view.path(message.source):
-                raise PeerError(f"the subscription of {message.source}, which is nowhere near")
+            self._check_wish(message.wish)
         if isinstance(message, RoutedRejoin) and all(place.name != message.name for place in message.places):
             raise PeerError(f"{message.name} is back, and nobody says where")
+
+    def _check_wish(self, wish: KnownSubscription) -> None:
+        heard_predicate(wish.filter, wish.where)
+        if wish.source not in self._tree.view:
+            raise PeerError(f"the subscription of {wish.source}, which is nowhere near")
 
     def _take(self, transit: Transit, link: HopLink) -> None:
         """A message that is new here: what it means to this broker."""
@@ -159,12 +161,12 @@ class DeltaBroker(Shell):
             transit.item = KeptItem(message.bundle, message.hops, link.name, False)
             self._kept.keep(transit.item)
             if barriers := self._partitions.of(link.name):
-                message = msgspec.structs.replace(message, barriers=marked(message.barriers, barriers))
-                transit.message = message
+                marks = tuple(dict.fromkeys((*message.barriers, *barriers)))
+                transit.message = message = msgspec.structs.replace(message, barriers=marks)
             self._show(transit.item, message.barriers)
             self._orphans.retain(link, transit, message)
         elif isinstance(message, RoutedSubscription):
-            self._known.add(message.id, read_predicate(message.filter, message.where), message.source)
+            self._known.add(message.wish)
         elif isinstance(message, RoutedUnsubscription):
             self._known.remove(message.id)
         elif isinstance(message, RoutedRejoin):
@@ -179,15 +181,10 @@ class DeltaBroker(Shell):
         if isinstance(message, RoutedPublication):
             names = list(self._known.wanted_by(message.bundle))
         elif isinstance(message, RoutedRejoin):
-            names = self._near(message.name)
+            names = list(self._tree.view.nodes(self._delta + 1 - len(self._tree.path(message.name))))
         else:
             names = list(self._tree.view.nodes())
         return [self._tree.path(name) for name in onward(self._tree.view, transit.came_from, names)]
-
-    def _near(self, name: str) -> list[str]:
-        """Those within delta + 1 hops of it that are behind this broker."""
-        far = self._delta + 1 - len(self._tree.path(name))
-        return list(self._tree.view.nodes(far))
 
     def _begin(self, message: RoutedMessage) -> None:
         """A message of this broker itself."""
@@ -216,7 +213,7 @@ class DeltaBroker(Shell):
             self._passing.pass_on(link.name, transit.item, msgspec.structs.replace(message, **changes))
             return
         if isinstance(message, RoutedSubscription):
-            changes["source"] = source_at(self._tree.view.path(message.source), len(path), self._delta)
+            changes["wish"] = self._as_told(message.wish, len(path))
         self._outbox.send(link.name, msgspec.structs.replace(message, **changes))
 
     def _is_back(self, came_from: str, name: str) -> bool:
@@ -235,10 +232,10 @@ class DeltaBroker(Shell):
         elif transit.came_from is not None:
             return
         elif isinstance(message, RoutedSubscription):
-            predicate = read_predicate(message.filter, message.where)
-            self._sessions.confirm(self._wishes.confirm(message.id, predicate, transit.barriers), self._step.out)
+            self._sessions.confirm(self._wishes.confirm(message.wish, transit.barriers), self._step.out)
         elif isinstance(message, RoutedRejoin):
-            self._become_operational()
+            self._is_operational = True
+            self._step.note("joined", "operational")
 
     # -- publications --------------------------------------------------------------------------------------------------
 
@@ -287,33 +284,32 @@ class DeltaBroker(Shell):
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def _announce(self) -> None:
-        if self._wishes.news:
-            news, self._wishes.news = self._wishes.news, []
-            for id, predicate, begins in news:
-                if begins:
-                    self._known.add(id, predicate, self._seat.name)
-                    message: RoutedMessage = RoutedSubscription(
-                        0, 0, (), None, id, predicate.filter, predicate.where_text, self._seat.name
-                    )
+        if self._wishes.outbound:
+            news, self._wishes.outbound = self._wishes.outbound, []
+            for _, told in news:
+                assert isinstance(told, Interested | Uninterested), "nobody here is asked"
+                id = SubscriptionId(self._seat.name, self._seat.incarnation, told.id)
+                if isinstance(told, Interested):
+                    wish = KnownSubscription(id, told.filter, told.where, self._seat.name)
+                    self._known.add(wish)
+                    self._begin(RoutedSubscription(0, 0, (), None, wish))
                 else:
                     self._known.remove(id)
-                    message = RoutedUnsubscription(0, 0, (), None, id)
-                self._begin(message)
+                    self._begin(RoutedUnsubscription(0, 0, (), None, id))
 
     def subscriptions_for(self, name: str) -> tuple[KnownSubscription, ...]:
-        view, branch = self._tree.view, self._tree.path(name)[0]
-        distance = len(self._tree.path(name))
-        return tuple(
-            KnownSubscription(id, one.filter, one.where_text, source_at(view.path(source), distance, self._delta))
-            for id, one, source in self._known
-            if branch not in view.path(source)[:2]
-        )
+        view, branch, distance = self._tree.view, self._tree.view.branch(name), len(self._tree.path(name))
+        return tuple([self._as_told(one, distance) for one in self._known if branch not in view.path(one.source)[:2]])
+
+    def _as_told(self, wish: KnownSubscription, distance: int) -> KnownSubscription:
+        """To somebody so far away from here."""
+        source = source_at(self._tree.view.path(wish.source), distance, self._delta)
+        return msgspec.structs.replace(wish, source=source)
 
     def learn_subscriptions(self, told: tuple[KnownSubscription, ...]) -> None:
-        for one in told:
-            if not self._tree.view.path(one.source):
-                raise PeerError(f"the subscription of {one.source}, which is nowhere near")
-            self._known.add(one.id, read_predicate(one.filter, one.where), one.source)
+        for wish in told:
+            self._check_wish(wish)
+            self._known.add(wish)
 
     def _heal(self, barrier: BarrierId) -> None:
         self._wishes.heal(barrier)
@@ -327,7 +323,7 @@ class DeltaBroker(Shell):
         if link is None:
             link = HopLink(outcome.name, self._tree.path(outcome.name)[0], outcome.is_operational)
             self._orphans.found(link)
-            self._forwarding.link(link)
+            self._forwarding.links[link.name] = link
             for transit in self._partitions.open(outcome.name):
                 self._forwarding.resume(transit)
             self._forwarding.reroute()
@@ -360,30 +356,17 @@ class DeltaBroker(Shell):
         for name in self._forwarding.links:
             self._outbox.send(name, NodeStatus())
         tree = self._tree
-        beside = [place for name in tree.place.neighbours if (place := tree.view.place(name)) is not None]
+        beside = [place for name in tree.view.own.neighbours if (place := tree.view.place(name)) is not None]
         self._forwarding.is_holding = False
         for transit in self._forwarding.processing:
             self._forwarding.begin(transit, self._targets(transit))
-        self._begin(RoutedRejoin(0, 0, (), None, self._seat.name, (tree.place, *beside)))
+        self._begin(RoutedRejoin(0, 0, (), None, self._seat.name, (tree.view.own, *beside)))
         if outcome.is_back:
             old = SubscriptionId(self._seat.name, self._seat.incarnation, 0)
             self._begin(RoutedUnsubscription(0, 0, (), None, old))
 
-    def _become_operational(self) -> None:
-        self._is_operational = True
-        self._step.note("joined", "operational")
-
     # -- clients of the dead -------------------------------------------------------------------------------------------
 
-    def _attend(self, session: ClientSession, message: Attend) -> None:
-        if message.tried and not message.anyhow and self._tree.has_passed_over(message) is False:
-            self._waiting[session.name] = (session, message)
-        else:
-            self._clients.wait(session, message)
-
-    def _let_in(self) -> None:
-        for name, (session, message) in list(self._waiting.items()):
-            if session.gone or self._tree.has_passed_over(message):
-                del self._waiting[name]
-                if not session.gone:
-                    self._clients.wait(session, message)
+    def _is_open_to(self, session: ClientSession, attend: Attend, waited_us: int) -> bool:
+        """Not to clients of a broker nearby that may live."""
+        return not attend.tried or attend.anyhow or not self._tree.may_live(attend.tried[0], attend.home)

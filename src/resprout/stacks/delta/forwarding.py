@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, Protocol
 
+import msgspec
+
 from resprout.core.errors import PeerError
 from resprout.edge.broker.item import KeptItem
 from resprout.order.ranges import Ranges, as_ranges
@@ -23,81 +25,70 @@ from resprout.stacks.delta.messages import BarrierId, Path, RoutedMessage, Route
 TARGETS_MAX: Final = 65_536
 
 
-class HopLink:
+class HopLink(msgspec.Struct, eq=False):
     """A link over which messages are routed, for as long as it lasts."""
 
-    __slots__ = (
-        "_barriers", "_confirmed", "_fresh", "branch", "is_operational", "is_over", "name", "out", "received",
-        "retained", "sent",
-    )  # fmt: skip
-
-    def __init__(self, name: str, branch: str, is_operational: bool) -> None:
-        self.name = name
-        self.branch = branch
-        """The first broker on the path to it, which may be dead."""
-        self.is_operational = is_operational
-        """What it is sent need not be guided."""
-        self.is_over = False
-        self.sent = 0
-        self.received = 0
-        self.out: dict[int, Transit] = {}
-        """By place: sent and not confirmed."""
-        self.retained: deque[Transit] = deque()
-        """Publications that came from here, and of which it has not said that everybody has them: if it dies, this
-        broker sees to it."""
-        self._confirmed = Ranges()
-        self._fresh: list[int] = []
-        self._barriers: list[tuple[int, tuple[BarrierId, ...]]] = []
+    name: str
+    branch: str
+    """The first broker on the path to it, which may be dead."""
+    is_operational: bool
+    """What it is sent need not be guided."""
+    is_over: bool = False
+    sent: int = 0
+    received: int = 0
+    out: "dict[int, Transit]" = {}
+    """By place: sent and not confirmed."""
+    retained: "deque[Transit]" = msgspec.field(default_factory=deque)
+    """Publications that came from here, and of which it has not said that everybody has them: if it dies, this broker
+    sees to it."""
+    confirmed: Ranges = msgspec.field(default_factory=Ranges)
+    """Of what it has sent, the places."""
+    fresh: list[int] = []
+    """Those that it was not told yet."""
+    barriers: list[tuple[int, tuple[BarrierId, ...]]] = []
+    """With which some of these are confirmed."""
 
     def confirm(self, place: int, barriers: Sequence[BarrierId] = ()) -> None:
-        self._fresh.append(place)
+        self.fresh.append(place)
         if barriers:
-            self._barriers.append((place, tuple(barriers)))
+            self.barriers.append((place, tuple(barriers)))
 
     def take_confirmed(self) -> RoutesConfirmed | None:
         """What there is to tell, cumulative where that is possible (D8)."""
-        if not self._fresh:
+        if not self.fresh:
             return None
-        for place in self._fresh:
-            self._confirmed.add(place, place)
-        upto = self._confirmed.upto
-        beyond = as_ranges(place for place in self._fresh if place > upto)
-        told = RoutesConfirmed(upto, tuple(beyond), tuple(self._barriers))
-        self._fresh, self._barriers = [], []
+        for place in self.fresh:
+            self.confirmed.add(place, place)
+        upto = self.confirmed.upto
+        beyond = as_ranges(place for place in self.fresh if place > upto)
+        told = RoutesConfirmed(upto, tuple(beyond), tuple(self.barriers))
+        self.fresh, self.barriers = [], []
         return told
 
 
-class Transit:
+class Transit(msgspec.Struct, eq=False):
     """A message on its way through this broker."""
 
-    __slots__ = (
-        "barriers", "came_from", "is_done", "item", "key", "message", "no", "out", "reached", "senders", "targets",
-        "waiting",
-    )  # fmt: skip
-
-    def __init__(self, no: int, message: RoutedMessage, came_from: str | None) -> None:
-        self.no = no
-        """Its number here."""
-        self.key = message.key
-        """Tells whether two are the same."""
-        self.message = message
-        """As it came, or as it was made here."""
-        self.came_from = came_from
-        """A neighbour; None: it began here."""
-        self.item: KeptItem | None = None
-        """Of a publication."""
-        self.targets: list[Path] = []
-        self.out: dict[str, int] = {}
-        """By neighbour: its place among what was sent there, while that is not confirmed."""
-        self.reached: dict[str, None] = {}
-        """Neighbours that have confirmed it."""
-        self.waiting: set[str] = set()
-        """Branches where somebody it is for is neither linked nor dead."""
-        self.senders: list[tuple[HopLink, int]] = []
-        """Who is to be told when it is done, and under which number it was sent."""
-        self.barriers: dict[BarrierId, None] = {}
-        """Beyond which nobody was told."""
-        self.is_done = False
+    no: int
+    """Its number here."""
+    message: RoutedMessage
+    """As it came, or as it was made here."""
+    came_from: str | None
+    """A neighbour; None: it began here."""
+    item: KeptItem | None = None
+    """Of a publication."""
+    targets: list[Path] = []
+    out: dict[str, int] = {}
+    """By neighbour: its place among what was sent there, while that is not confirmed."""
+    reached: dict[str, None] = {}
+    """Neighbours that have confirmed it."""
+    waiting: set[str] = set()
+    """Branches where somebody it is for is neither linked nor dead."""
+    senders: list[tuple[HopLink, int]] = []
+    """Who is to be told when it is done, and under which number it was sent."""
+    barriers: dict[BarrierId, None] = {}
+    """Beyond which nobody was told."""
+    is_done: bool = False
 
 
 class ForwardingPort(Protocol):
@@ -151,11 +142,9 @@ class ReliableForwarding:
         """The same, in its place among all others: with the next `reroute`."""
         known = dict.fromkeys(transit.targets)
         transit.targets.extend(path for path in targets if path not in known)
-        if len(transit.targets) > TARGETS_MAX:
-            raise PeerError(f"more than {TARGETS_MAX} recipients")
         transit.is_done = False
         self._processing[transit.no] = transit
-        self._by_key[transit.key] = transit
+        self._by_key[transit.message.key] = transit
 
     def nearest(self, path: Path) -> str | None:
         """The broker on the path to send to; None: there is none now."""
@@ -208,8 +197,8 @@ class ReliableForwarding:
     def _finish(self, transit: Transit) -> None:
         transit.is_done = True
         self._processing.pop(transit.no, None)
-        if self._by_key.get(transit.key) is transit:
-            del self._by_key[transit.key]
+        if self._by_key.get(transit.message.key) is transit:
+            del self._by_key[transit.message.key]
         self._done.add(transit.no, transit.no)
         for link, place in transit.senders:
             self._confirm(transit, link, place)
@@ -217,10 +206,6 @@ class ReliableForwarding:
         self._port.done(transit)
 
     # -- links ---------------------------------------------------------------------------------------------------------
-
-    def link(self, link: HopLink) -> None:
-        assert link.name not in self.links, "one link at a time"
-        self.links[link.name] = link
 
     def unlink(self, name: str) -> HopLink | None:
         """What it has not confirmed is sent again, there or elsewhere, with the next `reroute`."""

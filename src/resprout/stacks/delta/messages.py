@@ -97,18 +97,15 @@ class RoutedPublication(RoutedMessage, frozen=True, tag=160):
 
 
 class RoutedSubscription(RoutedMessage, frozen=True, tag=161):
-    id: SubscriptionId
-    filter: str
-    where: str | None
-    source: str
+    wish: KnownSubscription
 
     @property
     def key(self) -> object:
-        return self.id
+        return self.wish.id
 
     @property
     def bulk(self) -> int:
-        return 4 * len(self.filter) + 4 * len(self.where or "")
+        return self.wish.bulk
 
 
 class RoutedUnsubscription(RoutedMessage, frozen=True, tag=162):
@@ -133,7 +130,7 @@ class RoutedRejoin(RoutedMessage, frozen=True, tag=163):
 
     @property
     def bulk(self) -> int:
-        return _NAME_BYTES * sum(2 + len(place.neighbours) for place in self.places)
+        return _bulk_of(self.places)
 
 
 class RoutedHeal(RoutedMessage, frozen=True, tag=164):
@@ -182,8 +179,7 @@ class SyncSnapshot(ProtocolMessage, frozen=True, tag=167):
 
     @property
     def bulk(self) -> int:
-        places = _NAME_BYTES * sum(2 + len(place.neighbours) for place in self.places)
-        return places + sum(one.bulk for one in self.subscriptions)
+        return _bulk_of(self.places) + sum(one.bulk for one in self.subscriptions)
 
 
 class NotKnown(ProtocolMessage, frozen=True, tag=168):
@@ -199,7 +195,7 @@ class MeetRequest(ProtocolMessage, frozen=True, tag=169):
 
     @property
     def bulk(self) -> int:
-        return _NAME_BYTES * sum(2 + len(place.neighbours) for place in self.places)
+        return _bulk_of(self.places)
 
 
 class NodeStatus(ProtocolMessage, frozen=True, tag=170):
@@ -212,3 +208,7 @@ ROUTED_MESSAGES: Final = (
 DELTA_MESSAGES: Final = (
     *ROUTED_MESSAGES, RoutesConfirmed, SyncRequest, SyncSnapshot, NotKnown, MeetRequest, NodeStatus,
 )  # fmt: skip
+
+
+def _bulk_of(places: tuple[Place, ...]) -> int:
+    return _NAME_BYTES * sum(2 + len(place.neighbours) for place in places)

@@ -12,8 +12,6 @@ whoever has one that was confirmed with the same name is not shown it. Otherwise
 the third of three publications, because of what others want, and never the second.
 """
 
-from collections.abc import Iterable
-
 from resprout.stacks.delta.forwarding import Transit
 from resprout.stacks.delta.messages import BarrierId, Path, RoutedSubscription, RoutedUnsubscription
 
@@ -64,9 +62,5 @@ class PartitionTable:
         return over
 
 
-def marked(barriers: Iterable[BarrierId], more: Iterable[BarrierId]) -> tuple[BarrierId, ...]:
-    return tuple(dict.fromkeys((*barriers, *more)))
-
-
 def _begins(transit: Transit, end: RoutedUnsubscription) -> bool:
-    return isinstance(transit.message, RoutedSubscription) and transit.message.id == end.id
+    return isinstance(transit.message, RoutedSubscription) and transit.message.wish.id == end.id

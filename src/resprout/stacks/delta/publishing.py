@@ -11,6 +11,7 @@ left undone.
 
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from resprout.core.bundle import Bundle
 from resprout.edge.broker.session import ClientSession
@@ -21,17 +22,14 @@ Publisher = tuple[str, int]
 """(name, incarnation)."""
 
 
-class _Flight:
+class _Flight(NamedTuple):
     """A publication under way."""
 
-    __slots__ = ("bundle", "is_new", "transit")
-
-    def __init__(self, bundle: Bundle, transit: Transit | None, is_new: bool) -> None:
-        self.bundle = bundle
-        self.transit = transit
-        """None: it has been everywhere before."""
-        self.is_new = is_new
-        """It has begun here, and readers wait for it."""
+    bundle: Bundle
+    transit: Transit | None
+    """None: it has been everywhere before."""
+    is_new: bool
+    """It has begun here, and readers wait for it."""
 
 
 class _Line:
@@ -72,8 +70,7 @@ class OwnPublications:
         line.is_advancing = True
         while True:
             while line.flying and (line.flying[0].transit is None or line.flying[0].transit.is_done):
-                flight = line.flying.popleft()
-                self._arrived(flight.bundle, flight.transit, flight.is_new)
+                self._arrived(*line.flying.popleft())
             if not line.waiting or len(line.flying) >= self._window:
                 break
             session, message = line.waiting.popleft()

@@ -10,19 +10,10 @@ from collections.abc import Iterable, Sequence
 from resprout.overlay.neighbourhood import Neighbourhood
 
 
-def stand_in(path: Sequence[str], delta: int) -> str:
-    """Of the last one on a path that begins with the broker that asks: itself, or who stands for it."""
-    return path[min(len(path) - 1, delta + 1)]
-
-
-def recipient_set(paths: Iterable[Sequence[str]], delta: int) -> set[str]:
-    """Of a publication, at the broker where these paths to everybody who wants it begin."""
-    return {stand_in(path, delta) for path in paths}
-
-
 def source_at(path: Sequence[str], distance: int, delta: int) -> str:
     """Who stands for the source of a subscription at a receiver. `path`: from here to whoever stands for it here;
-    `distance`: from here to the receiver, away from the source."""
+    `distance`: from here to the receiver, away from the source; 0: here. The recipient set of a publication are those
+    who stand here for the sources of all subscriptions that match it (Table 1 of the report)."""
     return path[min(len(path) - 1, max(0, delta + 1 - distance))]
 
 

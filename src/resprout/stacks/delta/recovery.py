@@ -17,7 +17,7 @@ back, its parent forgets it (D7).
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from resprout.core.contract import LinkDown, Locate, Outcome, Silent
+from resprout.core.contract import Locate, Outcome, Silent
 from resprout.core.errors import PeerError
 from resprout.stacks.delta.messages import (
     KnownSubscription,
@@ -109,14 +109,6 @@ class RecoveringTree(KnownTree):
             self._strangers.pop(name, None)
             self._outbox.send(name, SyncRequest(self._seat.address, name == self._parent))
 
-    def down(self, event: LinkDown) -> None:
-        self._asked.pop(event.peer, None)
-        super().down(event)
-
-    def cut_off(self, name: str, reason: str) -> None:
-        self._asked.pop(name, None)
-        super().cut_off(name, reason)
-
     def silent(self, event: Silent) -> None:
         super().silent(event)
         if event.refused and not self._is_known:
@@ -152,7 +144,7 @@ class RecoveringTree(KnownTree):
         if own is not None and own.incarnation < self._seat.incarnation:
             self._is_back = True
         known = own.neighbours if own is not None else (peer.name,)
-        self.move((*self.place.neighbours, *[name for name in known if name not in self.place.neighbours]))
+        self.move(tuple(dict.fromkeys((*self.view.own.neighbours, *known))))
         self.learn(message.places)
         if not self.path(peer.name):
             raise PeerError(f"{peer.name} is nowhere near")
@@ -180,11 +172,12 @@ class RecoveringTree(KnownTree):
                 self.peers.open(name)
             if not waits:
                 self.is_synced = True
-                for name in self._seat.contacts:
-                    if not self.path(name):
-                        self.peers.close(name, "not needed any more")
                 self._step.outcomes.append(Synced(self._is_back))
             self._answer()
+            if not waits:
+                for name in self._seat.contacts:
+                    if name not in self.view:
+                        self.peers.close(name, "not needed any more")
 
     # -- to answer -----------------------------------------------------------------------------------------------------
 
@@ -194,12 +187,14 @@ class RecoveringTree(KnownTree):
 
     def _answer(self) -> None:
         for name, message in list(self._asked.items()):
-            if self.path(name):
+            if not self.peers.is_up(name):
+                del self._asked[name]
+            elif self.path(name):
                 if all(map(self.is_dead, self.path(name)[:-1])) and self._has_others(name):
                     self._tell(name, message)
             elif self.is_synced and message.as_child:
                 self._unsure[name] = None
-                self.move((*self.place.neighbours, name))
+                self.move((*self.view.own.neighbours, name))
                 self._tell(name, message)
             elif self.is_synced:
                 del self._asked[name]
@@ -216,7 +211,7 @@ class RecoveringTree(KnownTree):
         del self._asked[name]
         if message.address:
             self._step.out.append(Locate(name, message.address))
-        places = [self.place, *[place for one in self.view.nodes() if (place := self.view.place(one)) is not None]]
+        places = [place for one in (self.view.name, *self.view.nodes()) if (place := self.view.place(one)) is not None]
         parts = in_parts(self._book.subscriptions_for(name))
         for number, part in enumerate(parts, 1):
             self._outbox.send(name, SyncSnapshot(self.is_synced, tuple(places), part, more=number < len(parts)))
@@ -232,7 +227,7 @@ class RecoveringTree(KnownTree):
         super().pass_over(name, close)
         if name in self._unsure:
             del self._unsure[name]
-            self.move(tuple(other for other in self.place.neighbours if other != name))
+            self.move(tuple([other for other in self.view.own.neighbours if other != name]))
 
 
 def in_parts(subscriptions: Sequence[KnownSubscription]) -> list[tuple[KnownSubscription, ...]]:

@@ -9,8 +9,8 @@ Whoever begins, for the first time or again, asks for what it needs (`recovery`)
 sessions, links, and what is known of others.
 """
 
-from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Locate, Outcome, Retire, Silent
-from resprout.edge.messages import Attend, Successor
+from resprout.core.contract import EndCause, LinkDown, LinkUp, Locate, Outcome, Retire, Silent
+from resprout.edge.messages import Successor
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import Life, Place
 from resprout.stacks.delta.messages import MeetRequest, Path
@@ -45,8 +45,7 @@ class KnownTree:
         self._step = step
         self._outbox = outbox
         self.peers = Peers(step, outbox)
-        self.place = Place(seat.name, seat.incarnation, 1, None, (), seat.address)
-        self.view = Neighbourhood(self.place, delta + 1)
+        self.view = Neighbourhood(seat.first_place, delta + 1)
         self.linked: dict[str, int] = {}
         """By name: the life with which there is a link."""
         self.dead: dict[str, int] = {}
@@ -76,12 +75,11 @@ class KnownTree:
         """The living that have none but dead before them, and the path to each."""
         return {name: self.path(name) for name in self.view.bypass(self.is_dead).hops}
 
-    def has_passed_over(self, attend: Attend) -> bool | None:
-        """Whether the broker that served this client last is known to be gone; None: that one is not known here."""
-        home = attend.tried[0]
-        if home == self._seat.name or self.view.place(home) is None:
-            return None
-        return self.dead.get(home, 0) >= attend.home or self.life(home) > attend.home
+    def may_live(self, name: str, life: int) -> bool:
+        """It stands near here, and this life of it is not known to be over."""
+        if name == self._seat.name or self.view.place(name) is None:
+            return False
+        return self.dead.get(name, 0) < life >= self.life(name)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -94,8 +92,8 @@ class KnownTree:
             self.pass_over(name, close=False)
         self._unlink(name)  # a session that begins anew has lost the old one
         if self.peers.came_up(name, event.incarnation, event.room) is None:
-            self._step.out.append(Close(name, f"{self._seat.name} takes no more brokers"))
-        elif self.dead.get(name, 0) >= event.incarnation:  # it lives, and was passed over all the same
+            return
+        if self.dead.get(name, 0) >= event.incarnation:  # it lives, and was passed over all the same
             self._outbox.send(name, MeetRequest((Life(name, event.incarnation),), ()))
         else:
             self.greet(name)
@@ -189,7 +187,7 @@ class KnownTree:
     def _say_met(self, name: str) -> None:
         between = [Life(one, self.dead[one]) for one in self.path(name)[:-1] if one in self.dead]
         places = [place for one in between if (place := self.view.place(one.name)) is not None]
-        self._outbox.send(name, MeetRequest(tuple(between), (self.place, *places)))
+        self._outbox.send(name, MeetRequest(tuple(between), (self.view.own, *places)))
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -206,12 +204,8 @@ class KnownTree:
 
     def move(self, neighbours: tuple[str, ...]) -> None:
         """This broker stands next to these."""
-        place = self.place
-        if neighbours != place.neighbours:
-            self.place = Place(
-                place.name, place.incarnation, place.version + 1, None, tuple(dict.fromkeys(neighbours)), place.address
-            )
-            self.view.move(self.place)
+        if neighbours != self.view.own.neighbours:
+            self.view.stand_next_to(neighbours)
             self._find_successors()
 
     def _find_successors(self) -> None:

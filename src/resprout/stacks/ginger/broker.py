@@ -93,10 +93,16 @@ class GingerBroker(Shell):
             },
             outcomes={**tree.outcomes, LinkBegan: self._linked},
             at_end=(
-                self._go_on, tree.admit, asking.ask, desk.serve, view.catch_up, asking.ask, desk.tell,
+                self._go_on,
+                (view.newcomers, tree.admit),
+                (core.wishes.outbound, asking.ask),
+                desk.serve,
+                view.catch_up,
+                (core.wishes.outbound, asking.ask),
+                desk.tell,
                 lambda: core.push_back(core.out),
             ),
-        )  # fmt: skip
+        )
 
     def begin(self) -> None:
         self.tree.start()

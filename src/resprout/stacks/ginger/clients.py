@@ -74,7 +74,7 @@ class GingerClients:
             self._ghosts.claim(session, attend, ghosts, core.out)
             core.sessions.let_read(session, attend, core.held_back)
         self._ghosts.unawait(session.name)
-        for ghost in self._ghosts.idle():
+        for ghost in self._ghosts.take_idle():
             self.dismiss(GhostOver(ghost))
         core.view.is_stale = True
 

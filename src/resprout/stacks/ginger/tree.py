@@ -180,7 +180,7 @@ class Tree:
 
     def admit(self) -> None:
         """Newcomers whom everybody knows."""
-        if not self._view.newcomers or not self.is_settled:
+        if not self.is_settled:
             return
         core = self._core
         admitted = self._view.admitted()

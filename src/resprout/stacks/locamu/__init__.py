@@ -43,8 +43,8 @@ what f + 1 have (L6); what is told of R is charged (L7).
 *Departures.* What a merged copy adds is sent on to those that had been sent it without (the thesis leaves that to
 chance, and whoever depends on it waits). A dependency is one message, not all before it, because brokers may have
 counted in different orders while others were passed over. What is sent for a dead broker goes in the order of the one
-who sends it. Deaths are told by hosts, so nobody is suspected wrongly; the algorithm would bear it. *Sizes* are in
-`header`.
+who sends it. Deaths are told by hosts, so nobody is suspected wrongly; the algorithm would bear it. How large a
+header can become is in `pipeline.papers`.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
@@ -57,9 +57,9 @@ from resprout.stacks.locamu.messages import (
     MissingRequest,
     PrefixesSkipped,
     ProcessedCounts,
-    SafePlaces,
 )
 from resprout.stacks.locamu.options import LocamuOptions
+from resprout.stacks.shell.places import PlacesNear
 from resprout.stacks.shell.tree import TREE_MESSAGES
 from resprout.stacks.stack import Stack
 from resprout.stacks.survival import Survival
@@ -76,7 +76,7 @@ LOCAMU = Stack(
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (Carried,),
-        Family.MEMBERSHIP: (*TREE_MESSAGES, SafePlaces, DeadBeyond),
+        Family.MEMBERSHIP: (*TREE_MESSAGES, PlacesNear, DeadBeyond),
         Family.REPORTS: (ProcessedCounts, PrefixesSkipped),
         Family.REPAIR: (MissingRequest,),
         Family.CLIENTS: CLIENT_MESSAGES,

@@ -31,7 +31,7 @@ from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
-from resprout.stacks.shell.tree import LinkBegan, LinkEnded
+from resprout.stacks.shell.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
@@ -60,7 +60,7 @@ class LocamuBroker(Shell):
         self.state = state = BrokerState(tree.near, self._kept)
         passing = Passing(outbox, self._kept)
         self._streams = Streams(tree, state.past, state.copies, passing, outbox)
-        self._reports = reports = StabilityReports(step, tree, state, self._streams, outbox)
+        self._reports = reports = StabilityReports(step, tree.near, state, self._streams, outbox)
         self._journal = StateJournal(step, state, tree)
         self.held: HoldBack[str, CarriedArrival] = HoldBack(self._missing, options.held_back)
         self._unsafe: deque[SentMessage] = deque()
@@ -82,7 +82,7 @@ class LocamuBroker(Shell):
                 *tree.desks(
                     {
                         Carried: self._hear,
-                        MissingRequest: self._asked,
+                        MissingRequest: lambda peer, message: self._answer(peer.name, message),
                         ProcessedCounts: self._counted,
                         PrefixesSkipped: lambda peer, message: reports.skip(peer.name, message),
                     }
@@ -96,7 +96,6 @@ class LocamuBroker(Shell):
                 TalkAgain: tree.talk_again,
             },
             outcomes={
-                LinkBegan: lambda outcome: None,
                 LinkEnded: self._ended,
                 TalkBegan: self._talk_began,
                 ActiveChanged: self._active_changed,
@@ -170,14 +169,14 @@ class LocamuBroker(Shell):
 
     def _process(self, item: KeptItem, branch: str | None, path: Path, dependencies: Changes) -> None:
         """RECEIVE of the thesis, from where a message is in order; and FORWARD."""
-        copy, is_new, news, numbers = self.state.process(item, branch, path, dependencies)
-        self._journal.write_processed(item, branch, path, numbers, dependencies)
-        if is_new:
+        copy, news = self.state.process(item, branch, path, dependencies)
+        self._journal.write_processed(item, branch, path, copy.numbers if news is None else {}, dependencies)
+        if news is None:
             self._streams.owe(copy)
             self._streams.flow_all()
             self._unsafe.append(copy)
             self._show_safe()
-        else:
+        elif news:  # otherwise two that pass over the same dead one would send each other the same for ever
             self._streams.add(copy, news)
 
     # -- what is shown -------------------------------------------------------------------------------------------------
@@ -206,9 +205,6 @@ class LocamuBroker(Shell):
                 self._answer(outcome.name, message)
             except PeerError as error:
                 self.tree.cut_off(outcome.name, str(error))
-
-    def _asked(self, peer: Peer, message: MissingRequest) -> None:
-        self._answer(peer.name, message)
 
     def _answer(self, name: str, message: MissingRequest) -> None:
         self._reports.missing(name, message)

@@ -5,46 +5,42 @@ the path, is known to have processed it (section 3.9.1). So whatever a dead brok
 got it from there, and is sent in its place.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
+
+import msgspec
 
 from resprout.edge.broker.item import KeptItem
+from resprout.edge.broker.retention import Retention
 from resprout.stacks.locamu.identifiers import Path, each
+from resprout.stacks.locamu.near import SafeNeighbourhood
 from resprout.stacks.locamu.past import Pair
 
 
-class SentMessage:
+class SentMessage(msgspec.Struct, eq=False):
     """A message at this broker."""
 
-    __slots__ = ("branch", "depends", "had_by", "item", "lacking", "no", "numbers", "path", "toward")
-
-    def __init__(
-        self, no: int, item: KeptItem, branch: str | None, path: Path, numbers: dict[str, int],
-        depends: dict[Pair, int], toward: dict[str, dict[str, int]],
-    ) -> None:  # fmt: skip
-        self.no = no
-        self.item = item
-        self.branch = branch
-        """Where it came from; None: it was published here."""
-        self.path = path
-        """As it came, with what other copies have added."""
-        self.numbers = numbers
-        """Of this broker, by target."""
-        self.depends = depends
-        """*P* when it was processed: everything before it, and nothing of itself."""
-        self.toward = toward
-        """The same of this broker's own numbers, by branch."""
-        self.lacking: set[Pair] = set()
-        """(who numbered it, for whom): not known to be there."""
-        self.had_by: dict[str, None] = {name: None for name, numbers in path.items() if numbers}
-        """Other brokers that have processed it."""
+    item: KeptItem
+    branch: str | None
+    """Where it came from; None: it was published here."""
+    path: Path
+    """As it came, with what other copies have added."""
+    numbers: dict[str, int] = {}
+    """Of this broker, by target."""
+    depends: dict[Pair, int] = {}
+    """*P* when it was processed: everything before it, and nothing of itself."""
+    toward: dict[str, dict[str, int]] = {}
+    """The same of this broker's own numbers, by branch."""
+    no: int = 0
+    lacking: set[Pair] = set()
+    """(who numbered it, for whom): not known to be there."""
+    had_by: dict[str, None] = {}
+    """Other brokers that have processed it."""
 
 
 class SentSet:
-    def __init__(self, name: str, keep: Callable[[KeptItem], None], let_go: Callable[[KeptItem], None]) -> None:
-        """`keep`, `let_go`: somebody may lack it, and nobody does."""
-        self._name = name
-        self._keep = keep
-        self._forget = let_go
+    def __init__(self, near: SafeNeighbourhood, kept: Retention) -> None:
+        self._near = near
+        self._kept = kept
         self._by_identifier: dict[tuple[str, str, int], SentMessage] = {}
         self._all: dict[int, SentMessage] = {}
         self._last_no = 0
@@ -58,34 +54,30 @@ class SentSet:
         """In the order in which they were processed."""
         return iter(list(self._all.values()))
 
-    def put(
-        self, item: KeptItem, branch: str | None, path: Path, numbers: dict[str, int], depends: dict[Pair, int],
-        toward: dict[str, dict[str, int]], reach: Collection[str],
-    ) -> SentMessage:  # fmt: skip
+    def put(self, copy: SentMessage) -> None:
         self._last_no += 1
-        copy = self._all[self._last_no] = SentMessage(self._last_no, item, branch, path, numbers, depends, toward)
-        self._keep(item)
-        self._index(copy, path, reach)
-        self._index(copy, {self._name: numbers}, reach)
+        copy.no = self._last_no
+        self._all[copy.no] = copy
+        self._kept.keep(copy.item)
+        self._index(copy, copy.path)
+        self._index(copy, {self._near.name: copy.numbers})
         self._let_go(copy)
-        return copy
 
     def find(self, path: Path) -> SentMessage | None:
         """Another copy of it that is kept."""
         return next((copy for one in each(path) if (copy := self._by_identifier.get(one)) is not None), None)
 
-    def merge(self, copy: SentMessage, path: Path, reach: Collection[str]) -> Path:
+    def merge(self, copy: SentMessage, path: Path) -> Path:
         """Fill empty entries with what another copy brought. Returns what is new."""
         news = {name: numbers for name, numbers in path.items() if numbers and not copy.path.get(name)}
         copy.path.update(news)
-        copy.had_by.update(dict.fromkeys(news))
-        self._index(copy, news, reach)
+        self._index(copy, news)
         self._let_go(copy)
         return news
 
     def numbered(self, target: str, number: int) -> SentMessage | None:
         """The message of this broker to that one with this number, unless all have it."""
-        return self._by_identifier.get((self._name, target, number))
+        return self._by_identifier.get((self._near.name, target, number))
 
     def lacking(self, target: str) -> list[SentMessage]:
         """What this one may not have, of what others have numbered for it."""
@@ -105,10 +97,12 @@ class SentSet:
                 self._let_go(copy)
         return True
 
-    def _index(self, copy: SentMessage, path: Path, reach: Collection[str]) -> None:
+    def _index(self, copy: SentMessage, path: Path) -> None:
         for sender, target, number in each(path):
             self._by_identifier[sender, target, number] = copy
-            if target in reach:
+            if sender != self._near.name:
+                copy.had_by[sender] = None
+            if target in self._near.reach:
                 if number > self.counts.get((sender, target), 0):
                     copy.lacking.add((sender, target))
                 else:
@@ -116,7 +110,7 @@ class SentSet:
 
     def _let_go(self, copy: SentMessage) -> None:
         if not copy.lacking and self._all.pop(copy.no, None) is not None:
-            self._forget(copy.item)
-            for one in (*each(copy.path), *each({self._name: copy.numbers})):
+            self._kept.let_go(copy.item)
+            for one in (*each(copy.path), *each({self._near.name: copy.numbers})):
                 if self._by_identifier.get(one) is copy:
                     del self._by_identifier[one]

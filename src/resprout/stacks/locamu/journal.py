@@ -14,9 +14,10 @@ from resprout.core.bundle_record import from_record, to_record
 from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark
 from resprout.edge.broker.item import KeptItem
-from resprout.order.ranges import Range, Ranges
+from resprout.order.ranges import Range
 from resprout.order.vector_clock import Changes
 from resprout.overlay.places import Place
+from resprout.stacks.locamu.copies import SentMessage
 from resprout.stacks.locamu.identifiers import Path
 from resprout.stacks.locamu.past import Pair
 from resprout.stacks.locamu.state import BrokerState
@@ -27,16 +28,12 @@ RECORDS_MAX: Final = 1_024
 """Records of single messages before all of the state is written; more when more is kept."""
 
 
-class _Message(msgspec.Struct, frozen=True, array_like=True):
+class _ProcessedRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
     bundle: bytes
     hops: int
     branch: str | None
     path: Path
     numbers: dict[str, int]
-
-
-class _ProcessedRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    message: _Message
     dependencies: Changes
 
 
@@ -45,17 +42,17 @@ class _PlacesRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class _KeptCopy(msgspec.Struct, frozen=True, array_like=True):
-    message: _Message
-    depends: list[tuple[Pair, int]]
+    message: _ProcessedRecord
+    depends: dict[Pair, int]
     toward: dict[str, dict[str, int]]
 
 
 class _StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
     places: tuple[Place, ...]
-    depends: list[tuple[Pair, int]]
+    depends: dict[Pair, int]
     counts: dict[str, int]
     toward: dict[str, dict[str, int]]
-    received: list[tuple[Pair, int, list[Range]]]
+    received: list[tuple[Pair, list[Range]]]
     copies: list[_KeptCopy]
     seen: list[Mark]
 
@@ -82,7 +79,7 @@ class StateJournal:
         if self._written >= max(RECORDS_MAX, 2 * len(self._state.copies)):
             self._write_state()
         else:
-            self._persist(_ProcessedRecord(_message(item, branch, path, numbers), dependencies))
+            self._persist(_record(item, branch, path, numbers, dependencies))
 
     def write_places(self) -> None:
         """Where everybody stands, when that has changed."""
@@ -96,16 +93,14 @@ class StateJournal:
         self._step.out.append(Persist(_encode(record)))
 
     def _write_state(self) -> None:
-        state, past = self._state, self._state.past
+        past = self._state.past
         copies = [
-            _KeptCopy(
-                _message(copy.item, copy.branch, copy.path, copy.numbers), list(copy.depends.items()), copy.toward
-            )
-            for copy in state.copies
+            _KeptCopy(_record(copy.item, copy.branch, copy.path, copy.numbers, ()), copy.depends, copy.toward)
+            for copy in self._state.copies
         ]
-        received = [(pair, ranges.upto, list(ranges.islands())) for pair, ranges in past.received.items()]
-        depends, seen = list(past.depends.items()), list(state.seen.marks())
-        self._persist(_StateRecord(self._tree.places, depends, past.counts, past.toward, received, copies, seen))
+        received = [(pair, [(1, ranges.upto), *ranges.islands()]) for pair, ranges in past.received.items()]
+        seen = list(self._state.seen.marks())
+        self._persist(_StateRecord(self._tree.places, past.depends, past.counts, past.toward, received, copies, seen))
         self._written = 0
         self._step.out.append(Forget(1))
 
@@ -124,8 +119,7 @@ class StateJournal:
             elif isinstance(one, _StateRecord):
                 self._restore(one)
             else:
-                said = one.message
-                self._state.process(_item(said), said.branch, said.path, one.dependencies, said.numbers)
+                self._state.process(_item(one), one.branch, one.path, one.dependencies, one.numbers)
         self._written = len(records)
         return True
 
@@ -135,25 +129,23 @@ class StateJournal:
         past.depends.update(record.depends)
         past.counts.update(record.counts)
         past.toward.update(record.toward)
-        for pair, upto, islands in record.received:
-            ranges = past.received[pair] = Ranges()
-            for first, last in ((1, upto), *islands):
-                ranges.add(first, last)
+        for pair, ranges in record.received:
+            for first, last in ranges:
+                past.ranges(pair).add(first, last)
         for kept in record.copies:
-            message = kept.message
-            state.copies.put(
-                _item(message), message.branch, message.path, message.numbers, dict(kept.depends), kept.toward,
-                self._tree.near.reach,
-            )  # fmt: skip
+            said = kept.message
+            state.copies.put(SentMessage(_item(said), said.branch, said.path, said.numbers, kept.depends, kept.toward))
         for mark in record.seen:
             state.seen.raise_to(mark.origin, mark.seq)
 
 
-def _message(item: KeptItem, branch: str | None, path: Path, numbers: dict[str, int]) -> _Message:
-    return _Message(to_record(item.bundle), item.hops, branch, path, numbers)
+def _record(
+    item: KeptItem, branch: str | None, path: Path, numbers: dict[str, int], dependencies: Changes
+) -> _ProcessedRecord:
+    return _ProcessedRecord(to_record(item.bundle), item.hops, branch, path, numbers, dependencies)
 
 
-def _item(message: _Message) -> KeptItem:
-    bundle = from_record(message.bundle)
+def _item(record: _ProcessedRecord) -> KeptItem:
+    bundle = from_record(record.bundle)
     assert bundle is not None, "it was written by a broker of this kind"
-    return KeptItem(bundle, message.hops, None, False)
+    return KeptItem(bundle, record.hops, None, False)

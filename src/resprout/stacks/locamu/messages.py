@@ -7,7 +7,7 @@ from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.order import vector_clock
 from resprout.order.vector_clock import Changes
-from resprout.overlay.places import Place
+from resprout.stacks.shell.places import PlacesNear
 
 _ENTRY: Final = 24
 """Bytes that a name and a number take, and what holds them together; names may be longer, and most are shorter."""
@@ -77,12 +77,6 @@ class PrefixesSkipped(ProtocolMessage, frozen=True, tag=182):
         return 4 + vector_clock.paper_bytes(self.prefixes)
 
 
-class SafePlaces(ProtocolMessage, frozen=True, tag=183):
-    """Who stands next to whom, within 2f + 1 hops of the receiver."""
-
-    places: tuple[Place, ...]
-
-
 class DeadBeyond(ProtocolMessage, frozen=True, tag=186):
     """These do not live, says the one between: nobody need wait for a word of them. It takes the place of what was said
     before."""
@@ -90,7 +84,7 @@ class DeadBeyond(ProtocolMessage, frozen=True, tag=186):
     names: tuple[str, ...]
 
 
-LOCAMU_MESSAGES: Final = (Carried, MissingRequest, ProcessedCounts, PrefixesSkipped, SafePlaces, DeadBeyond)
+LOCAMU_MESSAGES: Final = (Carried, MissingRequest, ProcessedCounts, PrefixesSkipped, PlacesNear, DeadBeyond)
 
 
 def length_of(changes: Changes) -> int:

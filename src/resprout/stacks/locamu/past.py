@@ -11,7 +11,7 @@ can pass it on if this broker never returns. Nothing is lost by that: a message 
 that those there gave it, and whatever follows it depends on these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from resprout.order.ranges import Ranges
 from resprout.order.vector_clock import Changes
@@ -51,22 +51,19 @@ class Past:
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    def depend_on(self, dependencies: Changes, known: Iterable[str]) -> None:
+    def depend_on(self, dependencies: Changes, known: Container[str]) -> None:
         """What a message depends on, whatever is processed after it does."""
-        nodes, depends = frozenset(known), self.depends
+        depends = self.depends
         for sender, entries in dependencies:
-            if sender != self._name and sender in nodes:
+            if sender != self._name and sender in known:
                 for target, number in entries:
-                    if target in nodes and number > depends.get((sender, target), 0):
+                    if target in known and number > depends.get((sender, target), 0):
                         depends[sender, target] = number
 
     def add(self, identifiers: Iterable[Identifier]) -> None:
         for sender, target, number in identifiers:
             pair = (sender, target)
-            ranges = self.received.get(pair)
-            if ranges is None:
-                ranges = self.received[pair] = Ranges()
-            ranges.add(number, number)
+            self.ranges(pair).add(number, number)
             if sender != self._name and number > self.depends.get(pair, 0):
                 self.depends[pair] = number
 
@@ -83,10 +80,13 @@ class Past:
 
     def skip(self, sender: str, target: str, upto: int) -> None:
         """Nothing up to here will come that was not here."""
-        ranges = self.received.get((sender, target))
-        if ranges is None:
-            ranges = self.received[sender, target] = Ranges()
-        ranges.add(1, upto)
+        self.ranges((sender, target)).add(1, upto)
+
+    def ranges(self, pair: Pair) -> Ranges:
+        """What was received of one to the other."""
+        if (ranges := self.received.get(pair)) is None:
+            ranges = self.received[pair] = Ranges()
+        return ranges
 
 
 def by_sender(entries: Iterable[tuple[Pair, int]]) -> Changes:

@@ -15,10 +15,10 @@ from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.stacks.locamu.messages import MissingRequest, PrefixesSkipped, ProcessedCounts
+from resprout.stacks.locamu.near import SafeNeighbourhood
 from resprout.stacks.locamu.past import Pair, by_sender
 from resprout.stacks.locamu.state import BrokerState
 from resprout.stacks.locamu.streams import Streams
-from resprout.stacks.locamu.tree import SafeTree
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.step import Step
 
@@ -35,10 +35,11 @@ class PrefixesDue(Timer, frozen=True):
 
 
 class StabilityReports:
-    def __init__(self, step: Step, tree: SafeTree, state: BrokerState, streams: Streams, outbox: Outbox) -> None:
+    def __init__(
+        self, step: Step, near: SafeNeighbourhood, state: BrokerState, streams: Streams, outbox: Outbox
+    ) -> None:
         self._step = step
-        self._tree = tree
-        self._near = tree.near
+        self._near = near
         self._state = state
         self._streams = streams
         self._outbox = outbox

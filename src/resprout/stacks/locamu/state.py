@@ -4,8 +4,6 @@ It changes in one way only: a message is processed. RECEIVE of the thesis, corre
 identifiers are added (L1), and a message depends on what was processed before it, not on itself (L2).
 """
 
-from typing import NamedTuple
-
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention
 from resprout.order.seen import Seen
@@ -16,43 +14,37 @@ from resprout.stacks.locamu.near import SafeNeighbourhood
 from resprout.stacks.locamu.past import Past
 
 
-class Processed(NamedTuple):
-    copy: SentMessage
-    is_new: bool
-    news: Path
-    """Of a repeat: entries of the path that other copies had empty."""
-    numbers: dict[str, int]
-    """What it was given here."""
-
-
 class BrokerState:
     def __init__(self, near: SafeNeighbourhood, kept: Retention) -> None:
         self._near = near
         self.past = Past(near.name)
-        self.copies = SentSet(near.name, kept.keep, kept.let_go)
+        self.copies = SentSet(near, kept)
         self.seen = Seen()
         """What clients of this broker have published. They come back to no other one, so it is theirs alone."""
 
     def process(
         self, item: KeptItem, branch: str | None, path: Path, dependencies: Changes,
         numbers: dict[str, int] | None = None,
-    ) -> Processed:  # fmt: skip
-        """`numbers`: those that it was given before, in an earlier life."""
+    ) -> tuple[SentMessage, Path | None]:  # fmt: skip
+        """The message as it is kept; and of a repeat, the entries of the path that other copies had empty. `numbers`:
+        those that it was given before, in an earlier life."""
         past, near = self.past, self._near
-        past.depend_on(dependencies, near.nodes)
+        past.depend_on(dependencies, near)
         if past.knows_any(path):
             past.add(each(path))
             copy = self.copies.find(path)
-            if copy is None:  # all had it, but for the numbers that this one brings
-                return Processed(self.copies.put(item, branch, path, {}, {}, {}, near.reach), False, path, {})
-            return Processed(copy, False, self.copies.merge(copy, path, near.reach), {})
+            if copy is not None:
+                return copy, self.copies.merge(copy, path)
+            copy = SentMessage(item, branch, path)  # all had it, but for the numbers that this one brings
+            self.copies.put(copy)
+            return copy, path
         depends, toward = dict(past.depends), dict(past.toward)
         past.add(each(path))
         if numbers is None:
             numbers = past.number(near.targets(branch))
-        past.sent(numbers, [one for one in near.place.neighbours if one != branch])
+        past.sent(numbers, [one for one in near.own.neighbours if one != branch])
         if branch is None:
             self.seen.raise_to(item.bundle.origin, item.bundle.last)
-        return Processed(
-            self.copies.put(item, branch, path, numbers, depends, toward, near.reach), True, {}, numbers
-        )  # fmt: skip
+        copy = SentMessage(item, branch, path, numbers, depends, toward)
+        self.copies.put(copy)
+        return copy, None

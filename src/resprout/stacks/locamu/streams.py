@@ -145,7 +145,7 @@ class Streams:
 
     def _path(self, copy: SentMessage, name: str) -> Path:
         near = self._near
-        return leading_to(copy.path, near.name, copy.numbers, near.between(name), near.faults)
+        return leading_to(copy.path, near.name, copy.numbers, near.path(name)[1:-1], near.faults)
 
     def _send(self, name: str, copy: SentMessage, path: Path, dependencies: Changes) -> None:
         item = copy.item

@@ -10,16 +10,17 @@ disk is a stranger with a known name, and is not taken back.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from resprout.core.contract import Close, LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
+from resprout.core.contract import LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
 from resprout.edge.messages import Successor
 from resprout.overlay.places import Place
-from resprout.stacks.locamu.messages import LOCAMU_MESSAGES, DeadBeyond, MissingRequest, SafePlaces
+from resprout.stacks.locamu.messages import LOCAMU_MESSAGES, DeadBeyond, MissingRequest
 from resprout.stacks.locamu.near import SafeNeighbourhood
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.places import MappedTree, PlacesNear
 from resprout.stacks.shell.step import Step
-from resprout.stacks.shell.tree import Join, PlainTree
+from resprout.stacks.shell.tree import Join
 from resprout.stacks.stack import BrokerSeat
 
 AGAIN_US: Final = 1_000_000
@@ -41,10 +42,10 @@ class ActiveChanged(Outcome, frozen=True):
     """The active connections, or the tree, are others than before."""
 
 
-class SafeTree(PlainTree):
+class SafeTree(MappedTree):
     def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, faults: int) -> None:
-        super().__init__(seat, step, outbox)
-        self.near = SafeNeighbourhood(Place(seat.name, seat.incarnation, 1, None, (), seat.address), faults)
+        self.near = SafeNeighbourhood(seat.first_place, faults)
+        super().__init__(seat, step, outbox, self.near)
         self.dead: dict[str, None] = {}
         self._dead_beyond: dict[str, tuple[str, ...]] = {}
         """By who has said so: others in reach."""
@@ -59,82 +60,70 @@ class SafeTree(PlainTree):
         """Nothing was ever processed of it or by it: whoever comes under its name may begin."""
 
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
-        near: dict[type, Handler] = {SafePlaces: self._told, DeadBeyond: self._heard_of, **handlers}
-        return *super().desks(near), Desk(self._peers.find, dict.fromkeys(LOCAMU_MESSAGES, self._not_yet))
+        early: dict[type, Handler] = dict.fromkeys(LOCAMU_MESSAGES, self._not_yet)
+        return *super().desks({DeadBeyond: self._heard_of, **handlers}), Desk(self._peers.find, early)
 
     @property
     def living(self) -> int:
         """In reach, this broker left out."""
-        dead = {name for names in (self.dead, *self._dead_beyond.values()) for name in names}
+        dead = self._all_dead()
         return sum(name not in dead for name in self.near.reach)
+
+    def _all_dead(self) -> dict[str, None]:
+        """Those included that others have named."""
+        return dict.fromkeys((*self.dead, *[one for names in self._dead_beyond.values() for one in names]))
 
     # -- places --------------------------------------------------------------------------------------------------------
 
     @property
     def places(self) -> tuple[Place, ...]:
         """Everything that is known, this broker's own place first: what its next life has to know."""
-        found = [self.near.place_of(name) for name in self.near.nodes]
+        found = [self.near.place(name) for name in (self.near.name, *self.near.nodes())]
         return tuple([place for place in found if place is not None])
 
     def restore(self, places: Iterable[Place]) -> None:
         """This broker had its place in an earlier life."""
         own, *others = places
-        self.near.stand_next_to(own.neighbours)
-        self.near.learn(others)
-        self._locate(others)
+        self._spread([*self._stand_next_to(*own.neighbours), *self.near.learn(others)])
         self.is_in = self.is_in or bool(own.neighbours)
         self._look()
+
+    def _stand_next_to(self, *names: str) -> list[Place]:
+        return self.near.stand_next_to((*self.near.own.neighbours, *names))
 
     def _link(self, name: str, address: str) -> None:
         if address:
             self._step.out.append(Locate(name, address))
-        news = self.near.stand_next_to((name,))
-        self.dead.pop(name, None)
-        self._begin(name, address)
+        news = self._stand_next_to(name)
+        self._begin(name)
         self._spread(news)
         self._look()
 
-    def _told(self, peer: Peer, message: SafePlaces) -> None:
-        news = self.near.learn(message.places)
-        if news:
-            self._locate(news)
+    def _told(self, peer: Peer, message: PlacesNear) -> None:
+        if news := self.near.learn(message.places):
             self._spread(news)
             for place in news:
-                if place.name not in self.links and self._peers.find(place.name) is not None:
+                if place.name not in self.links:
                     self._meet(place.name)
             self._look()
-
-    def _spread(self, news: list[Place]) -> None:
-        for name in self.links:
-            self._tell(name, self.near.concerning(name, news))
-
-    def _tell(self, name: str, places: tuple[Place, ...]) -> None:
-        if places:
-            self._outbox.send(name, SafePlaces(places))
-
-    def _locate(self, places: Iterable[Place]) -> None:
-        for place in places:
-            if place.address and place.name != self.near.name:
-                self._step.out.append(Locate(place.name, place.address))
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def up(self, event: LinkUp) -> None:
-        self._lose(event.peer)  # a session that begins anew has lost the old one
-        if self._peers.came_up(event.peer, event.incarnation, event.room) is None:
-            self._step.out.append(Close(event.peer, f"{self._seat.name} takes no more brokers"))
-        elif event.peer == self.parent and not self.is_in:
-            self._outbox.send(event.peer, Join(self._seat.address))
-        else:
-            self._meet(event.peer)
+        super().up(event)
+        self._meet(event.peer)
 
     def _meet(self, name: str) -> None:
-        """There is a session with it."""
-        if name in self.near.reach and name not in self._cut:
-            self.dead.pop(name, None)
-            place = self.near.place_of(name)
-            self._begin(name, place.address if place is not None else "")
+        """If there is a session with it, and it is in reach."""
+        if name in self.near.reach and name not in self._cut and self._peers.is_up(name):
+            self._begin(name)
             self._look()
+
+    def _begin(self, name: str) -> None:
+        self.dead.pop(name, None)
+        self.links[name] = Successor(name, "")
+        self._tell_everything(name)
+        self._step.outcomes.append(TalkBegan(name))
 
     def down(self, event: LinkDown) -> None:
         super().down(event)
@@ -157,16 +146,12 @@ class SafeTree(PlainTree):
         self._step.out.append(SetTimer(TalkAgain(name), self._step.now_us + AGAIN_US))
 
     def talk_again(self, timer: TalkAgain) -> None:
-        self._cut.pop(timer.name, None)
-        if self._peers.find(timer.name) is not None:
-            self._meet(timer.name)
-        elif timer.name in self.near.reach or timer.name == self.parent:
-            self._peers.open(timer.name)
-
-    def _begin(self, name: str, address: str) -> None:
-        self.links[name] = Successor(name, address)
-        self._tell(name, self.near.everything_for(name))
-        self._step.outcomes.append(TalkBegan(name))
+        name = timer.name
+        self._cut.pop(name, None)
+        if self._peers.is_up(name):
+            self._meet(name)
+        elif name in self.near.reach or name == self.parent:
+            self._peers.open(name)
 
     def _lose(self, name: str) -> None:
         """A place is never lost, and this broker stays in the tree."""
@@ -181,6 +166,16 @@ class SafeTree(PlainTree):
             self.dead[name] = None
             self._look()
 
+    def _look(self) -> None:
+        self.active = self.near.bypass(lambda name: name in self.dead, self.near.faults + 1).hops
+        self._tell_dead()
+        for name in self.active:
+            if not self._peers.is_up(name):
+                self._peers.open(name)
+        self._step.outcomes.append(ActiveChanged())
+
+    # -- the dead that only others know of -----------------------------------------------------------------------------
+
     def _heard_of(self, peer: Peer, message: DeadBeyond) -> None:
         branch = self.near.branch(peer.name)
         names = [name for name in message.names if name in self.near.reach and self.near.branch(name) == branch]
@@ -190,33 +185,23 @@ class SafeTree(PlainTree):
 
     def _tell_dead(self) -> None:
         """Those in other directions, to whoever could wait for them."""
+        dead = self._all_dead()
         for name in self.active:
-            beyond = dict.fromkeys((*self.dead, *[one for names in self._dead_beyond.values() for one in names]))
-            news = tuple([one for one in beyond if self.near.branch(one) != self.near.branch(name)])
+            news = tuple([one for one in dead if self.near.branch(one) != self.near.branch(name)])
             if name in self.links and news != self._told_dead.get(name, ()):
                 self._told_dead[name] = news
                 self._outbox.send(name, DeadBeyond(news))
 
-    def _look(self) -> None:
-        self.active = self.near.bypass(lambda name: name in self.dead).hops
-        self._tell_dead()
-        for name in self.active:
-            if self._peers.find(name) is None:
-                self._peers.open(name)
-        self._step.outcomes.append(ActiveChanged())
-
     # -- joining -------------------------------------------------------------------------------------------------------
 
     def _asked(self, peer: Peer, message: Join) -> None:
-        if peer.name not in self.near.place.neighbours:
-            super()._asked(peer, message)
-        elif self.is_unheard_of(peer.name):
+        if peer.name in self.near.own.neighbours:
             self._lose(peer.name)
-            super()._asked(peer, message)
-        else:
-            self._step.note("stranger", f"{peer.name} has returned without what was on its disk")
-            self._lose(peer.name)
-            self._count_out(peer.name)
+            if not self.is_unheard_of(peer.name):
+                self._step.note("stranger", f"{peer.name} has returned without what was on its disk")
+                self._count_out(peer.name)
+                return
+        super()._asked(peer, message)
 
     def _not_yet(self, peer: Peer, message: ProtocolMessage) -> None:
         """Of one that knows this broker, while this one does not know where it stands."""

@@ -11,17 +11,16 @@ joins like a newcomer, below the parent that it was given.
 
 from collections.abc import Mapping
 
-from resprout.core.contract import LinkDown, LinkUp, Locate, Outcome, Silent
+from resprout.core.contract import LinkDown, LinkUp, Outcome, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
 from resprout.overlay.neighbourhood import Neighbourhood
-from resprout.overlay.places import Place
-from resprout.stacks.multicast.messages import Around, Flushed, PlacesNear
+from resprout.stacks.multicast.messages import Around, Flushed
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.places import MappedTree, PlacesNear
 from resprout.stacks.shell.step import Step
-from resprout.stacks.shell.tree import PlainTree
 from resprout.stacks.stack import BrokerSeat
 
 
@@ -32,11 +31,9 @@ class Met(Outcome, frozen=True):
     dead: str
 
 
-class BypassTree(PlainTree):
+class BypassTree(MappedTree):
     def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox) -> None:
-        super().__init__(seat, step, outbox)
-        self._place = Place(seat.name, seat.incarnation, 1, None, (), seat.address)
-        self._view = Neighbourhood(self._place, 2)
+        super().__init__(seat, step, outbox, Neighbourhood(seat.first_place, 2))
         self._unheard: dict[str, None] = {}
         """Children that may not know yet that they are in the tree: nobody is told of them."""
         self._unflushed: dict[str, dict[str, None]] = {}
@@ -56,8 +53,7 @@ class BypassTree(PlainTree):
         return name in self.links or name in self._unflushed
 
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
-        near: dict[type, Handler] = {PlacesNear: self._told, Flushed: self._flushed, **handlers}
-        return Desk(self._peers.find, {Around: self._around}), *super().desks(near)
+        return Desk(self._peers.find, {Around: self._around}), *super().desks({Flushed: self._flushed, **handlers})
 
     # -- who is where --------------------------------------------------------------------------------------------------
 
@@ -66,34 +62,19 @@ class BypassTree(PlainTree):
         if self._unflushed.pop(name, None) is not None:  # it has returned
             self._met = {pair: None for pair in self._met if pair[1] != name}
         if name == self.parent:
-            self._move((*self._place.neighbours, name))
+            self._stand_next_to(name)
         else:
             self._unheard[name] = None
-        self._tell(name, self._view.everything_for(name))
+        self._tell_everything(name)
 
-    def _move(self, neighbours: tuple[str, ...]) -> None:
-        place = self._place
-        self._place = Place(
-            place.name, place.incarnation, place.version + 1, None, tuple(dict.fromkeys(neighbours)), place.address
-        )
-        self._spread(self._view.move(self._place))
+    def _stand_next_to(self, name: str) -> None:
+        self._spread(self._view.stand_next_to((*self._view.own.neighbours, name)))
 
     def _told(self, peer: Peer, message: PlacesNear) -> None:
-        self._spread(self._view.learn(message.places))
+        super()._told(peer, message)
         if peer.name in self._unheard:
             del self._unheard[peer.name]
-            self._move((*self._place.neighbours, peer.name))
-
-    def _spread(self, news: list[Place]) -> None:
-        for place in news:
-            if place.address and place.name != self._place.name:
-                self._step.out.append(Locate(place.name, place.address))
-        for name in self.links:
-            self._tell(name, self._view.concerning(name, news))
-
-    def _tell(self, name: str, places: tuple[Place, ...]) -> None:
-        if places:
-            self._outbox.send(name, PlacesNear(places))
+            self._stand_next_to(peer.name)
 
     # -- the dead ------------------------------------------------------------------------------------------------------
 
@@ -123,7 +104,7 @@ class BypassTree(PlainTree):
         self._peers.open(self.parent)
 
     def down(self, event: LinkDown) -> None:
-        if event.peer in self._place.neighbours and event.peer in self.links:
+        if event.peer in self._view.own.neighbours and event.peer in self.links:
             self._pass_over(event.peer)
         super().down(event)
 
@@ -134,7 +115,7 @@ class BypassTree(PlainTree):
 
     def _others(self, dead: str) -> list[str]:
         place = self._view.place(dead)
-        return [] if place is None else [name for name in place.neighbours if name != self._place.name]
+        return [] if place is None else [name for name in place.neighbours if name != self._view.name]
 
     def _pass_over(self, dead: str) -> None:
         others = self._others(dead)
@@ -150,7 +131,7 @@ class BypassTree(PlainTree):
 
     def _around(self, peer: Peer, message: Around) -> None:
         if message.dead not in self._unflushed:
-            if message.dead not in self._place.neighbours:
+            if message.dead not in self._view.own.neighbours:
                 raise PeerError(f"{message.dead} was no neighbour of this broker")
             self._pass_over(message.dead)
         if (peer.name, message.dead) not in self._met:  # it had just joined, and is new to this broker

@@ -7,7 +7,7 @@ from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.order.crossing import Progress
 from resprout.order.vector_clock import Changes
-from resprout.overlay.places import Place
+from resprout.stacks.shell.places import PlacesNear
 
 HEADER_MAX: Final = 1 << 18
 """Characters of names and digits in the clocks of one message, so that it fits into a frame beside the largest bundle
@@ -43,12 +43,6 @@ class NotOwed(ProtocolMessage, frozen=True, tag=185):
     @property
     def bulk(self) -> int:
         return length_of(self.clocks)
-
-
-class PlacesNear(ProtocolMessage, frozen=True, tag=187):
-    """Who stands next to whom, within two hops of the receiver."""
-
-    places: tuple[Place, ...]
 
 
 class Around(ProtocolMessage, frozen=True, tag=188):

@@ -22,6 +22,7 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, ForgetBrokers, Publish, Taken
 from resprout.edge.requests import LeaveRequest
 from resprout.order.link import Link
@@ -59,13 +60,15 @@ from resprout.stacks.resprout.messages import (
     MoveAway,
     NameTaken,
     NotMember,
+    Recollect,
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TreeChanged
+from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TakenIn, TreeChanged
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
-from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
+from resprout.stacks.resprout.repair.parcels import ParcelDesk
+from resprout.stacks.resprout.revival import NothingKept, Revival
 from resprout.stacks.resprout.sessions import PeerSessions
 from resprout.stacks.resprout.tree_news import TreeNews
 from resprout.stacks.resprout.waiting import Waits
@@ -93,10 +96,11 @@ class ResproutBroker(Shell):
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
         self.council = Council(core.view, council_options, core.peers.post, core.outcomes, core.waves)
         self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
-        self.durable = Durable(core) if options.durable else None
+        self.durable = Durable(core) if options.durable is True else None
         self.book = ClientBook(core, self.ghosts)
         self.clients = Clients(core, self.ghosts, self.book, self.durable)
         self.company = Company(core)
+        self.revival = Revival(core, core.disk, self.ghosts, self.book) if core.disk is not None else None
         self.member = Member(core, self.book)
         self.coordinator = Coordinator(core, self.council, self.ghosts, self.book)
         offers = Offers(core)
@@ -128,13 +132,14 @@ class ResproutBroker(Shell):
                 Request: self._request,
                 Recovered: self._recovered,
             },
-            desks=(self._clients(), self._neighbours(), self._newcomers(), self._brokers()),
+            desks=(self._clients(), self._neighbours(), self._brokers(), self._newcomers()),
             cut_off=self.sessions.cut_off,
             timers={
                 Tick: self._tick,
                 JoinAgain: lambda timer: self.newcomer.again(),
                 ChooseParent: lambda timer: self.newcomer.choose(),
                 GhostOver: self.dismissing.due,
+                NothingKept: lambda timer: self.clients.settle(),
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), core.report),
             },
             outcomes={
@@ -143,16 +148,18 @@ class ResproutBroker(Shell):
                 Expelled: lambda outcome: core.retire(outcome.reason),
                 Repaired: self._repaired,
                 Settled: self._settled,
+                TakenIn: self._joined,
                 Cleared: lambda outcome: self.admission.admit(),
                 Superseded: self.clients.superseded,
                 TreeChanged: self.tree_news.changed,
             },
             at_end=(
-                self.clients.look_again,
-                self.book.listeners.settle,
-                self.dismissing.let_idle_go,
+                (self.clients.awaited, self.clients.look_again),
+                (self.book.listeners.answers, self.book.listeners.settle),
+                (self.ghosts.idle, self.dismissing.let_idle_go),
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
+                *([core.disk.end] if core.disk is not None else []),
             ),
             in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan),
         )
@@ -179,8 +186,9 @@ class ResproutBroker(Shell):
                 ForgetBrokers: self.forgetting.asked,
                 **self.wishes.of_clients,
             },
-            check=lambda session, message: session.check_turn(message),
+            check=ClientSession.check_turn,
             is_only=True,
+            is_guarded=True,
         )
 
     def _neighbours(self) -> Desk:
@@ -191,7 +199,7 @@ class ResproutBroker(Shell):
             return lambda link, message: handler(link.name, message)
 
         return Desk(
-            core.neighbours.find_open,
+            core.neighbours.heard.get,
             {
                 Forward: core.forwarding.forwarded,
                 Levels: core.forwarding.take_levels,
@@ -201,19 +209,20 @@ class ResproutBroker(Shell):
                 ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
                 MoveAway: lambda link, message: self.newcomer.move_away(link.name, message),
                 Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
+                **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
                 **self.tree_news.handlers,
             },
-            heard=self._sign_of_life,
+            heard=self.council.heard,
             strange=ignore,
         )
 
     def _newcomers(self) -> Desk:
-        """Brokers that have no right to their names yet."""
+        """Brokers that have no right to their names yet: others are taken before."""
         admission, outbox = self.admission, self.core.outbox
         return Desk(
-            self.sessions.find_newcomer,
+            self.core.peers.find,
             {
                 JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
@@ -235,7 +244,7 @@ class ResproutBroker(Shell):
             newcomer.probed(peer.name, message)
 
         return Desk(
-            core.peers.find,
+            core.peers.find_settled,
             {
                 JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
@@ -243,15 +252,13 @@ class ResproutBroker(Shell):
                 NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
                 AttachRequest: lambda peer, message: self.member.requested(peer.name, message),
                 NotMember: lambda peer, message: self.coordinator.not_member(peer.name, message),
+                Recollect: lambda peer, message: self.revival.told(peer.name) if self.revival is not None else None,
                 **self.parcels.handlers,
                 **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
                 Probed: both_probed,
             },
-            heard=self._sign_of_life,
+            heard=self.council.heard,
         )
-
-    def _sign_of_life(self, name: str) -> None:
-        self.council.heard(name, self.core.now_us)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -276,6 +283,8 @@ class ResproutBroker(Shell):
             self.clients.settle()
             self.clients.tell_successors()
             self.waits.tick()
+        if self.revival is not None:
+            self.revival.tick()
         self._set_tick()
 
     def _set_tick(self) -> None:
@@ -296,11 +305,18 @@ class ResproutBroker(Shell):
         if self.core.attached:
             self.admission.admit()
 
+    def _joined(self, outcome: TakenIn) -> None:
+        if self.revival is not None:
+            self.revival.joined(outcome.parent)
+
     def _recovered(self, event: Recovered) -> None:
         if self.durable is not None:
             self.durable.recovered(event.records)
             if self.clients.serving:
                 self.durable.offer()
+        elif self.revival is not None:
+            self.revival.recovered(event.records)
+            self.act()
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):

@@ -1,8 +1,6 @@
 """What brokers tell each other about clients: who listens where, and the latest life of each name. Both are said as it
 changes, and all of it at the beginning of a new link."""
 
-from collections.abc import Iterator
-
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.stacks.resprout.core import Core
@@ -17,10 +15,9 @@ class ClientBook:
         self.listeners = ListenerBook(core, ghosts)
         self.roll = Roll(core, ghosts)
 
-    def pack(self, dead: str | None = None) -> Iterator[ProtocolMessage]:
+    def pack(self, dead: str | None = None) -> list[ProtocolMessage]:
         """For a parcel; for an `Attach` also what was known of the dead neighbour."""
-        yield from self.listeners.handed_over(dead)
-        yield from pack_client_lives(self.roll.lives())
+        return [*self.listeners.handed_over(dead), *pack_client_lives(self.roll.lives())]
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""

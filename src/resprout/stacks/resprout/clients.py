@@ -64,14 +64,14 @@ class Clients:
         self._turn = 0
         self._patience: dict[str, tuple[int, TotalId]] = {}
         """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
-        self._awaited: list[int] = []
+        self.awaited: list[int] = []
         """Places in the log up to which everything must be shown before somebody who waits is served."""
         core.total_way.drain = self.drain_all
 
     @property
     def serving(self) -> bool:
         """Whoever comes is served."""
-        return self._core.attached and self._core.is_calm
+        return self._core.attached and self._core.is_calm and not self._core.reviving
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Clients:
         self._patience.pop(name, None)
         session = core.sessions.all[name]
         for publish in session.waiting:
-            core.log.local_bytes -= publish.cost
+            core.log.local_bytes -= publish.bundle.cost
         session.waiting.clear()
         core.pressure.forget(name)
         core.log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
@@ -130,16 +130,16 @@ class Clients:
         core = self._core
         missing = self._ghosts.expire(ghost, core.out)
         core.out.append(CancelTimer(GhostOver(ghost)))
-        self._book.listeners.check(missing)
+        self._book.listeners.check(sorted(missing))
 
     def look_again(self) -> None:
-        """At the end of a step: perhaps what a repair brought is shown by now."""
-        if self._awaited and self._is_shown(min(self._awaited)):
+        """At the end of a step, while places are awaited: perhaps what a repair brought is shown by now."""
+        if self._is_shown(min(self.awaited)):
             self.decide_all()
 
     def decide_all(self) -> None:
         """Something has changed: look again at those that wait."""
-        self._awaited.clear()
+        self.awaited.clear()
         for name in list(self._waiting):
             session = self._core.sessions.all.get(name)
             if session is not None:
@@ -165,7 +165,9 @@ class Clients:
         core = self._core
         attend = self._waiting[session.name]
         is_new = not attend.tried and not attend.subscriptions
-        if not (self.serving or (core.attached and is_new)):  # a repair may wait for what an operator says
+        if not (
+            self.serving or (core.attached and is_new and not core.reviving)
+        ):  # a repair may wait for what an operator says
             return
         tried = attend.tried
         if not tried:
@@ -175,7 +177,7 @@ class Clients:
             if self._is_shown(upto):
                 self._welcome(session, attend, True)
             else:
-                self._awaited.append(upto)
+                self.awaited.append(upto)
         elif home_of(attend) == Life(
             core.seat.name, core.seat.incarnation
         ):  # its session was here, and is over: nobody kept more
@@ -210,6 +212,8 @@ class Clients:
     def _welcome(self, session: ClientSession, attend: Attend, resumed: bool) -> None:
         core = self._core
         del self._waiting[session.name], self._since[session.name]
+        if attend.tried and core.disk is not None:
+            core.disk.moved(session.name)
         if attend.subscriptions and resumed:
             self._book.listeners.returned(session.name)
         core.sessions.welcome(session, attend, core.successors(), resumed, core.out)
@@ -218,7 +222,9 @@ class Clients:
             self._ahead[session.name] = ahead
         if attend.tried:
             is_certain = self._ghosts.answers_for(home_of(attend))
-            due_us = None if is_certain else core.now_us + core.options.ghost_us
+            is_kept = home_of(attend) in core.kept_by  # until then by others, after that by nobody
+            last_us = core.kept_until_us if is_kept else core.now_us + core.options.ghost_us
+            due_us = None if is_certain else last_us
             self.answering.adopt(session, self._answered_for(session), due_us)
         if attend.tried and resumed:
             self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)
@@ -259,7 +265,7 @@ class Clients:
             self._take_eventual(session, message)
         else:
             session.waiting.append(message)
-            core.log.local_bytes += message.cost
+            core.log.local_bytes += bundle.cost
             self.drain(session)
         core.show()
         core.pressure.check(session.name, core.log.local_bytes, core.out)
@@ -293,24 +299,24 @@ class Clients:
             bundle = message.bundle
             if core.seen.has(bundle):
                 core.sessions.known(session, bundle, everywhere=self.answering.is_settled(session))
+            elif bundle.guarantee is not Guarantee.TOTAL and not self._must_follow(session, bundle):
+                self._accept(session, self._stamped(bundle), message.prompt)
             elif totals.is_under_way(bundle):
                 pass  # said again: it is delivered at its place
             elif totals.is_overtaken(bundle):
                 break  # said again: it is on its way, or will be known when what overtook it here is delivered
-            elif bundle.guarantee is Guarantee.TOTAL or self._must_follow(session, bundle):
-                if not totals.has_room_for(session.name) or self._is_patient(session, bundle):
-                    break
-                totals.submit(self._stamped(bundle))
+            elif not totals.has_room_for(session.name) or self._is_patient(session, bundle):
+                break
             else:
-                self._accept(session, self._stamped(bundle), message.prompt)
+                totals.submit(self._stamped(bundle))
             queue.popleft()
-            core.log.local_bytes -= message.cost
+            core.log.local_bytes -= bundle.cost
         self._draining.discard(session.name)
 
     def _must_follow(self, session: ClientSession, bundle: Bundle) -> bool:
         """Whether it has to come behind a total that is not delivered here."""
         totals = self._core.totals
-        if totals.own(session.name) is not None or totals.is_gated(bundle):
+        if totals.backlog.has_any(session.name) or totals.locks.is_closed(bundle):
             return True
         ahead = self._ahead.get(session.name)
         if ahead is None:
@@ -334,8 +340,7 @@ class Clients:
         return totals.backlog.has(awaited)
 
     def _stamped(self, bundle: Bundle) -> Bundle:
-        self._core.clock.raise_to(bundle.stamp)
-        return bundle.stamped(self._core.clock.tick())
+        return bundle.stamped(self._core.clock.stamp_after(bundle.stamp))
 
     def _accept(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
         if self._durable is not None:

@@ -23,8 +23,8 @@ class Copies:
         if len(core.links) >= core.faults or (entry.tseq < 0 and max(entry.hops + 1, entry.copies) >= usual):
             copies = usual
         else:
-            near = [name for name in lineage.branches(core.view, core.faults) if not core.view.is_dead(name)]
-            copies = min(usual, max(len(near), 1 if entry.tseq >= 0 else entry.copies))
+            near = len(self._near()) if core.links else 1
+            copies = min(usual, max(near, 1 if entry.tseq >= 0 else entry.copies))
         few = copies if copies < usual else 0
         if few != self._few:
             self._few = few
@@ -35,3 +35,8 @@ class Copies:
             else:
                 core.note("enough_copies", f"what is called safe here rests on {usual} brokers")
         return copies
+
+    def _near(self) -> list[str]:
+        """Who is within f hops, this broker included."""
+        view = self._core.view
+        return [name for name in lineage.branches(view, self._core.faults) if not view.is_dead(name)]

@@ -24,14 +24,16 @@ from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.totals import Totals
+from resprout.overlay.places import Life
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
-from resprout.stacks.resprout.client_ports import ClientAdverts, ClientInterest
+from resprout.stacks.resprout.client_interest import ClientInterest
 from resprout.stacks.resprout.copies import Copies
+from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
@@ -57,6 +59,11 @@ class Core(Step):
         self.faults = options.faults_tolerated
         self.attached = False
         """This broker has its place in the tree."""
+        self.reviving = False
+        """Everything had stopped, and what is on the disks is being gathered: nobody is served yet."""
+        self.kept_by: dict[Life, str] = {}
+        """Who looks after the clients of lives that ended when everything stopped, until `kept_until_us`."""
+        self.kept_until_us = 0
         self.leading = False
         """It leads a repair."""
         self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults)
@@ -65,13 +72,15 @@ class Core(Step):
         self.waves = Waves(self.view, self.peers.post, self.outcomes)
         self.clock = Clock()
         self.seen = Seen()
-        self.log = Log(self.faults, self._rose)
-        self.interest = Interest(lambda: self.retained.marks())
-        self.adverts = Adverts()
         self.links: dict[str, Link] = {}
-        self.reports = Reports(self.links, self.faults, options.ack_delay_us, self.outbox.pass_by)
-        self.pressure = BackPressure(options.log_bytes, self._held_of)
+        self.reports = Reports(
+            self.links, self.faults, options.ack_delay_us, self.outbox.pass_by, lambda entry: self.book.touch(entry)
+        )
+        self.log = Log(self.faults, self.reports.rose)
+        self.interest = Interest(lambda: self.retained.marks())
         self.outbound: Outbound = []
+        self.adverts = Adverts(self.outbound)
+        self.pressure = BackPressure(options.log_bytes, self._held_of)
         self.forwarding = Forwarding(self)
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
@@ -79,7 +88,7 @@ class Core(Step):
         serving = Serving(NAME, GUARANTEES, self.faults, extras=tuple(Extra))
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
-        self.advertising = Advertising(ClientAdverts(self.adverts, self.outbound))
+        self.advertising = Advertising(self.adverts)
         self.sessions.copies_of = Copies(self).count
         self.routes = Routes(self.interest.index, self.links, self.sessions.all)
         self.totals = Totals(self.view, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has)
@@ -87,6 +96,7 @@ class Core(Step):
         self.left = Left()
         self.book = TotalBook(self.log, self.faults, self.finished, self.left)
         self.retained = Retained(self.log, self.links, self.book, self.left)
+        self.disk = DiskLog(self) if options.durable == "journal" else None
 
     @property
     def is_calm(self) -> bool:
@@ -95,15 +105,19 @@ class Core(Step):
 
     def end(self) -> None:
         """Of a step: tell what is to be told."""
+        sessions, reports = self.sessions, self.reports
         if self.outbound:
             self.speaking.say_all()
-        self.sessions.flush(self.out)
-        self.pressure.release(self.out)
-        if self.sessions.patient:
-            self.reports.taken_soon = True
+        if sessions.turned or sessions.ending:
+            sessions.flush(self.out)
+        if self.pressure.holding:
+            self.pressure.release(self.out)
+        if sessions.patient and not reports.taken_soon:
+            reports.receipts_soon()
         if not self.links and len(self.book):
             self.total_way.report()  # nobody is told, and no timer comes: forget what is delivered
-        self.reports.flush(self.now_us, self.out)
+        if reports.due:
+            reports.flush(self.now_us, self.out)
 
     def report(self, timer: Timer) -> None:
         """The time has come for what nobody waited for."""
@@ -147,21 +161,19 @@ class Core(Step):
         known = [(name, view.places[name]) for name in names if name in view.places and not view.is_dead(name)]
         return tuple([Successor(name, place.address) for name, place in known[:SUCCESSORS_MAX]])
 
-    def _rose(self, entry: Entry) -> None:
-        if entry.tseq >= 0:
-            self.book.touch(entry)
-        self.reports.rose(entry)
-
     def finished(self, entry: Entry) -> None:
         """Nobody on this side is owed the entry any more."""
         if entry.source is None:
             self.sessions.delivered(entry)
         else:
             self.reports.delivered(entry, entry.source)
-        self.total_way.finished(entry)
+        if self.total_way.stood_in_for:
+            self.total_way.finished(entry)
 
     def show(self) -> None:
-        while (entry := self.log.next_to_show()) is not None:
+        """Whatever may be shown by now."""
+        next_to_show = self.log.next_to_show
+        while (entry := next_to_show()) is not None:
             self.sessions.show(entry, self.out)
 
     def _held_of(self, source: str) -> int:

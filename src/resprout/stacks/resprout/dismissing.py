@@ -23,7 +23,7 @@ class Dismissing:
 
     def let_idle_go(self) -> None:
         """At the end of a step: those that wait for nobody any more."""
-        for ghost in self._ghosts.idle():
+        for ghost in self._ghosts.take_idle():
             self._let_go(ghost)
 
     def _let_go(self, ghost: str) -> None:

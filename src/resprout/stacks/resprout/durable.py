@@ -64,8 +64,7 @@ class Durable:
         lost = [b for b in found if not core.seen.has(b) and b.incarnation >= lives.get((b.publisher, b.stream), 0)]
         core.note("recovery", f"{len(lost)} of {len(found)} bundles on disk are published again")
         for bundle in lost:
-            core.clock.raise_to(bundle.stamp)
-            again = bundle.stamped(core.clock.tick())
+            again = bundle.stamped(core.clock.stamp_after(bundle.stamp))
             is_ordered = again.guarantee is not Guarantee.EVENTUAL
             if is_ordered and (core.totals.is_gated(again) or core.totals.own(again.publisher) is not None):
                 core.totals.submit(again)  # what is carried needs no disk: all have it before anybody is told

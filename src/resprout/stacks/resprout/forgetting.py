@@ -1,7 +1,7 @@
 """Brokers that never return, as the operator says: a part that is cut off for good, a silent host in a tree too small
 for a majority. Nothing in the network can know that, so it waits for them until somebody says it.
 
-Whoever can connect may say it: there is no authentication. A broker that lives after all, somewhere else, is fenced as
+Every client may say it, unless rules say who operates. A broker that lives after all, somewhere else, is fenced as
 soon as it is heard again, and joins as a new leaf. One that is heard here is forgotten only by `force`: a mistake of
 names must not cost a broker its place.
 

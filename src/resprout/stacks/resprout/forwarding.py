@@ -10,7 +10,7 @@ from resprout.core.bundle import Bundle
 from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.messages import Forward, Levels
+from resprout.order.messages import Forward, Levels, Republished
 from resprout.stacks.routes import Picks
 from resprout.wire.columns import check_columns
 
@@ -24,6 +24,8 @@ class Forwarding:
         self._outbox = core.outbox
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
+        self.restoring: Republished | None = None
+        """What is accepted now was in the log before everything stopped."""
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
@@ -65,7 +67,7 @@ class Forwarding:
         """To the log, and to whoever wants it."""
         core = self._core
         wanting, readers, picks = self.find_readers(bundle)
-        flood = hops < core.faults
+        flood = hops < core.faults or self.restoring is not None
         room_of, fresh = self._outbox.room, self.fresh
         behind = 0
         now: list[Link] = []
@@ -81,18 +83,26 @@ class Forwarding:
         entry = core.log.append(bundle, source, client, hops, behind + len(now), behind, readers)
         entry.picks = picks
         entry.prompt = prompt
-        if entry.delivered:
+        entry.restored = self.restoring
+        if core.disk is not None:
+            late = [link.name for link in core.links.values() if link.cursor is not None and link is not source]
+            core.disk.keep(entry, [*late, *[link.name for link in now]])
+        if not entry.undone:
             core.finished(entry)
         if now:
-            forward = Forward(bundle, hops + 1, prompt)
+            restored = entry.restored
+            forward = Forward(bundle, hops + 1, prompt) if restored is None else restored.passed_on(hops + 1)
             for link in now:
                 self._send_on(link, entry, forward)
         return entry
 
     def keep(self, bundle: Bundle, source: Link | None, hops: int) -> Entry:
         """A copy for others: nobody on this side is owed it. It stands in line to be shown, to nobody or a ghost."""
-        entry = self._core.log.append(bundle, source, None, hops, 0, 0, ())
+        core = self._core
+        entry = core.log.append(bundle, source, None, hops, 0, 0, ())
         entry.is_backup = True
+        if core.disk is not None:
+            core.disk.keep(entry, ())
         return entry
 
     def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
@@ -114,7 +124,7 @@ class Forwarding:
         core.show()
         core.pressure.check(link.name, link.held_bytes, core.out)
 
-    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
+    def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         """False when that was the last that the link has room for."""
         link.sent.add(entry)
         if self._outbox.send(link.name, forward) > 0:
@@ -156,8 +166,10 @@ class Forwarding:
             bundle = entry.bundle
             assert bundle is not None, "what a link has not seen stays in the log"
             log.waited(entry)
-            if entry.hops < core.faults or core.routes.wants(link, bundle):
-                if not self._send_on(link, entry, Forward(bundle, entry.hops + 1, entry.prompt)):
+            if entry.hops < core.faults or entry.restored is not None or core.routes.wants(link, bundle):
+                restored, hops = entry.restored, entry.hops + 1
+                forward = Forward(bundle, hops, entry.prompt) if restored is None else restored.passed_on(hops)
+                if not self._send_on(link, entry, forward):
                     break
             else:
                 log.release(entry)

@@ -9,13 +9,12 @@ A broker also stands for the clients that its ghosts wait for. Where nobody is l
 broker, the ghost waits for a client that does not exist, until it expires.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.messages import PART_ITEMS, ListenersChanged, ListenersHeard
+from resprout.stacks.resprout.messages import PART_ITEMS, Listeners, ListenersChanged, ListenersHeard
 from resprout.stacks.resprout.repair.pack import pack_listeners
 from resprout.stacks.resprout.repair.parcels import Parcel
 
@@ -30,8 +29,8 @@ class ListenerBook:
         """By neighbour."""
         self._unheard: dict[str, set[str]] = {}
         """Clients here, and the neighbours that have not said that they know of them."""
-        self._heard = False
-        """Somebody has said so, or is gone."""
+        self.answers: list[str] = []
+        """Neighbours that have said so, or are gone, in this step."""
 
     # -- here ----------------------------------------------------------------------------------------------------------
 
@@ -63,6 +62,8 @@ class ListenerBook:
         for name in went:
             del self._mine[name]
             self._unheard.pop(name, None)
+        if self._core.disk is not None and (came or went):
+            self._core.disk.listeners(came, went)
         for start in range(0, max(len(came), len(went)), PART_ITEMS):
             end = start + PART_ITEMS
             news = ListenersChanged(tuple(came[start:end]), tuple(went[start:end]))
@@ -81,23 +82,21 @@ class ListenerBook:
         for name in message.names:
             if name in self._unheard:
                 self._unheard[name].discard(link.name)
-                self._heard = True
+                self.answers.append(link.name)
 
     def settle(self) -> None:
-        """At the end of a step: clients that everybody has heard of may be told what is confirmed."""
-        if self._heard:
-            self._heard = False
-            for name in [name for name, waiting in self._unheard.items() if not waiting]:
-                del self._unheard[name]
-                session = self._core.sessions.all.get(name)
-                if session is not None:
-                    self._core.sessions.announced(session, self._core.out)
+        """At the end of a step with answers: clients that everybody has heard of may be told what is confirmed."""
+        self.answers.clear()
+        for name in [name for name, waiting in self._unheard.items() if not waiting]:
+            del self._unheard[name]
+            session = self._core.sessions.all.get(name)
+            if session is not None:
+                self._core.sessions.announced(session, self._core.out)
 
-    def handed_over(self, dead: str | None = None) -> Iterator[ProtocolMessage]:
+    def handed_over(self, dead: str | None = None) -> list[Listeners]:
         """For a parcel: who listens here, and who did at a dead neighbour."""
-        yield from pack_listeners(self._core.seat.name, self._mine)
-        if dead is not None:
-            yield from pack_listeners(dead, self._of.get(dead, ()))
+        mine = pack_listeners(self._core.seat.name, self._mine)
+        return mine if dead is None else [*mine, *pack_listeners(dead, self._of.get(dead, ()))]
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""
@@ -111,5 +110,5 @@ class ListenerBook:
         """A neighbour is replaced by others: whom it stood for."""
         for waiting in self._unheard.values():
             waiting.discard(name)
-        self._heard = True
+        self.answers.append(name)
         return self._of.pop(name, set())

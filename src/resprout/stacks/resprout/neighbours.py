@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Neighbours:
     def __init__(self, core: "Core") -> None:
         self._core = core
+        self.heard: dict[str, Link] = {}
+        """Those whose links are open."""
 
     def add(self, name: str, incarnation: int) -> Link:
         """A neighbour that has kept up with everything so far. Interest in it is the business of whoever adds it."""
@@ -33,21 +35,19 @@ class Neighbours:
         core = self._core
         assert core.peers.is_up(link.name), "a link is made within a session"
         link.move_to(LinkState.OPEN)
+        self.heard[link.name] = link
         link.silent = not core.peers.is_clear(link.name)
         if link.cursor is None and core.outbox.room(link.name) <= 0:
             link.cursor = core.log.next_no
         core.outbound.extend(core.adverts.told(link.name))
         core.forwarding.pump(link)
 
-    def find_open(self, name: str) -> Link | None:
-        link = self._core.links.get(name)
-        return link if link is not None and link.open else None
-
     def shut(self, link: Link) -> None:
         """The neighbour is declared dead: from now on its link is owed everything, and nothing is heard from it."""
         core = self._core
         if link.open:
             link.move_to(LinkState.IN_REPAIR)
+            del self.heard[link.name]
             core.view.neighbours[link.name] = False
             core.pressure.forget(link.name)
             if link.cursor is None:
@@ -59,7 +59,7 @@ class Neighbours:
         link.move_to(LinkState.REMOVED)
         del core.links[link.name]
         del core.view.neighbours[link.name]
-        core.adverts.remove_neighbour(link.name, core.outbound)
+        core.adverts.remove_neighbour(link.name)
         core.speaking.unsaid.pop(link.name, None)
         core.routes.forget()
 

@@ -8,7 +8,7 @@ Nothing else depends on it: what an earlier life published is delivered like any
 until the end of its session.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from resprout.edge.broker.ghosts import Ghosts
@@ -33,10 +33,9 @@ class Roll:
     def latest(self, name: str) -> int:
         return self._young.get(name) or self._old.get(name, 0)
 
-    def lives(self) -> Iterator[Life]:
+    def lives(self) -> list[Life]:
         """Everything that is remembered."""
-        for name, incarnation in {**self._old, **self._young}.items():
-            yield Life(name, incarnation)
+        return [Life(name, incarnation) for name, incarnation in {**self._old, **self._young}.items()]
 
     def heard(self, neighbour: str, message: ClientBegan) -> None:
         name, known = message.name, self.latest(message.name)

@@ -15,8 +15,7 @@ from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.newcomer import Newcomer
 from resprout.stacks.resprout.repair.coordinator import Coordinator
-from resprout.stacks.resprout.repair.parcel_desk import ParcelDesk
-from resprout.stacks.shell.peers import Peer
+from resprout.stacks.resprout.repair.parcels import ParcelDesk
 
 
 class PeerSessions:
@@ -66,9 +65,6 @@ class PeerSessions:
         self._council.connected(name, core.now_us, incarnation)
         self._coordinator.met(name)
 
-    def find_newcomer(self, key: str) -> Peer | None:
-        return self._core.peers.find(key) if newcomer_name(key) is not None else None
-
     def down(self, event: LinkDown) -> None:
         core = self._core
         name = event.peer
@@ -116,15 +112,16 @@ class PeerSessions:
 
     def silent(self, event: Silent) -> None:
         core = self._core
-        if core.peers.lost(event.peer, event.refused) is None:
+        peer = core.peers.lost(event.peer, event.refused)
+        if peer is None:
             return
         link = core.links.get(event.peer)
         if link is not None and link.open:
             if not link.silent:
                 core.note("suspect", f"{event.peer} is not heard")
             link.silent = True
-        if newcomer_name(event.peer) is not None:
-            return  # a newcomer, who will come again or not
+        if peer.is_newcomer:
+            return  # it will come again or not
         if self._coordinator.awaits(event.peer):
             core.peers.open(event.peer)  # its host will tell whether it is gone
         self._council.silent(event.peer, event.refused, core.now_us)
@@ -133,9 +130,8 @@ class PeerSessions:
 
     def heard(self, event: Heard) -> None:
         core = self._core
-        if core.peers.heard(event.peer) is None:
-            return
-        if newcomer_name(event.peer) is not None:
+        peer = core.peers.heard(event.peer)
+        if peer is None or peer.is_newcomer:
             return
         self._council.connected(event.peer, core.now_us)
         self._clear(event.peer)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class TotalWay:
     def __init__(self, core: "Core") -> None:
         self._core = core
-        self._plain: dict[int, tuple[Entry, Entry]] = {}
+        self.stood_in_for: dict[int, tuple[Entry, Entry]] = {}
         """Entries on whose delivery another one waits that stands in for them: see `_stand_in`."""
         self.drain: Callable[[], None] = lambda: None
         """Called when clients that waited behind a total may go on. A call and no outcome: what they go on with takes
@@ -33,6 +33,8 @@ class TotalWay:
         else:
             entry = self._append(bundle)
         entry.tseq = tseq
+        if core.disk is not None:
+            core.disk.keep(entry, core.links)
         core.log.held_back.put_wall()  # everything stays on the side of the barrier where it is
         core.book.add(entry, core.links)
         if entry.client is not None:
@@ -61,7 +63,7 @@ class TotalWay:
         core.sessions.show(entry, core.out)
         if plain is not None and not plain.delivered:
             entry.undone += 1
-            self._plain[id(plain)] = (plain, entry)
+            self.stood_in_for[id(plain)] = (plain, entry)
         return entry
 
     def _find_plain(self, bundle: Bundle) -> Entry | None:
@@ -76,7 +78,7 @@ class TotalWay:
 
     def finished(self, entry: Entry) -> None:
         """Nobody on this side is owed the entry any more, nor what stands in for it."""
-        if self._plain and (pair := self._plain.pop(id(entry), None)) is not None:
+        if (pair := self.stood_in_for.pop(id(entry), None)) is not None:
             self._core.log.deliver_one(pair[1])
 
     # -- acknowledged --------------------------------------------------------------------------------------------------

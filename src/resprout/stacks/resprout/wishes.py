@@ -48,10 +48,10 @@ class Wishes:
         core.confirmed(core.interest.withdrawn_by(link.name, message, core.outbound))
 
     def _advertised(self, link: Link, message: Advertised) -> None:
-        self._core.adverts.advertise(link.name, message.topic, self._core.outbound)
+        self._core.adverts.advertise(link.name, message.topic)
 
     def _unadvertised(self, link: Link, message: Unadvertised) -> None:
-        self._core.adverts.withdraw(link.name, message.topic, self._core.outbound)
+        self._core.adverts.withdraw(link.name, message.topic)
 
     # -- clients -------------------------------------------------------------------------------------------------------
 

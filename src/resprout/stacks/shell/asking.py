@@ -50,6 +50,7 @@ class Asking:
 
     def ask(self) -> None:
         """At the end of a step: what has changed, behind the publications that were passed on before."""
-        outbound, self._wishes.outbound = self._wishes.outbound, []
+        outbound = self._wishes.outbound[:]
+        self._wishes.outbound.clear()
         for name, message in outbound:
             self._send(name, message)

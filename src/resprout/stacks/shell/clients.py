@@ -79,8 +79,9 @@ class ClientDesk:
                 Unsubscribe: lambda session, message: sessions.unsubscribe(session, message, step.out),
                 **(more or {}),
             },
-            check=lambda session, message: session.check_turn(message),
+            check=ClientSession.check_turn,
             is_only=True,
+            is_guarded=True,
         )
 
     # -- sessions ------------------------------------------------------------------------------------------------------
@@ -145,9 +146,11 @@ class ClientDesk:
 
     def tell(self) -> None:
         """Receipts and news: those that somebody waits for now, the others soon."""
-        self._sessions.flush(self._step.out)
+        sessions = self._sessions
+        if sessions.turned or sessions.ending:
+            sessions.flush(self._step.out)
         is_more = self._news(False)
-        if (is_more or self._sessions.patient) and not self._is_timer_set:
+        if (is_more or sessions.patient) and not self._is_timer_set:
             self._is_timer_set = True
             self._step.out.append(SetTimer(ReceiptsDue(), self._step.now_us + self._receipts_us))
 

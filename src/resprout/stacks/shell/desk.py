@@ -21,7 +21,7 @@ def ignore(name: str, message: ProtocolMessage) -> None:
 class Desk:
     """One kind of peer."""
 
-    __slots__ = ("check", "find", "handlers", "heard", "is_only", "strange")
+    __slots__ = ("check", "find", "handlers", "heard", "is_guarded", "is_only", "strange")
 
     def __init__(
         self,
@@ -30,7 +30,8 @@ class Desk:
         *,
         check: Callable[[Any, Any], None] | None = None,
         is_only: bool = False,
-        heard: Callable[[str], None] | None = None,
+        is_guarded: bool = False,
+        heard: Callable[[str, int], None] | None = None,
         strange: Callable[[str, Any], None] | None = None,
     ) -> None:
         self.find = find
@@ -40,7 +41,9 @@ class Desk:
         """Raises PeerError when it is not the time for the peer to say this."""
         self.is_only = is_only
         """Whoever is found here may say nothing that is not in this table."""
+        self.is_guarded = is_guarded
+        """What peers say here, they may not all say: see `Shell.guard`."""
         self.heard = heard
-        """Told of each message that is taken here, before it is handled."""
+        """Told of each message that is taken here, and when, before it is handled."""
         self.strange = strange
         """What becomes of messages of this table when the peer is not found; None: the next desk is asked."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from resprout.core.contract import Adopt, Close, Open, ProtocolMessage
+from resprout.core.names import newcomer_name
 from resprout.overlay.liveness import Liveness
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.step import Step
@@ -19,10 +20,12 @@ PEERS_MAX: Final = 4_096
 
 
 class Peer:
-    __slots__ = ("errands", "idle_since_us", "incarnation", "liveness", "name", "opened", "up")
+    __slots__ = ("errands", "idle_since_us", "incarnation", "is_newcomer", "liveness", "name", "opened", "up")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.is_newcomer = newcomer_name(name) is not None
+        """It has no right to its name yet."""
         self.incarnation = 0
         self.up = False
         self.opened = False
@@ -54,8 +57,14 @@ class Peers:
         peer = self._peers.get(name)
         return peer if peer is not None and peer.up else None
 
+    def find_settled(self, name: str) -> Peer | None:
+        """The same, but for newcomers."""
+        peer = self._peers.get(name)
+        return peer if peer is not None and peer.up and not peer.is_newcomer else None
+
     def is_up(self, name: str) -> bool:
-        return self.find(name) is not None
+        peer = self._peers.get(name)
+        return peer is not None and peer.up
 
     def is_heard(self, name: str) -> bool:
         """There is a session, and its connection stands."""
@@ -90,6 +99,7 @@ class Peers:
         self.close(name, f"{name} begins another life")
         peer = self._peers.pop(key)
         peer.name = name
+        peer.is_newcomer = False
         self._peers[name] = peer
         self._outbox.rename(key, name)
         self._step.out.append(Adopt(key, name))

@@ -2,7 +2,7 @@
 
 A stack's broker is a subclass. Its constructor makes the parts and gives the shell the tables: who hears which event,
 which peer may say what (`desk`), who is woken by which timer, who acts on what a part found out (an `Outcome`), and
-what is done at the end of each step. The shell knows no protocol.
+what is done at the end of each step, or of those that left something to do. The shell knows no protocol.
 
 What comes together may be heard in one go: messages `in_runs` are news that many tell at the same time, and the end of
 the step is that of the last of them. Before anything else is heard, what they left to be done is done, so that all is
@@ -12,14 +12,19 @@ A peer's mistake costs that peer its session and nobody else anything: `cut_off`
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from resprout.core.contract import Effect, Event, Outcome, Received, TimerFired
+from resprout.core.contract import Effect, Event, Outcome, Received, Send, TimerFired
 from resprout.core.errors import PeerError
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.step import Step
 
 Table = Mapping[type, Callable[[Any], None]]
+GuardOfClients = Callable[[Any, Any], tuple[Any, Sequence[Any]]]
+"""Given what a desk found, and a message: what is heard in its place, None for nothing, and what the peer is told."""
+
+Finish = Callable[[], None]
+_ALWAYS: Final = (None,)
 
 
 class Shell:
@@ -32,16 +37,20 @@ class Shell:
         cut_off: Callable[[str, str], None],
         timers: Table,
         outcomes: Table,
-        at_end: Sequence[Callable[[], None]],
+        at_end: Sequence[Finish | tuple[Collection[object], Finish]],
         in_runs: Collection[type] = (),
     ) -> None:
+        """`at_end`: what is done at the end of each step, in this order; with a place where parts leave something to be
+        done, only while there is anything."""
         self._step = step
         self._desks = tuple(desks)
         self._cut_off = cut_off
         self._on_timer = dict(timers)
         self._on_outcome = dict(outcomes)
-        self._at_end = tuple(at_end)
+        self._at_end = tuple([row if isinstance(row, tuple) else (_ALWAYS, row) for row in at_end])
         self._in_runs = frozenset(in_runs)
+        self.guard: GuardOfClients | None = None
+        """Looks at what clients say before anybody else does, where not all of them may do everything."""
         self._within_run = False
         """The end of the last step is still to come."""
         self._on_event: Table = {TimerFired: self._timer_fired, **events}
@@ -91,8 +100,13 @@ class Shell:
                 if found is not None:
                     if desk.check is not None:
                         desk.check(found, message)
+                    if self.guard is not None and desk.is_guarded:
+                        message, answers = self.guard(found, message)
+                        self._step.out.extend([Send(name, answer) for answer in answers])
+                        if message is None:
+                            return True
                     if desk.heard is not None:
-                        desk.heard(name)
+                        desk.heard(name, self._step.now_us)
                     handler(found, message)
                     return True
                 if desk.strange is not None:
@@ -121,12 +135,13 @@ class Shell:
         step = self._step
         if step.outcomes:
             self.act()
-        for finish in self._at_end:
-            if step.retired:
-                return
-            finish()
-            if step.outcomes:
-                self.act()
+        for left, finish in self._at_end:
+            if left:
+                if step.retired:
+                    return
+                finish()
+                if step.outcomes:
+                    self.act()
 
     def _timer_fired(self, event: TimerFired) -> None:
         handler = self._on_timer.get(type(event.timer))

@@ -84,8 +84,9 @@ class PlainTree:
 
     def up(self, event: LinkUp) -> None:
         self._lose(event.peer)  # a session that begins anew has lost the old one
-        if self._peers.came_up(event.peer, event.incarnation, event.room) is not None and event.peer == self.parent:
-            self._outbox.send(event.peer, Join(self._seat.address))
+        peer = self._peers.came_up(event.peer, event.incarnation, event.room)
+        if peer is not None and peer.name == self.parent and not self.is_in:
+            self._outbox.send(peer.name, Join(self._seat.address))
 
     def down(self, event: LinkDown) -> None:
         self._peers.went_down(event.peer)

@@ -1,6 +1,6 @@
 """Parcels on their way out: much of one kind in parts of bounded size."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -24,49 +24,46 @@ from resprout.stacks.resprout.messages import (
 T = TypeVar("T")
 
 
-def pack_marks(marks: Iterable[Mark]) -> Iterator[SeenMarks]:
-    for some in _in_parts(marks):
-        yield SeenMarks(some)
+def pack_marks(marks: Iterable[Mark]) -> list[SeenMarks]:
+    return [SeenMarks(some) for some in _in_parts(marks)]
 
 
-def pack_last_totals(marks: Iterable[Mark]) -> Iterator[LastTotals]:
-    for some in _in_parts(marks):
-        yield LastTotals(some)
+def pack_last_totals(marks: Iterable[Mark]) -> list[LastTotals]:
+    return [LastTotals(some) for some in _in_parts(marks)]
 
 
-def pack_asks(asks: Sequence[tuple[int, Predicate, bool]], confirmed: bool = False) -> Iterator[Asks]:
+def pack_asks(asks: Sequence[tuple[int, Predicate, bool]], confirmed: bool = False) -> list[Asks]:
     """`confirmed`: all of them are, whatever is said of each."""
-    for some in _in_parts(asks):
-        yield Asks(tuple([AskedInterest(id, p.filter, p.where_text, confirmed or sure) for id, p, sure in some]))
+    return [
+        Asks(tuple([AskedInterest(id, p.filter, p.where_text, confirmed or sure) for id, p, sure in some]))
+        for some in _in_parts(asks)
+    ]
 
 
-def pack_served(predicates: Iterable[Predicate]) -> Iterator[ServedAsks]:
-    for some in _in_parts(predicates):
-        yield ServedAsks(tuple([Served(predicate.filter, predicate.where_text) for predicate in some]))
+def pack_served(predicates: Iterable[Predicate]) -> list[ServedAsks]:
+    return [ServedAsks(tuple([Served(p.filter, p.where_text) for p in some])) for some in _in_parts(predicates)]
 
 
-def pack_surroundings(core: Core) -> Iterator[Surroundings]:
+def pack_surroundings(core: Core) -> list[Surroundings]:
     places = core.view.places.values()
     tombstones = [Life(name, number) for name, number in core.view.tombstones.items()]
-    for some in _in_parts(places):
-        yield Surroundings(some, ())
-    for dead in _in_parts(tombstones):
-        yield Surroundings((), dead)
+    return [
+        *[Surroundings(some, ()) for some in _in_parts(places)],
+        *[Surroundings((), dead) for dead in _in_parts(tombstones)],
+    ]
 
 
-def pack_listeners(broker: str, names: Iterable[str]) -> Iterator[Listeners]:
+def pack_listeners(broker: str, names: Iterable[str]) -> list[Listeners]:
     """At least one part: that there are none is worth knowing."""
-    parts = list(_in_parts(names)) or [()]
-    for some in parts:
-        yield Listeners(broker, some)
+    return [Listeners(broker, some) for some in _in_parts(names) or [()]]
 
 
-def pack_client_lives(lives: Iterable[Life]) -> Iterator[ClientLives]:
-    for some in _in_parts(lives):
-        yield ClientLives(some)
+def pack_client_lives(lives: Iterable[Life]) -> list[ClientLives]:
+    return [ClientLives(some) for some in _in_parts(lives)]
 
 
-def _in_parts(things: Iterable[T]) -> Iterator[tuple[T, ...]]:
-    left = iter(things)
+def _in_parts(things: Iterable[T]) -> list[tuple[T, ...]]:
+    left, parts = iter(things), []
     while some := tuple(islice(left, PART_ITEMS)):
-        yield some
+        parts.append(some)
+    return parts

@@ -1,5 +1,7 @@
-"""Parcels on their way in: parts are collected until the end comes, so that what they bring is taken all at once."""
+"""Parcels on their way in: the parts of each sender are put together until the end comes, and the whole goes to whoever
+waits for it, so that what it brings is taken all at once."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from resprout.core.bundle import Origin
@@ -8,19 +10,25 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import NOTHING, Mark, Reached
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock, check_locks
+from resprout.overlay.council import Council
 from resprout.overlay.places import Life, Place
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
+    LOCK_PARTS,
+    PARCELS,
+    PARTS,
     Asks,
     ClientLives,
     Item,
     Listeners,
     NetworkName,
+    ParcelEnd,
     SeenMarks,
     ServedAsks,
     Stub,
     Surroundings,
 )
+from resprout.stacks.shell.peers import Peer
 
 PARTS_MAX = 1_000_000
 """In one parcel; a log that holds more cannot be handed over."""
@@ -82,28 +90,39 @@ class Parcel:
                 self.last_totals += marks
 
 
-class Parcels:
-    """Those that are on their way, one from each peer at most."""
-
-    def __init__(self) -> None:
+class ParcelDesk:
+    def __init__(self, core: Core, council: Council, whole: Mapping[type, Callable[[str, int, Parcel], None]]) -> None:
+        """`whole`: by its head, who takes a parcel that is complete, from this peer in this life."""
+        self._core = core
+        self._council = council
+        self._whole = whole
         self._coming: dict[str, Parcel] = {}
-
-    def begin(self, peer: str, head: Any) -> None:
-        self._coming[peer] = Parcel(head)
-
-    def add(self, peer: str, part: ProtocolMessage) -> None:
-        if peer not in self._coming:
-            raise PeerError(f"{type(part).__name__} outside of a parcel")
-        self._coming[peer].add(part)
-
-    def complete(self, peer: str) -> Parcel:
-        if peer not in self._coming:
-            raise PeerError("the end of a parcel that never began")
-        return self._coming.pop(peer)
+        """One from each peer at most."""
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+            **dict.fromkeys(PARCELS, self._begin),
+            **dict.fromkeys((*PARTS, *LOCK_PARTS), self._add),
+            ParcelEnd: self._complete,
+        }
 
     def drop(self, peer: str) -> None:
-        """Its session is over, or another begins."""
+        """The session in which it came is over."""
         self._coming.pop(peer, None)
+
+    def _begin(self, peer: Peer, message: Any) -> None:
+        self._coming[peer.name] = Parcel(message)
+
+    def _add(self, peer: Peer, message: ProtocolMessage) -> None:
+        parcel = self._coming.get(peer.name)
+        if parcel is None:
+            raise PeerError(f"{type(message).__name__} outside of a parcel")
+        parcel.add(message)
+        self._council.stirred(peer.name, self._core.now_us)
+
+    def _complete(self, peer: Peer, message: ParcelEnd) -> None:
+        parcel = self._coming.pop(peer.name, None)
+        if parcel is None:
+            raise PeerError("the end of a parcel that never began")
+        self._whole[type(parcel.head)](peer.name, peer.incarnation, parcel)
 
 
 def _predicate(filter: str, where: str | None) -> Predicate:

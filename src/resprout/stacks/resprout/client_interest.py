@@ -1,9 +1,8 @@
-"""Interest and advertisements of this broker's clients, as their sessions ask for them (`edge.broker.ports`)."""
+"""What this broker's clients want, as their sessions ask for it (`edge.broker.ports`)."""
 
 from collections.abc import Callable
 
 from resprout.filters.predicate import Predicate
-from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
@@ -29,20 +28,3 @@ class ClientInterest:
     def drop_all(self, client: str) -> list[Wish]:
         self._changed()
         return self._interest.drop_all(client, self._outbound)
-
-
-class ClientAdverts:
-    def __init__(self, adverts: Adverts, outbound: Outbound) -> None:
-        self.has = adverts.has
-        self.count = adverts.count
-        self._adverts = adverts
-        self._outbound = outbound
-
-    def advertise(self, client: str, topic: str) -> None:
-        self._adverts.advertise(client, topic, self._outbound)
-
-    def withdraw(self, client: str, topic: str) -> None:
-        self._adverts.withdraw(client, topic, self._outbound)
-
-    def withdraw_all(self, client: str) -> None:
-        self._adverts.withdraw_all(client, self._outbound)

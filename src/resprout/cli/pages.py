@@ -1,0 +1,24 @@
+"""Writes the page of a report: for `report`, and for whoever has made runs and shows them at once."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+from resprout.cli.progress import shown
+from resprout.pipeline.report.gather import find_all, gather, unknown
+from resprout.pipeline.report.output import check_target, write_whole
+from resprout.pipeline.report.page import page_of
+from resprout.pipeline.report.sections import GivenCommand
+from resprout.pipeline.session import SparkChoice, check_installed, session
+from resprout.pipeline.worth import is_worth_spark
+
+
+def write_page(folders: tuple[Path, ...], out: Path, spark: SparkChoice) -> int:
+    """How many runs are on it. Spark is started when there is much to look at, or when an option says how."""
+    check_target(out)
+    found = find_all(folders)
+    check_installed()
+    needs_spark = is_worth_spark(unknown(found), spark)
+    with shown("looked at") as bar, session(spark) if needs_spark else nullcontext() as running:
+        gathered = gather(running, found, bar.show)
+    write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand(folders, out)))
+    return len(gathered.facts)

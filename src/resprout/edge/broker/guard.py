@@ -1,0 +1,115 @@
+"""The one place where a client's rights are looked at: what it says, before the stack hears it.
+
+What it may not do is answered the way a stack refuses anything: a publication by `PublishRefused`, which is definite, a
+subscription by `SubscribeRefused`. One that it brings along from another broker and may not have is taken from it, and
+it is told so when it has said that it has come.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from resprout.core.contract import ProtocolMessage
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.messages import (
+    Advertise,
+    Attend,
+    BrokersForgotten,
+    ForgetBrokers,
+    Publish,
+    PublishRefused,
+    Subscribe,
+    SubscribeRefused,
+    Taken,
+    Unadvertise,
+)
+from resprout.edge.rights import Rights, may_publish, may_subscribe
+
+TOPICS_KEPT: Final = 1024
+"""Decisions about topics that are remembered for one client."""
+
+Guarded = tuple[Any, tuple[ProtocolMessage, ...]]
+"""What is heard in place of what was said, None for nothing; and what the client is told."""
+
+
+class Permit:
+    """The rights of a client as they are used: each topic is looked up once."""
+
+    __slots__ = ("_topics", "rights")
+
+    def __init__(self, rights: Rights) -> None:
+        self.rights = rights
+        self._topics: dict[str, bool] = {}
+
+    def publishes(self, topic: str) -> bool:
+        allowed = self._topics.get(topic)
+        if allowed is None:
+            if len(self._topics) >= TOPICS_KEPT:
+                self._topics.clear()
+            allowed = self._topics[topic] = may_publish(self.rights, topic)
+        return allowed
+
+
+class Guard:
+    """`permit`: of a client, by name, on the connection that it speaks on; `refused` is told who was refused what, in
+    one of a few words."""
+
+    def __init__(self, permit: Callable[[str], Permit], refused: Callable[[str, str], None]) -> None:
+        self._permit = permit
+        self._refused = refused
+        self._checks: dict[type, Callable[[ClientSession, Any, Permit], Guarded]] = {
+            Publish: self._publish,
+            Subscribe: self._subscribe,
+            Attend: self._attend,
+            Taken: self._taken,
+            Advertise: self._advertise,
+            Unadvertise: self._advertise,
+            ForgetBrokers: self._forget,
+        }
+
+    def __call__(self, session: ClientSession, message: Any) -> Guarded:
+        check = self._checks.get(type(message))
+        return check(session, message, self._permit(session.name)) if check is not None else (message, ())
+
+    def _publish(self, session: ClientSession, message: Publish, permit: Permit) -> Guarded:
+        bundle = message.bundle
+        if permit.publishes(bundle.topic):
+            return message, ()
+        session.skip(bundle)
+        self._refused(session.name, "it may not publish there")
+        reason = f"{session.name} may not publish on {bundle.topic}"
+        return None, (PublishRefused(bundle.stream, bundle.first, bundle.count, reason),)
+
+    def _subscribe(self, session: ClientSession, message: Subscribe, permit: Permit) -> Guarded:
+        if may_subscribe(permit.rights, message.filter):
+            return message, ()
+        return None, (self._no_subscription(session, message.id, message.filter),)
+
+    def _attend(self, session: ClientSession, message: Attend, permit: Permit) -> Guarded:
+        kept = tuple(held for held in message.subscriptions if may_subscribe(permit.rights, held.filter))
+        if len(kept) < len(message.subscriptions):
+            for held in message.subscriptions:
+                if held not in kept:
+                    session.withheld.append(self._no_subscription(session, held.id, held.filter))
+            message = msgspec.structs.replace(message, subscriptions=kept)
+        return message, ()
+
+    def _taken(self, session: ClientSession, message: Taken, permit: Permit) -> Guarded:
+        """The first word of one that was elsewhere before, after it was told that it is served."""
+        told, session.withheld = session.withheld, []
+        return message, tuple(told)
+
+    def _no_subscription(self, session: ClientSession, id: int, topic_filter: str) -> SubscribeRefused:
+        self._refused(session.name, "it may not subscribe to that")
+        return SubscribeRefused(id, f"{session.name} may not subscribe to {topic_filter}")
+
+    def _advertise(self, session: ClientSession, message: Advertise | Unadvertise, permit: Permit) -> Guarded:
+        """It is a hint, and answered by nobody."""
+        return (message if permit.publishes(message.topic) else None), ()
+
+    def _forget(self, session: ClientSession, message: ForgetBrokers, permit: Permit) -> Guarded:
+        if permit.rights.operate:
+            return message, ()
+        self._refused(session.name, "it is no operator")
+        return None, (BrokersForgotten(message.names, f"{session.name} may not say so: it is no operator"),)

@@ -1,0 +1,327 @@
+"""One broker in the trees of all topics.
+
+A pure part: it is told what other members say and who cannot be reached (`gone`), and says what it wants to its owner
+(`TreeLines`).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+from resprout.core.contract import Outcome, ProtocolMessage, Timer
+from resprout.spread.scribe.messages import AskMissed, JoinTree, LeaveTree, NotKept, Scribed, TreeBeat, TreeJoined
+from resprout.spread.scribe.options import TreeOptions
+from resprout.spread.scribe.tree import MISSED_TOGETHER, TreePlace
+
+PLACES_MAX: Final = 100_000
+"""Topics in whose trees one broker is. It is nobody's parent in one more."""
+
+
+class TreeGrown(Outcome, frozen=True):
+    """This broker is in the tree of the topic."""
+
+    topic: str
+
+
+class TreeSkipped(Outcome, frozen=True):
+    """Publications of the topic will never come here: nobody keeps them any more."""
+
+    topic: str
+
+
+class BeatDue(Timer, frozen=True):
+    """When roots give signs of life, and others look whether they have heard one."""
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class JoinOverdue(Timer, frozen=True):
+    """When to ask again for a parent in the tree of a topic."""
+
+    topic: str
+
+
+class TreeLines(Protocol):
+    @property
+    def now_us(self) -> int: ...
+    def next_hop(self, topic: str) -> str | None:
+        """The next one on the way to the root; None while there is no way."""
+
+    def say(self, name: str, message: ProtocolMessage) -> None: ...
+    def push(self, name: str, scribed: Scribed) -> None:
+        """A publication, to a child."""
+
+    def ask_root(self, missed: AskMissed) -> None:
+        """Again and again, for as long as something is `missed`."""
+
+    def deliver(self, scribed: Scribed, source: str | None) -> None:
+        """Each in its turn; to whoever wants it here. `source`: who brought it, None for the root itself."""
+
+    def wake(self, timer: Timer, after_us: int) -> None: ...
+    def let_sleep(self, timer: Timer) -> None: ...
+    def tell(self, outcome: Outcome) -> None: ...
+
+
+class Trees:
+    def __init__(self, options: TreeOptions, lines: TreeLines, whole: str = "") -> None:
+        """`whole`: a topic that everybody in its tree has from its beginning."""
+        self._options = options
+        self._lines = lines
+        self._whole = whole
+        self.places: dict[str, TreePlace] = {}
+        self.handlers: dict[type, Callable[[str, Any], None]] = {
+            JoinTree: self._asked, TreeJoined: self._joined, LeaveTree: self._left, TreeBeat: self._beat,
+            Scribed: self._scribed, NotKept: self._not_kept,
+        }  # fmt: skip
+
+    def begin(self) -> None:
+        self._lines.wake(BeatDue(), self._options.beat_us)
+
+    def hear(self, name: str, message: Any) -> None:
+        self.handlers[type(message)](name, message)
+
+    @property
+    def needed(self) -> Iterator[str]:
+        """Whom sessions are needed with."""
+        for place in self.places.values():
+            yield from place.children
+            yield from (name for name in (place.parent, place.asked) if name is not None)
+
+    def is_in(self, topic: str) -> bool:
+        return (place := self.places.get(topic)) is not None and place.is_in
+
+    # -- what is wanted here -------------------------------------------------------------------------------------------
+
+    def want(self, topic: str, after: int | None = None) -> None:
+        """`after`: everything behind this position, as far as it is kept; None: whatever is published from now on."""
+        place = self._place(topic)
+        place.wanted = True
+        if place.position is None and after is not None:
+            place.after = after
+        self._grow(place)
+
+    def unwant(self, topic: str) -> None:
+        place = self.places.get(topic)
+        if place is not None:
+            place.wanted = False
+            self._prune(place)
+
+    # -- the root ------------------------------------------------------------------------------------------------------
+
+    def root(self, topic: str, position: int) -> int:
+        """This broker is the root, which has come so far. Returns up to where the others here have: the owner has the
+        rest spread (`spread`)."""
+        place = self._place(topic)
+        if place.parent is not None:
+            self._lines.say(place.parent, LeaveTree(topic))
+        place.is_root, place.parent, place.asked = True, None, None
+        self._lines.let_sleep(JoinOverdue(topic))
+        place.begin_at(position)
+        assert place.position is not None, "it begins somewhere"
+        self._came_in(place)
+        return place.position
+
+    def unroot(self, topic: str) -> None:
+        """Somebody else is, or nobody for now."""
+        place = self.places.get(topic)
+        if place is not None and place.is_root:
+            place.is_root = False
+            self._prune(place)
+            self._grow(place)
+
+    def spread(self, scribed: Scribed) -> None:
+        """By the root."""
+        place = self.places.get(scribed.bundle.topic)
+        if place is not None and place.is_root:
+            self._take(place, scribed, None)
+
+    def skip(self, topic: str, position: int) -> None:
+        """What lies up to here is not kept any more, or never was."""
+        place = self.places.get(topic)
+        if place is not None and place.position is not None and place.position < position:
+            place.skip_to(position)
+            self._lines.tell(TreeSkipped(topic))
+            self._go_on(place, None)
+
+    def look(self, topic: str) -> None:
+        """There may be a way now, or a shorter one."""
+        place = self.places.get(topic)
+        if place is not None and not place.is_in:
+            place.asked = None
+            self._grow(place)
+
+    # -- growing -------------------------------------------------------------------------------------------------------
+
+    def _place(self, topic: str) -> TreePlace:
+        place = self.places.get(topic)
+        if place is None:
+            place = self.places[topic] = TreePlace(topic)
+            if topic == self._whole:
+                place.after = 0
+        return place
+
+    def _grow(self, place: TreePlace, but: str | None = None) -> None:
+        """`but`: not by this one, now."""
+        if place.is_in or place.asked is not None or not place.is_needed:
+            return
+        self._lines.wake(JoinOverdue(place.topic), self._options.join_us)
+        hop = self._lines.next_hop(place.topic)
+        if hop is not None and hop != but:
+            place.asked = hop
+            self._lines.say(hop, JoinTree(place.topic))
+
+    def join_overdue(self, timer: JoinOverdue) -> None:
+        self.look(timer.topic)
+
+    def _asked(self, name: str, message: JoinTree) -> None:
+        if len(self.places) >= PLACES_MAX and message.topic not in self.places:
+            return
+        place = self._place(message.topic)
+        if place.parent == name:  # it has lost its own, and came here
+            place.parent = None
+        self._adopt(place, name)
+        if place.is_in:
+            self._welcome(place, name)
+        else:
+            place.waiting[name] = None
+            self._grow(place)
+
+    def _adopt(self, place: TreePlace, name: str) -> None:
+        """The parent knows its child (S2)."""
+        place.children[name] = None
+
+    def _welcome(self, place: TreePlace, name: str) -> None:
+        assert place.position is not None, "whoever is in the tree has a position"
+        self._lines.say(name, TreeJoined(place.topic, place.position))
+
+    def _joined(self, name: str, message: TreeJoined) -> None:
+        place = self.places.get(message.topic)
+        if place is None or place.is_root or name not in (place.asked, place.parent):
+            self._lines.say(name, LeaveTree(message.topic))
+            return
+        self._attach(place, name)
+        place.begin_at(message.position)
+        self._look_for(place, message.position)
+        self._came_in(place)
+
+    def _attach(self, place: TreePlace, name: str) -> None:
+        """The child knows its parent (S2)."""
+        place.parent, place.asked, place.hears_us = name, None, self._lines.now_us
+        self._lines.let_sleep(JoinOverdue(place.topic))
+
+    def _came_in(self, place: TreePlace) -> None:
+        waiting, place.waiting = place.waiting, {}
+        for name in waiting:
+            self._welcome(place, name)
+        self._lines.tell(TreeGrown(place.topic))
+
+    # -- leaving -------------------------------------------------------------------------------------------------------
+
+    def gone(self, name: str) -> None:
+        """It cannot be reached, or has lost what was said to it."""
+        for place in list(self.places.values()):
+            place.children.pop(name, None)
+            place.waiting.pop(name, None)
+            if name in (place.parent, place.asked):
+                self._lose_parent(place, name)
+            self._prune(place)
+
+    def _lose_parent(self, place: TreePlace, name: str) -> None:
+        place.parent = place.asked = None
+        self._grow(place, but=name)
+
+    def _left(self, name: str, message: LeaveTree) -> None:
+        place = self.places.get(message.topic)
+        if place is not None:
+            place.children.pop(name, None)
+            place.waiting.pop(name, None)
+            self._prune(place)
+
+    def _prune(self, place: TreePlace) -> None:
+        if not place.is_needed:
+            for name in (place.parent, place.asked):
+                if name is not None:
+                    self._lines.say(name, LeaveTree(place.topic))
+            self._lines.let_sleep(JoinOverdue(place.topic))
+            self.places.pop(place.topic, None)
+
+    # -- publications --------------------------------------------------------------------------------------------------
+
+    def _scribed(self, name: str, message: Scribed) -> None:
+        place = self.places.get(message.bundle.topic)
+        if place is None:
+            self._lines.say(name, LeaveTree(message.bundle.topic))
+        elif place.position is not None and message.position > place.position:
+            self._take(place, message, name)
+
+    def _take(self, place: TreePlace, scribed: Scribed, source: str | None) -> None:
+        place.put(scribed)
+        self._go_on(place, source)
+        if place.early:
+            self._look_for(place, max(place.early) - 1)
+
+    def _go_on(self, place: TreePlace, source: str | None) -> None:
+        while (scribed := place.take()) is not None:
+            onward = Scribed(scribed.bundle, scribed.position, scribed.hops + 1, scribed.tseq)
+            for name in self._onward(place):
+                if name != source:
+                    self._lines.push(name, onward)
+            self._lines.deliver(scribed, source)
+        assert place.position is not None, "something was taken"
+        if place.told <= place.position < place.missing and not place.is_root:
+            self._ask(place)
+
+    def _onward(self, place: TreePlace) -> list[str]:
+        """Down the tree: to the children (S1). What is published goes to the root first, so nothing goes up."""
+        return list(place.children)
+
+    def _look_for(self, place: TreePlace, position: int) -> None:
+        """Others have come so far."""
+        assert place.position is not None, "it has begun"
+        if place.position < position and not place.is_root:
+            was_missing, place.missing = place.missing > place.position, max(place.missing, position)
+            if not was_missing:
+                self._ask(place)
+
+    def _ask(self, place: TreePlace) -> None:
+        assert place.position is not None, "it lacks something"
+        place.told = min(place.missing, place.position + MISSED_TOGETHER)
+        self._lines.ask_root(AskMissed(place.topic, place.position, place.told))
+
+    def missed(self, topic: str) -> AskMissed | None:
+        """What the root was asked for and has not come."""
+        place = self.places.get(topic)
+        if place is None or place.position is None or place.is_root or place.position >= place.told:
+            return None
+        return AskMissed(topic, place.position, place.told)
+
+    def _not_kept(self, name: str, message: NotKept) -> None:
+        self.skip(message.topic, message.position)
+
+    # -- signs of life -------------------------------------------------------------------------------------------------
+
+    def beat_due(self, timer: BeatDue) -> None:
+        self._lines.wake(timer, self._options.beat_us)
+        for place in list(self.places.values()):
+            if place.is_root:
+                assert place.position is not None, "a root has begun"
+                self._beat_on(place, place.position)
+            elif place.parent is not None and self._lines.now_us - place.hears_us > self._options.silent_us:
+                self._lines.say(place.parent, LeaveTree(place.topic))
+                place.parent = None
+                self._grow(place)
+
+    def _beat(self, name: str, message: TreeBeat) -> None:
+        place = self.places.get(message.topic)
+        if place is None or place.parent != name:
+            self._lines.say(name, LeaveTree(message.topic))
+            return
+        place.hears_us = self._lines.now_us
+        self._look_for(place, message.position)
+        self._beat_on(place, message.position)
+
+    def _beat_on(self, place: TreePlace, position: int) -> None:
+        for name in place.children:
+            if name not in place.waiting:
+                self._lines.say(name, TreeBeat(place.topic, position))

@@ -1,0 +1,296 @@
+"""One topic that this broker holds: its log, agreed upon with the others who hold it, and what is for its leader to do.
+
+Seed 004 never proposes what is published, and has every replica spread it (S5). Here a publication is proposed by the
+leader, has a place when it is decided (`replicas`, with S4), and is spread by the leader alone, with its position.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Final, Protocol
+
+from resprout.core import limits
+from resprout.core.bundle import Origin
+from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer
+from resprout.overlay.chord.ring import number_of
+from resprout.replicas.messages import Ask, Known
+from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
+from resprout.replicas.values import NO_BALLOT
+from resprout.spread.scribe.messages import AskMissed, NotKept, Scribed
+from resprout.stacks.scribe.log import (
+    LogCommand,
+    Look,
+    PlaceBundle,
+    PlacedAt,
+    Spread,
+    TakeLead,
+    TopicAnnounced,
+    TopicLog,
+    decode,
+    encode,
+)  # fmt: skip
+from resprout.stacks.scribe.messages import PublicationPlaced, PublishAt, TopicKnown, TopicLed
+from resprout.stacks.scribe.options import ScribeOptions
+from resprout.stacks.shell.step import Step
+
+SNAPSHOT_SLOTS: Final = 512
+"""Slots between two snapshots: what the log has more is in memory, and what a newcomer is told."""
+SNAPSHOT_BYTES_MAX: Final = limits.FRAME_BYTES - (1 << 16)
+
+
+class TopicHouse(Protocol):
+    """The broker, as its topics know it."""
+
+    def post_holder(self, holder: str, message: ProtocolMessage) -> None: ...
+    def say(self, name: str, message: ProtocolMessage) -> None:
+        """To a broker, or to this one itself."""
+
+    def give(self, name: str, scribed: Scribed) -> None:
+        """A publication that somebody missed."""
+
+    def led(self, held: "HeldTopic") -> None:
+        """This broker leads it now."""
+
+    def unled(self, held: "HeldTopic") -> None:
+        """It does not any more, or somebody else does."""
+
+    def spread(self, placed: PlacedAt) -> None: ...
+
+
+class HeldTopic:
+    def __init__(
+        self, topic: str, group: str, founders: tuple[str, ...], me: str, options: ScribeOptions, step: Step,
+        rng: Random, house: TopicHouse, is_kept: bool,
+    ) -> None:  # fmt: skip
+        """`is_kept`: all of it, for ever."""
+        self.topic: Final = topic
+        self.number: Final = number_of(topic)
+        self.group: Final = group
+        self.founders: Final = founders
+        self._me = me
+        self._options = options
+        self._step = step
+        self._house = house
+        self._is_kept = is_kept
+        self.log = TopicLog()
+        self.replica: Final = Replica(group, me, founders, rng, options.replicas)
+        self.is_leading = False
+        """And knows all that was decided before."""
+        self.heard: dict[str, None] = {}
+        """Other holders that were heard of it, in their sessions."""
+        self._is_passed_on = False
+        """This broker was left out, and most of those who hold the topic know so."""
+        self._requests: dict[tuple[Origin, int], str] = {}
+        """Publications that wait for a place, and who asked for it."""
+        self._looks: dict[int, str] = {}
+        self._numbers = 0
+        self._times: deque[tuple[int, int]] = deque()
+        """(position, when it got here)."""
+        self._news: deque[News] = deque()
+        self._is_running = False
+        self._snapshot_due = SNAPSHOT_SLOTS
+
+    def begin(self, stands: bool) -> None:
+        """`stands`: nobody leads yet, and nobody need wait to find that out."""
+        out: list[Effect] = []
+        now_us, patience_us = self._step.now_us, self._options.suspect_us
+        news = self.replica.start(now_us - patience_us if stands else now_us, out)
+        if stands:
+            news += self.replica.fired(PatienceOver(self.group), now_us, out)
+        self._take(news, out)
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        return self.replica.ledger.members
+
+    @property
+    def others(self) -> Iterator[str]:
+        return (holder for holder in self.holders if holder != self._me)
+
+    @property
+    def is_member(self) -> bool:
+        return self._me in self.holders
+
+    @property
+    def leader(self) -> str | None:
+        """Who may be asked for anything; None while nobody leads, or this broker does not know all yet."""
+        leader = self.replica.leader
+        return leader if leader in self.holders and (leader != self._me or self.is_leading) else None
+
+    @property
+    def is_begun(self) -> bool:
+        """Somebody has led it, or tried to: something may be decided."""
+        return self.replica.ledger.promised != NO_BALLOT
+
+    @property
+    def known(self) -> TopicKnown:
+        return TopicKnown(self.topic, self.group, self.founders, self.holders)
+
+    # -- what comes ----------------------------------------------------------------------------------------------------
+
+    def hear(self, holder: str, message: ProtocolMessage) -> None:
+        self.heard[holder] = None
+        out: list[Effect] = []
+        if isinstance(message, Ask) and holder not in self.holders:  # it was left out, and does not know
+            self._house.post_holder(holder, Known(self.group, self.replica.ledger.chosen))
+        self._take(self.replica.hear(holder, message, self._step.now_us, out), out)
+
+    def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
+        out: list[Effect] = []
+        self._take(self.replica.fired(timer, self._step.now_us, out), out)
+
+    def configure(self, holders: Sequence[str]) -> None:
+        """By its leader."""
+        if set(holders) != set(self.holders):
+            for holder in holders:
+                if holder not in self.holders:
+                    self._house.post_holder(holder, TopicKnown(self.topic, self.group, self.founders, tuple(holders)))
+            out: list[Effect] = []
+            self._take(self.replica.configure(holders, self._step.now_us, out)[1], out)
+
+    def stand(self) -> None:
+        """If the leader is none of those who hold it any more, the owner need not wait to find that out."""
+        if self.replica.leader not in (None, *self.holders) and self.holders[0] == self._me:
+            out: list[Effect] = []
+            self._take(self.replica.stand(self._step.now_us, out), out)
+
+    def invite(self) -> None:
+        """Whoever holds it and was not heard may not know. One that was left out may be the only one who does, and goes
+        on until most of them were heard."""
+        if not self.is_member:
+            heard = sum(holder in self.heard for holder in self.holders)
+            self._is_passed_on = self._is_passed_on or 2 * heard > len(self.holders)
+        if self.is_leading or not (self.is_member or self._is_passed_on):
+            for holder in self.others:
+                if holder not in self.heard:
+                    self._house.post_holder(holder, self.known)
+
+    # -- what the leader is asked --------------------------------------------------------------------------------------
+
+    def publish(self, name: str, message: PublishAt) -> None:
+        bundle = message.bundle
+        key = (bundle.origin, bundle.first)
+        if self.log.has(bundle):
+            self._say_placed(name, key)
+        elif key in self._requests:
+            self._requests[key] = name
+        else:
+            self._requests[key] = name
+            if not self._propose(PlaceBundle(bundle, message.previous)):
+                self._requests.pop(key, None)  # too much waits: it is said again
+
+    def look(self, name: str) -> None:
+        """How far has it come? What is decided elsewhere, unknown to a leader of old, is decided against this."""
+        self._numbers += 1
+        self._looks[self._numbers] = name
+        self._propose(Look(self._me, self._numbers))
+
+    def give_missed(self, name: str, message: AskMissed) -> None:
+        if message.after < self.log.watermark:
+            self._house.say(name, NotKept(self.topic, self.log.watermark))
+        for placed in self.log.after(message.after):
+            if placed.position > message.upto:
+                break
+            self._house.give(name, scribed(placed))
+
+    def announced(self) -> None:
+        if not self.log.is_announced:
+            self._propose(TopicAnnounced())
+
+    def let_go(self) -> None:
+        """From time to time: of what was spread, and is old or too much (the watermark)."""
+        if not self.is_leading or self._is_kept:
+            return
+        old_us, spare = self._step.now_us - self._options.keep_us, self.log.bytes - self._options.keep_bytes
+        upto = self.log.watermark
+        for placed, (_, at_us) in zip(self.log.recent, self._times, strict=True):
+            if at_us > old_us and spare <= 0:
+                break
+            upto = placed.position
+            spare -= placed.bundle.cost
+        if upto > self.log.watermark:
+            self._propose(Spread(upto))
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _propose(self, command: LogCommand) -> bool:
+        out: list[Effect] = []
+        taken, news = self.replica.propose(encode(command), self._step.now_us, out)
+        self._take(news, out)
+        return taken
+
+    def _take(self, news: Sequence[News], effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._house.post_holder(effect.peer, effect.message)
+            elif isinstance(effect, SetTimer):
+                self._step.out.append(effect)
+        self._news += news
+        if self._is_running:
+            return
+        self._is_running = True
+        while self._news:
+            self._learn(self._news.popleft())
+        self._is_running = False
+        self._keep_snapshot()
+
+    def _learn(self, news: News) -> None:
+        if isinstance(news, Led):
+            if news.leader == self._me:
+                self._propose(TakeLead(self._me))
+            else:
+                self._lose_lead()
+        elif isinstance(news, Restored):
+            self.log = TopicLog.load(news.snapshot.state)
+            self._times = deque([(placed.position, self._step.now_us) for placed in self.log.recent])
+            self._snapshot_due = news.snapshot.slot + SNAPSHOT_SLOTS
+        elif isinstance(news, Chosen) and news.entry.command:
+            self._apply(decode(news.entry.command))
+        elif isinstance(news, Chosen) and news.entry.is_configuration:
+            self._is_passed_on = False
+            self.invite()
+            self.stand()
+
+    def _lose_lead(self) -> None:
+        self._requests.clear()
+        self._looks.clear()
+        self.is_leading = False
+        self._house.unled(self)
+
+    def _apply(self, command: LogCommand) -> None:
+        placed = self.log.apply(command)
+        while self._times and self._times[0][0] <= self.log.watermark:
+            self._times.popleft()
+        if placed is not None:
+            self._times.append((placed.position, self._step.now_us))
+            if self.is_leading:
+                self._house.spread(placed)
+        match command:
+            case PlaceBundle():
+                key = (command.bundle.origin, command.bundle.first)
+                name = self._requests.pop(key, None)
+                if name is not None and self.log.has(command.bundle):
+                    self._say_placed(name, key)
+            case TakeLead() if command.holder == self._me and self.replica.is_leading:
+                self.is_leading = True
+                self._house.led(self)
+            case Look() if command.holder == self._me and command.number in self._looks:
+                self._house.say(self._looks.pop(command.number), TopicLed(self.topic, self._me, self.log.position))
+            case _:
+                pass
+
+    def _say_placed(self, name: str, key: tuple[Origin, int]) -> None:
+        (publisher, stream, incarnation), first = key
+        copies = len(self.holders) // 2 + 1
+        self._house.say(name, PublicationPlaced(self.topic, publisher, incarnation, stream, first, copies))
+
+    def _keep_snapshot(self) -> None:
+        if self.replica.ledger.chosen >= self._snapshot_due:
+            self._snapshot_due = self.replica.ledger.chosen + SNAPSHOT_SLOTS
+            state = self.log.dump()
+            if len(state) <= SNAPSHOT_BYTES_MAX:
+                self.replica.snapshot(state, [])
+
+
+def scribed(placed: PlacedAt) -> Scribed:
+    return Scribed(placed.bundle, placed.position, 0, placed.tseq)

@@ -1,0 +1,180 @@
+"""The log of one topic, as all who hold it have it: what was published, in the one order, and how far it was spread.
+
+A client's publications on the topic take places in the order of their numbers: each names the one before it, and gets
+no place before that one has. What comes again is no second one. So nothing more need be remembered of a client than the
+last number that has a place.
+
+What was spread and is old enough is let go of, by a command (`Spread`): the *watermark*. Whatever lies above it is in
+the log of whoever leads next, and goes to those who miss it.
+"""
+
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from resprout.core.bundle import Bundle, Origin
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee
+
+ORIGINS_KEPT: Final = 100_000
+"""Clients whose last number is remembered, those that were met last. All holders forget the same one at a time."""
+
+
+class _Command(msgspec.Struct, frozen=True, array_like=True):
+    """As it stands in the log."""
+
+
+class PlaceBundle(_Command, frozen=True, tag=1):
+    bundle: Bundle
+    previous: int
+
+
+class Spread(_Command, frozen=True, tag=2):
+    """Everything up to this position was spread, and is not kept any more."""
+
+    position: int
+
+
+class TakeLead(_Command, frozen=True, tag=3):
+    """All that was decided before it is known to whoever has this decided."""
+
+    holder: str
+
+
+class TopicAnnounced(_Command, frozen=True, tag=4):
+    """That there is this topic is known wherever somebody may ask."""
+
+
+class Look(_Command, frozen=True, tag=5):
+    """How far has it come? Answered when this is decided, by whoever asked for it."""
+
+    holder: str
+    number: int
+
+
+LogCommand = PlaceBundle | Spread | TakeLead | TopicAnnounced | Look
+
+
+class PlacedAt(msgspec.Struct, frozen=True, array_like=True):
+    position: int
+    bundle: Bundle
+    tseq: int
+
+
+class _Image(msgspec.Struct, array_like=True):
+    position: int
+    next_tseq: int
+    watermark: int
+    is_announced: bool
+    last: list[tuple[Origin, int]]
+    recent: list[PlacedAt]
+
+
+class TopicLog:
+    def __init__(self) -> None:
+        self.position = 0
+        """Publications that have a place."""
+        self._next_tseq = 0
+        self.watermark = 0
+        self.is_announced = False
+        self.recent: deque[PlacedAt] = deque()
+        """What lies above the watermark."""
+        self.bytes = 0
+        """Of that."""
+        self._last: dict[Origin, int] = {}
+        """The last number of each origin that has a place, the latest origin last."""
+
+    def has(self, bundle: Bundle) -> bool:
+        return bundle.first <= self._last.get(bundle.origin, 0)
+
+    def after(self, position: int) -> list[PlacedAt]:
+        return [placed for placed in self.recent if placed.position > position]
+
+    def apply(self, command: LogCommand) -> PlacedAt | None:
+        """What has a place by this command."""
+        match command:
+            case PlaceBundle():
+                return self._place(command.bundle, command.previous)
+            case Spread():
+                self.watermark = max(self.watermark, min(command.position, self.position))
+                while self.recent and self.recent[0].position <= self.watermark:
+                    self.bytes -= self.recent.popleft().bundle.cost
+            case TopicAnnounced():
+                self.is_announced = True
+            case _:
+                pass
+        return None
+
+    def _place(self, bundle: Bundle, previous: int) -> PlacedAt | None:
+        origin = bundle.origin
+        if self.has(bundle) or self._last.get(origin, 0) < previous:
+            return None
+        self._last.pop(origin, None)
+        self._last[origin] = bundle.last
+        if len(self._last) > ORIGINS_KEPT:
+            del self._last[next(iter(self._last))]
+        self.position += 1
+        placed = PlacedAt(self.position, bundle, self._next_tseq)
+        self._next_tseq += bundle.count
+        self.recent.append(placed)
+        self.bytes += bundle.cost
+        return placed
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        image = _Image(
+            self.position, self._next_tseq, self.watermark, self.is_announced, list(self._last.items()),
+            list(self.recent),
+        )  # fmt: skip
+        return _encoder.encode(image)
+
+    @classmethod
+    def load(cls, data: bytes) -> "TopicLog":
+        """ValueError for what no honest holder keeps."""
+        try:
+            image = _image_decoder.decode(data)
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise ValueError(f"the state of a topic cannot be read: {error}") from None
+        log = cls()
+        log.position, log._next_tseq, log.watermark = image.position, image.next_tseq, image.watermark
+        log.is_announced = image.is_announced
+        log._last, log.recent = dict(image.last), deque(image.recent)
+        log.bytes = sum(placed.bundle.cost for placed in log.recent)
+        return log
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+
+
+def _to_fields(value: Any) -> Any:
+    assert isinstance(value, Bundle), "nothing else needs help"
+    return (
+        value.publisher, value.incarnation, value.first, value.count, value.stamp, value.topic, value.keys,
+        int(value.guarantee), value.attributes, value.payloads,
+    )  # fmt: skip
+
+
+def _from_fields(kind: type, fields: Any) -> Any:
+    publisher, incarnation, first, count, stamp, topic, keys, guarantee, attributes, payloads = fields
+    return Bundle(
+        publisher, incarnation, first, count, stamp, topic, tuple(keys), Guarantee(guarantee), attributes, payloads
+    )  # fmt: skip
+
+
+_encoder: Final = msgspec.msgpack.Encoder(enc_hook=_to_fields)
+_decoder: Final[msgspec.msgpack.Decoder[LogCommand]] = msgspec.msgpack.Decoder(LogCommand, dec_hook=_from_fields)
+_image_decoder: Final = msgspec.msgpack.Decoder(_Image, dec_hook=_from_fields)
+
+
+def encode(command: LogCommand) -> bytes:
+    return _encoder.encode(command)
+
+
+def decode(data: bytes) -> LogCommand:
+    """PeerError for bytes that no honest broker proposes."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        raise PeerError(f"a command that cannot be read: {error}") from None

@@ -1,0 +1,416 @@
+"""Which topics this broker holds, and which are its own to look after.
+
+A topic belongs to the first broker at or behind its key on the ring, and is held by that one and the next ones behind
+it. The *owner* sees to that: it founds the topic when somebody first asks for it, and whenever the ring has changed it
+claims that the right ones hold it, which they decide (`replicas`, S4). The leader, any of them, goes on meanwhile.
+
+*Founding.* All who are to hold a topic must have agreed before it begins; one that knows of it already says so. So
+whoever owns the key later, and is one of them, knows of the topic.
+
+*Coming to the ring.* A broker asks its successor which topics are its own now, and owns none before it was told; from
+then on the successor founds none of these.
+"""
+
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Any, Final, Protocol
+
+from resprout.core.contract import SetTimer, Timer
+from resprout.core.errors import PeerError
+from resprout.overlay.chord.ring import is_owned, member_number, number_of
+from resprout.replicas.replica import HeartbeatDue, PatienceOver
+from resprout.stacks.scribe.held import HeldTopic, TopicHouse
+from resprout.stacks.scribe.messages import (
+    HOLDERS_MAX,
+    AskRange,
+    AskTopic,
+    ClaimTopic,
+    FoundTopic,
+    RangeCeded,
+    TopicKnown,
+    TopicLed,
+    holder_of,
+    name_of,
+)  # fmt: skip
+from resprout.stacks.scribe.options import ScribeOptions
+from resprout.stacks.scribe.ring import RingSessions
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+
+TOPICS_MAX: Final = 10_000
+"""That one broker holds or owns. No more are founded, and those who ask for one are told that nobody leads it."""
+ASKERS_MAX: Final = 1_000
+"""Who wait to hear who leads one topic; the others ask again."""
+
+
+class ClaimsDue(Timer, frozen=True):
+    """When to see whether the right brokers hold the topics that are owned here, and what they need not keep."""
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class RangeOverdue(Timer, frozen=True):
+    """When to ask the successor again which topics are owned here."""
+
+
+class OwnersHouse(TopicHouse, Protocol):
+    def settled(self) -> None:
+        """This broker has its place on the ring, and knows its topics."""
+
+    def found_leader(self, topic: str) -> None:
+        """Somebody leads it, or is said to."""
+
+
+class _Founding:
+    __slots__ = ("agreed", "group", "holders")
+
+    def __init__(self, group: str, holders: tuple[str, ...], me: str) -> None:
+        self.group = group
+        self.holders = holders
+        self.agreed = {me: None}
+
+
+class TopicOwners:
+    def __init__(
+        self, seat: BrokerSeat, options: ScribeOptions, step: Step, rng: Random, sessions: RingSessions,
+        house: OwnersHouse, kept: str,
+    ) -> None:  # fmt: skip
+        """`kept`: a topic of which nothing is let go."""
+        self.me: Final = holder_of(seat.name, seat.incarnation, seat.address)
+        self._name = seat.name
+        self._options = options
+        self._step = step
+        self._rng = rng
+        self._sessions = sessions
+        self._ring = sessions.ring
+        self._house = house
+        self._kept = kept
+        self.is_settled = False
+        self.held: dict[str, HeldTopic] = {}
+        self._by_group: dict[str, HeldTopic] = {}
+        self._hints: dict[str, TopicKnown] = {}
+        """Topics that others hold, and are or may be owned here."""
+        self._tried: dict[str, int] = {}
+        """By hint: how often its holders were asked."""
+        self._founding: dict[str, _Founding] = {}
+        self._wished: dict[str, None] = {}
+        """Topics that are to be founded as soon as it is known who will hold them."""
+        self._founded = 0
+        self._missing: dict[str, None] = {}
+        """Brokers that hold topics with this one, and cannot be reached."""
+        self._askers: dict[str, dict[str, bool]] = {}
+        """By topic: who waits to hear who leads, and whether how far it has come."""
+
+    def begin(self) -> None:
+        self._wake(ClaimsDue(), self._options.noop_us)
+
+    def owns(self, topic: str) -> bool:
+        return self.is_settled and self._ring.owns(number_of(topic))
+
+    def leads(self, topic: str) -> HeldTopic | None:
+        held = self.held.get(topic)
+        return held if held is not None and held.is_leading else None
+
+    def leader_of(self, topic: str) -> str | None:
+        """Who is known here to lead it, or to know better; None: nobody."""
+        held = self.held.get(topic)
+        if held is not None and held.is_member:
+            return held.leader
+        hint = self._hints.get(topic)
+        holders = held.holders if held is not None else hint.holders if hint is not None else ()
+        others = [holder for holder in holders if name_of(holder) != self._name]
+        return others[self._tried.get(topic, 0) % len(others)] if others else None
+
+    @property
+    def needed(self) -> Iterator[str]:
+        for held in self.held.values():
+            if held.is_member:
+                yield from map(name_of, held.others)
+
+    # -- coming to the ring --------------------------------------------------------------------------------------------
+
+    def joined(self) -> None:
+        if self._sessions.is_alone or not self._ring.successors:
+            self._settle()
+        else:
+            self.range_overdue(RangeOverdue())
+
+    def range_overdue(self, timer: RangeOverdue) -> None:
+        if self.is_settled:
+            return
+        if not self._ring.successors:
+            self._settle()
+        else:
+            self._wake(timer, self._options.stabilise_us)
+            self._sessions.say(self._ring.successors[0], AskRange())
+
+    def hear_ask_range(self, peer: Peer, message: AskRange) -> None:
+        before = self._ring.predecessor
+        if not self.is_settled or before is None or before.name != peer.name:
+            return  # it asks again
+        known = [held.known for held in self.held.values()]
+        known += [TopicKnown(topic, one.group, one.holders, one.holders) for topic, one in self._founding.items()]
+        known += [hint for topic, hint in self._hints.items() if topic not in self.held]
+        for one in known:
+            if not self._ring.owns(number_of(one.topic)):
+                self._sessions.post(peer.name, one)
+        self._sessions.post(peer.name, RangeCeded())
+
+    def hear_ceded(self, peer: Peer, message: RangeCeded) -> None:
+        if self._ring.is_member:
+            self._settle()
+
+    def _settle(self) -> None:
+        if not self.is_settled:
+            self.is_settled = True
+            self._house.settled()
+
+    # -- who leads -----------------------------------------------------------------------------------------------------
+
+    def hear_ask(self, name: str, message: AskTopic) -> None:
+        topic = message.topic
+        if (held := self.leads(topic)) is not None:
+            self._answer(held, name, message.fresh)
+        elif (leader := self.leader_of(topic)) is not None:
+            self._tried[topic] = self._tried.get(topic, 0) + 1
+            self._house.say(name, TopicLed(topic, leader))
+        elif self.owns(topic) and (topic in self.held or self.found(topic)):
+            askers = self._askers.setdefault(topic, {})
+            if len(askers) < ASKERS_MAX:
+                askers[name] = message.fresh
+        else:
+            self._house.say(name, TopicLed(topic, ""))
+
+    def _answer(self, held: HeldTopic, name: str, fresh: bool) -> None:
+        if fresh:
+            held.look(name)
+        else:
+            self._house.say(name, TopicLed(held.topic, self.me))
+
+    def led(self, held: HeldTopic) -> None:
+        """By this broker, or by another one."""
+        for name, fresh in self._askers.pop(held.topic, {}).items():
+            if held.is_leading:
+                self._answer(held, name, fresh)
+            elif held.leader is not None:
+                self._house.say(name, TopicLed(held.topic, held.leader))
+        self._house.found_leader(held.topic)
+
+    def hear_claim(self, peer: Peer, message: ClaimTopic) -> None:
+        _check(message.holders)
+        held = self.held.get(message.topic)
+        if held is not None and held.is_leading:
+            self._sessions.meet(message.holders)
+            held.configure(message.holders)
+        elif (leader := self.leader_of(message.topic)) is not None:
+            self._house.say(peer.name, TopicLed(message.topic, leader))
+
+    def hear_led(self, message: TopicLed) -> None:
+        """Of a topic that others hold: whom to ask first."""
+        hint = self._hints.get(message.topic)
+        if hint is not None and message.leader and message.leader != self.me:
+            holders = (message.leader, *(one for one in hint.holders if one != message.leader))[:HOLDERS_MAX]
+            self._hints[message.topic] = TopicKnown(hint.topic, hint.group, hint.founders, holders)
+            self._tried[message.topic] = 0
+
+    # -- founding ------------------------------------------------------------------------------------------------------
+
+    def found(self, topic: str) -> bool:
+        """Begin a topic that is owned here, unless it is under way; False when there are too many."""
+        if topic in self._founding:
+            return True
+        if len(self.held) + len(self._wished) >= TOPICS_MAX:
+            return False
+        holders = self._desired()
+        if holders is None:
+            self._wished[topic] = None
+            return True
+        self._wished.pop(topic, None)
+        self._founded += 1
+        founding = _Founding(f"{self.me} {self._founded} {topic}", holders, self.me)
+        self._founding[topic] = founding
+        self._ask_to_found(FoundTopic(topic, founding.group, holders))
+        self._look_at_founding(topic)
+        return True
+
+    def _ask_to_found(self, message: FoundTopic) -> None:
+        for holder in message.holders:
+            if holder != self.me:
+                self._sessions.post_holder(holder, message)
+
+    def hear_found(self, peer: Peer, message: FoundTopic) -> None:
+        _check(message.holders)
+        if self.me not in message.holders:
+            return  # an earlier life of it was meant
+        topic, held, mine = message.topic, self.held.get(message.topic), self._founding.get(message.topic)
+        if mine is not None and mine.group < message.group:
+            self._sessions.post(peer.name, TopicKnown(topic, mine.group, mine.holders, mine.holders))
+            return
+        self._founding.pop(topic, None)
+        if held is not None and held.group != message.group and held.is_begun:
+            self._sessions.post(peer.name, held.known)
+            return
+        if held is None or held.group != message.group:
+            self._hold(topic, message.group, message.holders, stands=False)
+        self._sessions.post(peer.name, TopicKnown(topic, message.group, message.holders, message.holders))
+
+    def hear_known(self, peer: Peer, message: TopicKnown) -> None:
+        _check(message.founders)
+        _check(message.holders)
+        topic, mine, held = message.topic, self._founding.get(message.topic), self.held.get(message.topic)
+        if mine is not None and mine.group == message.group:
+            mine.agreed.update((holder, None) for holder in mine.holders if name_of(holder) == peer.name)
+            self._look_at_founding(topic)
+            return
+        if held is not None and (held.group == message.group or held.is_begun):
+            return
+        self._founding.pop(topic, None)
+        self._sessions.meet(message.holders)
+        if self.me in message.holders or self.me in message.founders:
+            self._hold(topic, message.group, message.founders, stands=False)
+        elif len(self._hints) < TOPICS_MAX or topic in self._hints:
+            self._hints[topic] = message
+            self._house.found_leader(topic)
+
+    def _look_at_founding(self, topic: str) -> None:
+        founding = self._founding[topic]
+        if all(holder in founding.agreed for holder in founding.holders):
+            del self._founding[topic]
+            self._hold(topic, founding.group, founding.holders, stands=True)
+
+    def _hold(self, topic: str, group: str, founders: tuple[str, ...], stands: bool) -> None:
+        if (before := self.held.get(topic)) is not None:
+            del self._by_group[before.group]
+        self._hints.pop(topic, None)
+        self._tried.pop(topic, None)
+        self._wished.pop(topic, None)
+        self._sessions.meet(founders)
+        held = HeldTopic(
+            topic, group, founders, self.me, self._options, self._step, self._rng, self._house, topic == self._kept
+        )
+        self.held[topic] = self._by_group[group] = held
+        held.begin(stands)
+
+    def _desired(self) -> tuple[str, ...] | None:
+        """Who is to hold what is owned here; None until there are sessions with all of them."""
+        members = self._ring.successors[: self._options.backups]
+        holders = [self._sessions.holder(member) for member in members]
+        for member, holder in zip(members, holders, strict=True):
+            if holder is None:
+                self._sessions.meet([holder_of(member.name, 0, member.address)])
+                self._sessions.open(member.name)
+        known = [holder for holder in holders if holder is not None]
+        return (self.me, *known) if len(known) == len(members) else None
+
+    # -- the log of each -----------------------------------------------------------------------------------------------
+
+    def hear_replica(self, peer: Peer, message: Any) -> None:
+        held = self._by_group.get(message.group)
+        if held is not None:  # otherwise this broker is told of it (`invite`), and then it is said again
+            life = holder_of(peer.name, peer.incarnation, "")
+            known = (*held.holders, *held.founders, message.ballot.leader if hasattr(message, "ballot") else "")
+            held.hear(next((one for one in known if one.startswith(life)), life), message)
+
+    def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
+        held = self._by_group.get(timer.group)
+        if held is not None:
+            held.fired(timer)
+
+    # -- seeing to it --------------------------------------------------------------------------------------------------
+
+    def began(self, name: str) -> None:
+        """A session: whoever was to be reached may be one of those that are missing."""
+        for held in self.held.values():
+            for holder in [holder for holder in held.heard if name_of(holder) == name]:
+                del held.heard[holder]
+        self._found_wished()
+
+    def ended(self, name: str) -> None:
+        if name not in self._missing and self._misses(name):
+            self._missing[name] = None
+            self._step.note("repair_begin", name)
+        for topic, founding in list(self._founding.items()):
+            if any(name_of(holder) == name for holder in founding.holders):
+                del self._founding[topic]
+                self._wished[topic] = None
+        self._found_wished()
+
+    def _misses(self, name: str) -> bool:
+        """Something that is held here is held by a life of it that cannot be reached."""
+        return any(
+            name_of(holder) == name and not self._sessions.is_life(holder)
+            for held in self.held.values()
+            if held.is_member
+            for holder in held.holders
+        )
+
+    def look(self) -> None:
+        """At the end of a step: whom topics are repaired without, or who is back."""
+        for name in [name for name in self._missing if not self._misses(name)]:
+            del self._missing[name]
+            self._step.note("repair_end", name)
+
+    def moved(self) -> None:
+        """The ring has changed."""
+        self._found_wished()
+        self._claim()
+
+    def claims_due(self, timer: ClaimsDue) -> None:
+        self._wake(timer, self._options.noop_us)
+        self._found_wished()
+        self._claim()
+        for held in list(self.held.values()):
+            if not held.is_begun and held.founders[0] == self.me:
+                self._ask_to_found(FoundTopic(held.topic, held.group, held.founders))
+            held.invite()
+            held.stand()
+            held.let_go()
+
+    def _found_wished(self) -> None:
+        for topic in list(self._wished):
+            if not self.owns(topic):
+                del self._wished[topic]
+            elif topic not in self.held and topic not in self._hints:
+                self.found(topic)
+
+    def _claim(self) -> None:
+        mine = [topic for topic in (*self.held, *self._hints) if self.owns(topic)]
+        holders = self._desired() if mine else None
+        for topic in mine if holders is not None else ():
+            assert holders is not None, "known by now"
+            held = self.held.get(topic)
+            if held is not None and held.is_leading:
+                held.configure(holders)
+            elif (leader := self.leader_of(topic)) is not None and (held is None or set(held.holders) != set(holders)):
+                self._tried[topic] = self._tried.get(topic, 0) + 1
+                self._sessions.post_holder(leader, ClaimTopic(topic, holders))
+
+    def next_hop(self, topic: str) -> str | None:
+        """On the way to whoever leads the topic."""
+        number, successors = number_of(topic), self._ring.successors
+        held = self.held.get(topic)
+        if self.owns(topic) or (held is not None and held.is_member):
+            leader = self.leader_of(topic)
+            if leader is None and held is None:
+                self.found(topic)
+            return name_of(leader) if leader is not None and leader != self.me else None
+        if not successors or self._ring.owns(number):
+            return None
+        if is_owned(self._ring.number, number, member_number(successors[0])):
+            return successors[0].name
+        if self._ring.predecessor is None:
+            return None  # it may be owned here: that will be known soon
+        return self._ring.closest_before(number).name
+
+    def _wake(self, timer: Timer, after_us: int) -> None:
+        self._step.out.append(SetTimer(timer, self._step.now_us + after_us))
+
+
+def _check(holders: Iterable[str]) -> None:
+    """PeerError for more than there can be."""
+    count = len(tuple(holders))
+    if not 0 < count <= HOLDERS_MAX:
+        raise PeerError(f"{count} holders of a topic; at most {HOLDERS_MAX}")

@@ -1,0 +1,341 @@
+"""Who a client is, and what it may do: secrets, certificates and rules."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resprout.client.client import Client
+from resprout.client.connect import connect
+from resprout.client.errors import ClosedError, ConnectError, ForgetError, PublishError, SubscribeError
+from resprout.core.errors import UsageError
+from resprout.edge.messages import Attend, HeldSubscription, Serving, SubscribeRefused, Taken
+from resprout.links.frames import Data, Goodbye, SessionWelcome
+from resprout.net.door import Door
+from resprout.net.frames import Login
+from resprout.net.identity.logins import FAILURES_MAX
+from resprout.net.identity.rules import parse_rules
+from resprout.net.identity.secret import digest_of_password, digest_of_token
+from resprout.stacks.registry import find_stack
+
+from .papers import Papers
+from .stage import Running, bare, broker, hello, run, until
+
+TOKEN = "0123456789abcdef"
+PASSWORD = digest_of_password("correct horse")
+
+RULES = f"""
+[[identity]]
+name = "teller"
+secrets = ["{digest_of_token(TOKEN)}"]
+clients = ["teller", "teller.*", "teller-*"]
+publish = ["bank/#"]
+subscribe = ["bank/+", "of/{{client}}/#"]
+
+[[identity]]
+name = "boss"
+secrets = ["{PASSWORD}"]
+certificates = ["boss"]
+publish = ["#"]
+subscribe = ["#"]
+operate = true
+"""
+
+ANYBODY = """
+[anybody]
+subscribe = ["news/#"]
+"""
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    file = tmp_path / "rules.toml"
+    file.write_text(RULES)
+    return file
+
+
+def told(running: Running) -> str:
+    return "\n".join(str(note.columns.get("detail")) for note in running.notes)
+
+
+def as_teller(running: Running, name: str | None = "teller") -> Any:
+    return connect(str(running), name=name, login=f"teller:{TOKEN}")
+
+
+def test_a_client_does_what_its_identity_may_and_nothing_else(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running, as_teller(running) as teller:
+            inbox = await teller.subscribe("bank/+")
+            own = await teller.subscribe("of/teller/#")
+            for wanted in ("#", "bank/#", "of/#", "of/boss/#", "news/today"):
+                with pytest.raises(SubscribeError, match="teller may not subscribe to"):
+                    await teller.subscribe(wanted)
+            receipts = [
+                await teller.publish(topic, b"x") for topic in ("bank/pt", "news/today", "bank/es", "of/teller/a")
+            ]
+            for receipt, allowed in zip(receipts, (True, False, True, False), strict=True):
+                if allowed:
+                    await receipt.accepted()
+                else:
+                    with pytest.raises(PublishError, match="teller may not publish on") as refused:
+                        await receipt.accepted()
+                    assert refused.value.definite
+            assert [(await inbox.next()).topic for _ in range(2)] == ["bank/pt", "bank/es"]
+            assert not len(own)
+            with pytest.raises(ForgetError, match="teller may not say so: it is no operator"):
+                await teller.forget("b7")
+            assert "teller was refused: it may not publish there" in told(running)
+
+    run(scene(), 30)
+
+
+@pytest.mark.parametrize("stack", ["flood", "ginger", "gossip"])
+def test_rules_hold_whatever_the_stack(rules: Path, stack: str) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules), stack=find_stack(stack)) as running, as_teller(running) as teller:
+            guarantee = find_stack(stack).guarantees[0]
+            inbox = await teller.subscribe("bank/+")
+            with pytest.raises(SubscribeError, match="teller may not subscribe to #"):
+                await teller.subscribe("#")
+            for topic in ("news/a", "bank/b", "news/c", "bank/d"):
+                receipt = await teller.publish(topic, b"", guarantee=guarantee)
+            await receipt.accepted()
+            assert [(await inbox.next()).topic for _ in range(2)] == ["bank/b", "bank/d"]
+
+    run(scene(), 30)
+
+
+def test_receipts_of_what_is_allowed_are_not_held_up_by_what_is_refused(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running, as_teller(running) as teller:
+            receipts = [await teller.publish("bank/a" if n % 2 else "no/a", b"", guarantee="fifo") for n in range(200)]
+            for number, receipt in enumerate(receipts):
+                if number % 2:
+                    await receipt.delivered()
+                else:
+                    with pytest.raises(PublishError):
+                        await receipt.delivered()
+            assert receipts[0].state == "refused" and receipts[1].state == "delivered"
+
+    run(scene(), 30)
+
+
+def test_a_client_may_have_the_names_of_its_identity_and_no_others(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running:
+            for name in ("teller", "teller-7"):
+                async with as_teller(running, name) as client:
+                    assert client.name == name
+            async with as_teller(running, None) as client:
+                assert client.name.startswith("teller.")
+            with pytest.raises(ConnectError, match="it may not have the name that it wants"):
+                await as_teller(running, "boss")
+            assert "client boss, which is teller, from 127.0.0.1 was turned away" in told(running)
+
+    run(scene(), 30)
+
+
+def test_a_wrong_secret_is_refused_and_after_some_nothing_is_looked_at(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running:
+            for login in ("teller:wrong", "nobody:wrong", "boss:wrong"):
+                with pytest.raises(ConnectError, match="this identity and this secret do not belong together"):
+                    await connect(str(running), name="teller", login=login)
+            for _ in range(FAILURES_MAX - 3):
+                with pytest.raises(ConnectError, match="do not belong together"):
+                    await connect(str(running), name="teller", login="teller:wrong")
+            with pytest.raises(ConnectError, match="too many wrong secrets from its address"):
+                await as_teller(running)
+            assert "wrong" not in told(running).replace("wrong secrets", ""), "no secret stands in the log"
+
+    run(scene(), 30)
+
+
+def test_a_password_is_as_good_as_a_token(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running:
+            clients = [connect(str(running), name=f"boss.{n}", login="boss:correct horse") for n in range(8)]
+            connected: list[Client] = await asyncio.gather(*clients)
+            for client in connected:
+                await (await client.publish("anything/at/all", b"")).accepted()
+                await client.close()
+
+    run(scene(), 30)
+
+
+def test_whoever_shows_nothing_has_the_rights_of_anybody_and_nobody_elses_name(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running:
+            with pytest.raises(ConnectError, match="it has not shown that it is somebody whom the rules know"):
+                await connect(str(running))
+        rules.write_text(RULES + ANYBODY)
+        async with broker(door=Door(rules=rules)) as running:
+            async with connect(str(running), name="passer-by") as client:
+                await client.subscribe("news/#")
+                with pytest.raises(SubscribeError):
+                    await client.subscribe("bank/+")
+            for name in ("teller", "teller-9", "boss"):
+                with pytest.raises(ConnectError, match="the name that it wants belongs to somebody"):
+                    await connect(str(running), name=name)
+
+    run(scene(), 30)
+
+
+def test_a_certificate_shows_who_a_client_is(rules: Path, tmp_path: Path) -> None:
+    papers = Papers(tmp_path / "certificates", clients="boss teller")
+
+    async def scene() -> None:
+        door = Door(papers.door("b0").keyring, rules=rules)
+        async with broker(door=door) as running:
+            async with connect(str(running), name="boss", tls=papers.folder) as boss:
+                await boss.subscribe("#")
+            with pytest.raises(ConnectError, match="it has not shown that it is somebody whom the rules know"):
+                await connect(str(running), name="teller", tls=papers.folder)
+            async with connect(str(running), name="teller", tls=papers.client(), login=f"teller:{TOKEN}"):
+                pass
+
+    run(scene(), 30)
+
+
+def test_a_client_that_loses_its_broker_is_identified_by_the_next_one(rules: Path) -> None:
+    async def scene() -> None:
+        options = {"heartbeat_us": 50_000, "lease_us": 300_000}
+        async with broker("b0", door=Door(rules=rules), options=options) as b0:
+            async with broker("b1", parent=("b0", b0.address), door=Door(rules=rules), options=options) as b1:
+                teller = await as_teller(b1)
+                inbox = await teller.subscribe("bank/+")
+                await b1.broker.close()
+            await (await teller.publish("bank/pt", b"after")).accepted()
+            assert (await inbox.next()).payload == b"after"
+            assert "teller" in b0.sessions
+            with pytest.raises(PublishError, match="teller may not publish on news"):
+                await (await teller.publish("news", b"")).accepted()
+            await teller.close()
+
+    run(scene(), 30)
+
+
+def test_a_subscription_that_is_brought_along_and_not_allowed_is_taken_away(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running, bare(running.address) as peer:
+            peer.say(Login("teller", TOKEN))
+            await peer.greet("teller")
+            held = tuple(HeldSubscription(n, wanted, None, ()) for n, wanted in enumerate(("#", "bank/+"), start=1))
+            peer.say_messages(1, Attend(0, subscriptions=held))
+            heard: list[Any] = []
+            while not any(isinstance(message, Serving) for message in heard):
+                frame = await peer.hear()
+                heard += frame.messages if isinstance(frame, Data) else ()
+            assert not any(isinstance(message, SubscribeRefused) for message in heard), "Serving comes first"
+            peer.say_messages(2, Taken(0))
+            while not any(isinstance(message, SubscribeRefused) for message in heard):
+                frame = await peer.hear()
+                heard += frame.messages if isinstance(frame, Data) else ()
+            assert heard[-1] == SubscribeRefused(1, "teller may not subscribe to #")
+
+    run(scene(), 30)
+
+
+def test_new_rules_hold_at_once_for_those_who_are_there(rules: Path) -> None:
+    async def scene() -> None:
+        door = Door(rules=rules)
+        async with broker(door=door) as running, as_teller(running) as teller:
+            inbox = await teller.subscribe("bank/+")
+            rules.write_text("nonsense")
+            with pytest.raises(UsageError, match=r"rules\.toml:1"):
+                door.reload()
+            await (await teller.publish("bank/pt", b"")).accepted()
+            await inbox.next()
+            rules.write_text(RULES.replace('publish = ["bank/#"]', 'publish = ["bank/#", "news/#"]'))
+            door.reload()
+            await (await teller.publish("news/today", b"")).accepted()
+            rules.write_text(RULES.replace('subscribe = ["bank/+",', "subscribe = ["))
+            door.reload()
+            with pytest.raises(ClosedError, match="teller may not subscribe to bank"):
+                await inbox.next()
+            await (await teller.publish("bank/pt", b"still here")).delivered()
+            assert "it may do less than before" in told(running)
+            rules.write_text(RULES.replace('"teller"', '"other"', 1))
+            door.reload()
+            with pytest.raises((ClosedError, PublishError), match="the rules do not know it any more"):
+                await (await teller.publish("bank/pt", b"")).delivered()
+
+    run(scene(), 30)
+
+
+def test_a_login_is_small_comes_once_and_says_nothing_to_a_broker_without_rules(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker() as running, connect(str(running), login="anybody:secret") as client:
+            assert client.name.startswith("anybody.")
+        async with broker(door=Door(rules=rules)) as running:
+            async with bare(running.address) as peer:
+                peer.say(Login("teller", TOKEN), Login("teller", TOKEN), hello("teller"))
+                goodbye = await peer.hear()
+                assert isinstance(goodbye, Goodbye) and "before" in goodbye.reason
+            async with bare(running.address) as peer:
+                peer.say(Login("teller", TOKEN))
+                peer.writer.write((5000).to_bytes(4, "big"))
+                goodbye = await peer.hear()
+                assert isinstance(goodbye, Goodbye) and "a frame of 5000 bytes is announced" in goodbye.reason
+            async with bare(running.address) as peer:
+                peer.say(Login("teller", TOKEN), hello("teller"))
+                assert isinstance(await peer.hear(), SessionWelcome)
+
+    run(scene(), 30)
+
+
+def test_where_the_door_is_closed_nobody_is_a_broker_without_tls(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules, closed=True)) as running:
+            for role in ("broker", "newcomer"):
+                async with bare(running.address) as peer:
+                    peer.say(hello("b1", role=role))
+                    goodbye = await peer.hear()
+                    assert isinstance(goodbye, Goodbye)
+                    assert "a broker needs a certificate here, and there is no TLS" in goodbye.reason
+            async with as_teller(running):
+                pass
+
+    run(scene(), 30)
+
+
+def test_a_client_does_not_take_over_the_session_of_a_broker_nor_the_other_way_round(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker() as b0, broker("b1", parent=("b0", b0.address)) as b1:
+            await until(lambda: "b1" in b0.sessions)
+            async with bare(b0.address) as peer:
+                peer.say(hello("b1", incarnation=9))
+                goodbye = await peer.hear()
+                assert isinstance(goodbye, Goodbye) and goodbye.reason == "b1 is the name of a broker"
+            async with connect(str(b0), name="teller"), bare(b0.address) as peer:
+                peer.say(hello("teller", incarnation=110_999_999, role="broker"))
+                goodbye = await peer.hear()
+                assert isinstance(goodbye, Goodbye) and goodbye.reason == "teller is the name of a client"
+            assert "b1" in b0.sessions and b1.broker.incarnation == 1
+
+    run(scene(), 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[[identiti]]", "rules:1: unknown key 'identiti'; did you mean 'identity'?"),
+        ("[[identity]]\nname = 'a b'", "rules:2: identity a b: identity 'a b' is refused"),
+        ("[[identity]]\nname = 'a'", "rules:1: identity a: nobody could prove to be this one"),
+        ("[[identity]]\nname = 'a'\nsecrets = ['abc']", "rules:3: identity a: this is no digest of a secret"),
+        ("[[identity]]\nname = 'a'\ncertificates = ['a']\nclients = ['a*b']", "rules:4: identity a: 'a*b' is no name"),
+        ("[[identity]]\nname = 'a'\ncertificates = ['a']\npublish = ['a/#/b']", "rules:4: identity a: topic filter"),
+        ("[[identity]]\nname = 'a'\ncertificates = ['a']\nallow = []", "rules:4: identity a: unknown key 'allow'"),
+        ("[[identity]]\nname = 'a'\ncertificates = ['a']\n" * 2, "there are two identities called a"),
+        (
+            "[[identity]]\nname = 'a'\ncertificates = ['x']\n[[identity]]\nname = 'b'\ncertificates = ['x']",
+            "the certificate of x belongs to two identities",
+        ),
+        ("[anybody]\nname = 'a'", "anybody: unknown key 'name'"),
+    ],
+)
+def test_what_is_wrong_with_rules_is_said_with_the_line(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_rules(text)
+    assert complaint in str(refused.value) and "\n" not in str(refused.value)

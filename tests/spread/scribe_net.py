@@ -1,0 +1,143 @@
+"""Trees alone: members whose ways to the root somebody chooses, without sessions, rings or logs."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.contract import Outcome, ProtocolMessage, Timer
+from resprout.core.guarantee import Guarantee
+from resprout.spread.scribe.messages import AskMissed, NotKept, Scribed
+from resprout.spread.scribe.options import TreeOptions
+from resprout.spread.scribe.trees import BeatDue, JoinOverdue, TreeGrown, Trees, TreeSkipped
+
+OPTIONS = TreeOptions(beat_us=1, silent_us=3, join_us=2)
+
+
+def scribed(position: int, topic: str = "t") -> Scribed:
+    bundle = Bundle("p", 1, position, 1, 0, topic, (), Guarantee.TOTAL, b"", pack_payloads([b"x"]))
+    return Scribed(bundle, position, 0, position - 1)
+
+
+class TreeMember:
+    """One member, and what it says and wants (`TreeLines`)."""
+
+    def __init__(self, net: "TreeNet", name: str) -> None:
+        self.net = net
+        self.name = name
+        self.trees = Trees(OPTIONS, self)
+        self.got: list[int] = []
+        self.timers: dict[Timer, None] = {}
+        self.told: list[Outcome] = []
+        self.trees.begin()
+
+    @property
+    def now_us(self) -> int:
+        return self.net.now_us
+
+    def next_hop(self, topic: str) -> str | None:
+        return self.net.ways.get(self.name)
+
+    def say(self, name: str, message: ProtocolMessage) -> None:
+        self.net.said.append((self.name, name, message))
+        self.net.on_the_way.append((self.name, name, message))
+
+    push = say
+
+    def ask_root(self, missed: AskMissed) -> None:
+        self.net.said.append((self.name, "root", missed))
+        self.net.on_the_way.append((self.name, "root", missed))
+
+    def deliver(self, scribed: Scribed, source: str | None) -> None:
+        if self.trees.places[scribed.bundle.topic].wanted:
+            self.got.append(scribed.position)
+
+    def wake(self, timer: Timer, after_us: int) -> None:
+        self.timers[timer] = None
+
+    def let_sleep(self, timer: Timer) -> None:
+        self.timers.pop(timer, None)
+
+    def tell(self, outcome: Outcome) -> None:
+        self.told.append(outcome)
+
+    @property
+    def is_confirmed(self) -> bool:
+        return TreeGrown("t") in self.told
+
+    @property
+    def has_skipped(self) -> bool:
+        return TreeSkipped("t") in self.told
+
+    @property
+    def parent(self) -> str | None:
+        place = self.trees.places.get("t")
+        return place.parent if place is not None else None
+
+
+class TreeNet:
+    """`ways`: the next one on the way to the root, which is called `root`."""
+
+    def __init__(self, ways: Mapping[str, str]) -> None:
+        self.ways = dict(ways)
+        self.now_us = 0
+        self.said: list[tuple[str, str, Any]] = []
+        self.on_the_way: deque[tuple[str, str, Any]] = deque()
+        self.members = {name: TreeMember(self, name) for name in ("root", *ways)}
+        self.log: dict[int, Scribed] = {}
+        self.watermark = 0
+        self.members["root"].trees.root("t", 0)
+
+    def __getitem__(self, name: str) -> TreeMember:
+        return self.members[name]
+
+    def want(self, *names: str, after: int | None = None) -> None:
+        for name in names:
+            self[name].trees.want("t", after)
+        self.settle()
+
+    def publish(self, count: int = 1, settle: bool = True) -> None:
+        for _ in range(count):
+            position = len(self.log) + 1
+            self.log[position] = scribed(position)
+            self["root"].trees.spread(self.log[position])
+        if settle:
+            self.settle()
+
+    def kill(self, name: str) -> None:
+        """What it had said, or is on the way to it, is lost; the others notice."""
+        del self.members[name]
+        self.on_the_way = deque(one for one in self.on_the_way if name not in one[:2])
+        for member in self.members.values():
+            member.trees.gone(name)
+        self.settle()
+
+    def settle(self) -> None:
+        while self.on_the_way:
+            source, name, message = self.on_the_way.popleft()
+            if name not in self.members:
+                continue
+            if isinstance(message, AskMissed):
+                self._answer(source, message)
+            else:
+                self[name].trees.hear(source, message)
+
+    def pass_time(self, ticks: int) -> None:
+        for _ in range(ticks):
+            self.now_us += 1
+            for member in list(self.members.values()):
+                for timer in list(member.timers):
+                    if isinstance(timer, BeatDue):
+                        member.trees.beat_due(timer)
+                    elif isinstance(timer, JoinOverdue) and self.now_us % OPTIONS.join_us == 0:
+                        member.trees.join_overdue(timer)
+            self.settle()
+
+    def _answer(self, source: str, asked: AskMissed) -> None:
+        if asked.after < self.watermark:
+            self[source].trees.hear("root", NotKept("t", self.watermark))
+        for position in range(max(asked.after, self.watermark) + 1, asked.upto + 1):
+            self[source].trees.hear("root", self.log[position])
+
+    def messages(self, kind: type, source: str | None = None) -> list[tuple[str, str, Any]]:
+        return [one for one in self.said if isinstance(one[2], kind) and source in (None, one[0])]

@@ -1,0 +1,236 @@
+"""Trees for topics, alone: they grow, they are repaired, they are pruned, and nothing is missed on the way."""
+
+import pytest
+
+from resprout.spread.scribe.messages import AskMissed, JoinTree, LeaveTree, Scribed, TreeJoined
+from resprout.spread.scribe.tree import EARLY_MAX, MISSED_TOGETHER
+from resprout.spread.scribe.trees import Trees
+from tests.spread.scribe_net import TreeNet, scribed
+
+WAYS = {"a": "root", "b": "a", "c": "b", "d": "a", "e": "root"}
+"""c - b - a - root, and d, e beside them."""
+
+
+def test_a_tree_grows_along_the_ways_and_everybody_in_it_gets_everything_once_and_in_order() -> None:
+    net = TreeNet(WAYS)
+    net.want("c", "d")
+    net.publish(5)
+    assert net["c"].got == net["d"].got == [1, 2, 3, 4, 5]
+    assert {name: net[name].parent for name in "abcd"} == {"a": "root", "b": "a", "c": "b", "d": "a"}
+    assert "t" not in net["e"].trees.places, "nobody there wants it"
+    assert len(net.messages(Scribed)) == 5 * 4, "each goes once over each link of the tree"
+
+
+def test_those_who_only_pass_it_on_are_not_asked_again() -> None:
+    net = TreeNet(WAYS)
+    net.want("c")
+    net.want("d", "b")
+    assert [one[:2] for one in net.messages(JoinTree)] == [("c", "b"), ("b", "a"), ("a", "root"), ("d", "a")]
+
+
+def test_a_wish_is_confirmed_when_there_is_a_way_from_the_root_and_not_before() -> None:
+    net = TreeNet(WAYS)
+    net["root"].trees.unroot("t")
+    net.want("c")
+    assert not net["c"].is_confirmed
+    net["root"].trees.root("t", 0)
+    net.settle()
+    assert net["c"].is_confirmed
+    assert [one[:2] for one in net.messages(TreeJoined)] == [("root", "a"), ("a", "b"), ("b", "c")]
+
+
+def test_who_comes_later_begins_where_its_parent_is_or_from_the_beginning_if_it_wants_that() -> None:
+    net = TreeNet(WAYS)
+    net.want("a")
+    net.publish(3)
+    net.want("b")
+    net.want("d", after=0)
+    net.publish()
+    assert net["b"].got == [4] and net["d"].got == [1, 2, 3, 4]
+
+
+# -- repair ------------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_loses_its_parent_finds_another_and_misses_nothing() -> None:
+    net = TreeNet(WAYS)
+    net.want("c", "d")
+    net.publish(2)
+    net.ways.update(b="root", d="root")
+    net.publish(3, settle=False)
+    net.kill("a")
+    net.publish(2)
+    assert net["c"].got == net["d"].got == [1, 2, 3, 4, 5, 6, 7]
+    assert net["b"].parent == "root" and net["c"].parent == "b", "children stay with theirs"
+
+
+def test_another_root_goes_on_where_the_dead_one_was() -> None:
+    net = TreeNet(WAYS)
+    net.want("c", "e")
+    net.publish(4, settle=False)
+    net.on_the_way.clear()
+    net.ways.update(a="e", b="a")
+    dead = net.members.pop("root")
+    net.members["root"] = net.members["e"]  # whoever asks the root asks this one
+    for member in net.members.values():
+        member.trees.gone(dead.name)
+    reached = net["e"].trees.root("t", 4)
+    for position in range(reached + 1, 5):
+        net["e"].trees.spread(net.log[position])
+    net.settle()
+    net.pass_time(4)
+    net.publish(1)
+    assert net["c"].got == net["e"].got == [1, 2, 3, 4, 5]
+
+
+def test_a_sign_of_life_tells_what_is_missing() -> None:
+    net = TreeNet(WAYS)
+    net.want("c")
+    net.publish(2, settle=False)
+    net.on_the_way.clear()
+    net.pass_time(1)
+    assert net["c"].got == [1, 2]
+
+
+def test_what_was_missed_is_asked_for_in_portions_and_what_comes_meanwhile_waits() -> None:
+    net = TreeNet(WAYS)
+    net.want("c")
+    net.publish(3 * MISSED_TOGETHER, settle=False)
+    net.on_the_way.clear()
+    net.publish(1)
+    net.pass_time(2)
+    assert net["c"].got == list(range(1, 3 * MISSED_TOGETHER + 2))
+    asked = [one[2] for one in net.messages(AskMissed, "a")]
+    assert all(one.upto - one.after <= MISSED_TOGETHER for one in asked) and len(asked) >= 3
+    assert all(
+        len(member.trees.places["t"].early) <= EARLY_MAX
+        for member in net.members.values()
+        if "t" in member.trees.places
+    )
+
+
+def test_what_nobody_keeps_any_more_is_skipped_and_told() -> None:
+    net = TreeNet(WAYS)
+    net.want("c")
+    net.publish(5, settle=False)
+    net.on_the_way.clear()
+    net.watermark = 3
+    net.publish(1)
+    assert net["c"].got == [4, 5, 6] and net["c"].has_skipped
+
+
+def test_a_circle_is_left_when_the_root_is_not_heard() -> None:
+    """While a ring changes, ways may lead in circles, each of whom believes to be in the tree."""
+    net = TreeNet(WAYS)
+    net.want("c")
+    place = net["a"].trees.places["t"]
+    place.parent = "b"
+    net["b"].trees.places["t"].children["a"] = None
+    net["root"].trees.places["t"].children.clear()
+    net.publish(2)
+    assert net["c"].got == []
+    net.pass_time(8)
+    assert net["c"].got == [1, 2] and net["a"].parent == "root"
+
+
+def test_two_that_ask_each_other_wait_instead_of_asking_for_ever() -> None:
+    net = TreeNet({"a": "b", "b": "a"})
+    net["a"].trees.want("t")
+    net["b"].trees.want("t")
+    net.settle()
+    assert len(net.messages(JoinTree)) == 2
+    net.ways["a"] = "root"
+    net.pass_time(4)
+    net.publish()
+    assert net["a"].got == net["b"].got == [1]
+
+
+def test_one_that_cannot_be_reached_is_not_asked_again_at_once() -> None:
+    net = TreeNet(WAYS)
+    net["a"].trees.want("t")
+    net.on_the_way.clear()
+    for _ in range(3):
+        net["a"].trees.gone("root")
+    assert len(net.messages(JoinTree)) == 1, "when it is time it is"
+
+
+# -- pruning -----------------------------------------------------------------------------------------------------------
+
+
+def test_who_wants_it_no_more_leaves_and_so_do_those_who_only_passed_it_on() -> None:
+    net = TreeNet(WAYS)
+    net.want("c", "d")
+    net["c"].trees.unwant("t")
+    net.settle()
+    assert "t" not in net["c"].trees.places and "t" not in net["b"].trees.places
+    net.publish()
+    assert net["d"].got == [1] and len(net.messages(Scribed)) == 2
+    net["d"].trees.unwant("t")
+    net.settle()
+    assert list(net["root"].trees.places["t"].children) == []
+
+
+def test_whoever_is_given_what_it_left_says_so_again() -> None:
+    net = TreeNet(WAYS)
+    net["a"].trees.hear("root", scribed(1))
+    net["a"].trees.hear("root", TreeJoined("t", 1))
+    assert [one[2] for one in net.said] == [LeaveTree("t"), LeaveTree("t")]
+
+
+def test_members_that_are_needed_are_named() -> None:
+    net = TreeNet(WAYS)
+    net.want("c")
+    assert sorted(net["b"].trees.needed) == ["a", "c"] and list(net["e"].trees.needed) == []
+
+
+# -- S1 and S2: what the seed has wrong --------------------------------------------------------------------------------
+
+
+def spread_to(monkeypatch: pytest.MonkeyPatch, name: str, replacement: object) -> TreeNet:
+    monkeypatch.setattr(Trees, name, replacement)
+    net = TreeNet(WAYS)
+    net.want("c", "d")
+    net.publish(3)
+    return net
+
+
+def test_s1_a_publication_goes_to_the_children() -> None:
+    net = TreeNet(WAYS)
+    net.want("c", "d")
+    net.publish(3)
+    assert sorted(one[1] for one in net.messages(Scribed, "a")) == ["b"] * 3 + ["d"] * 3
+
+
+def test_s1_given_to_the_parent_twice_and_never_to_children_it_reaches_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = spread_to(monkeypatch, "_onward", lambda self, place: [place.parent, place.parent] if place.parent else [])
+    assert net["c"].got == net["d"].got == []
+
+
+def test_s2_a_subscription_is_three_steps_each_with_its_state() -> None:
+    net = TreeNet(WAYS)
+    net.want("d")
+    assert net["d"].trees.places["t"].wanted
+    assert net["d"].parent == "a"
+    assert list(net["a"].trees.places["t"].children) == ["d"]
+
+
+def test_s2_an_owner_that_does_not_add_the_child_gives_it_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = spread_to(monkeypatch, "_adopt", lambda self, place, name: None)
+    assert net["c"].got == net["d"].got == []
+
+
+def test_s2_a_child_that_does_not_note_its_parent_is_never_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trees, "_attach", lambda self, place, name: None)
+    net = TreeNet(WAYS)
+    net.want("c")
+    net.pass_time(1)
+    net.publish()
+    assert net["c"].parent is None and net["c"].got == [], "it sends the root's signs of life back"
+
+
+def test_s2_a_subscription_that_is_not_marked_is_shown_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = TreeNet(WAYS)
+    net.want("b", "c")
+    net["b"].trees.places["t"].wanted = False
+    net.publish()
+    assert net["b"].got == [] and net["c"].got == [1]

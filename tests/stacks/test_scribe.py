@@ -1,0 +1,255 @@
+"""The stack `scribe`: topics with owners on a ring, trees that lose nothing, and what is left when brokers die."""
+
+import random
+from typing import Any
+
+import pytest
+
+from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.contract import Close, Effect, LinkUp, Received, Request, Retire
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.promises import OrderScope
+from resprout.edge.messages import Attend, Publish, PublishRefused, Subscribe, Turned
+from resprout.edge.requests import LeaveRequest
+from resprout.overlay.chord.ring import number_of
+from resprout.scenario.load import load_scenario
+from resprout.sim.run import run_scenario
+from resprout.sim.swarm import try_seed
+from resprout.spread.scribe.messages import Scribed
+from resprout.stacks.scribe import SCRIBE
+from resprout.stacks.scribe.broker import ScribeBroker
+from resprout.stacks.scribe.messages import ClaimTopic, FoundTopic, PublishAt, TopicKnown
+from resprout.stacks.scribe.options import ScribeOptions
+from resprout.stacks.scribe.wishes import DIRECTORY
+from resprout.stacks.stack import BrokerSeat
+from tests.edge.desk import Desk
+from tests.stacks.scribe_runs import fault, play, ring
+
+THREE = '"t", "u", "v/w"'
+
+
+def owner_of(topic: str, brokers: int) -> str:
+    names = sorted((f"b{no}" for no in range(brokers)), key=number_of)
+    return next((name for name in names if number_of(name) >= number_of(topic)), names[0])
+
+
+def after_owner(topic: str, brokers: int, steps: int) -> str:
+    names = sorted((f"b{no}" for no in range(brokers)), key=number_of)
+    return names[(names.index(owner_of(topic, brokers)) + steps) % brokers]
+
+
+# -- calm --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("brokers", [1, 2, 3, 8])
+def test_without_faults_everything_comes_in_the_one_order_of_its_topic(brokers: int) -> None:
+    played = play(ring(brokers, topics=THREE, subscribe=THREE))
+    played.check_clean()
+    assert played.verdict.counts["deliveries"] == 30 * brokers * brokers
+
+
+def test_everybody_reads_a_topic_in_the_same_order_whatever_it_asked_for() -> None:
+    played = play(ring(4))
+    played.check_clean()
+    sequences = {tuple(played.delivered(f"c{no}")) for no in range(4)}
+    assert len(sequences) == 1
+
+
+def test_a_topic_is_held_by_its_owner_on_the_ring_and_the_two_behind_it() -> None:
+    played = play(ring(7, operations=5))
+    played.check_clean()
+    assert sorted(played.holding("t")) == sorted(after_owner("t", 7, steps) for steps in range(3))
+
+
+def test_who_reads_nothing_holds_nothing_and_is_on_no_way_gets_nothing() -> None:
+    """Trees are for those who want a topic."""
+    scenario = ring(8, operations=10, subscribe="", clients='[[client]]\nname = "x"\nbroker = "b2"\nsubscribe = ["t"]')
+    played = play(scenario)
+    played.check_clean()
+    inside = [name for name, broker in played.brokers.items() if "t" in broker.trees.places]
+    assert "b2" in inside and len(inside) < 6
+
+
+def test_filters_with_wildcards_miss_nothing_and_learn_of_topics_that_begin_later() -> None:
+    other = '[[client]]\nname = "x"\nbroker = "b1"\nsubscribe = ["b"]'
+    played = play(ring(5, topics='"a/x", "a/y", "b"', subscribe='"a/+"', mix="total = 1.0", clients=other))
+    played.check_clean()
+    published = [row for row in played.rows if row.kind == "publish" and row.topic != "b"]
+    assert len(played.delivered("c0")) == len(published) > 50
+    topics = {row.topic for row in played.rows if row.kind == "deliver" and row.node == "c0"}
+    assert topics == {"a/x", "a/y"}
+
+
+def test_who_asks_for_nothing_any_more_leaves_the_tree() -> None:
+    played = play(ring(5, operations=20, more="churn = 0.5", subscribe='"t"'))
+    played.check_clean()
+
+
+def test_it_promises_an_order_for_each_topic_and_no_other() -> None:
+    assert SCRIBE.order is OrderScope.EACH_TOPIC
+    assert SCRIBE.guarantees == (Guarantee.EVENTUAL, Guarantee.TOTAL)
+    assert SCRIBE.receipts == (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
+    for guarantee in (Guarantee.FIFO, Guarantee.CAUSAL):
+        with pytest.raises(UsageError, match="does not offer"):
+            SCRIBE.check_guarantee(guarantee)
+
+
+# -- one broker --------------------------------------------------------------------------------------------------------
+
+
+def bundle(
+    first: int = 1, topic: str = "t", keys: tuple[str, ...] = (), guarantee: Guarantee = Guarantee.TOTAL
+) -> Bundle:
+    return Bundle("p", 1, first, 1, 0, topic, keys, guarantee, b"", pack_payloads([b"x"]))
+
+
+@pytest.mark.parametrize(("topic", "keys", "word"), [("t", ("u#k",), "several topics"), (DIRECTORY, (), "announce")])
+def test_what_has_no_owner_is_refused_for_good_and_the_next_one_is_safe(
+    topic: str, keys: tuple[str, ...], word: str
+) -> None:
+    desk = Desk("scribe")
+    desk.serve("p")
+    desk.say("p", Publish(bundle(1, topic, keys)), Publish(bundle(2)))
+    heard = desk.heard("p")
+    (refused,) = [message for message in heard if isinstance(message, PublishRefused)]
+    assert (refused.first, refused.count) == (1, 1) and word in refused.reason
+    assert Turned("ordered", ReceiptLevel.SAFE, 2) in heard
+
+
+def test_a_client_is_told_what_was_refused_and_no_receipts_of_it() -> None:
+    played = play(
+        ring(3, operations=40, topics='"t", "u"', subscribe='"t", "u"', more="foreign_keys = 0.5\nkeys_max = 2")
+    )
+    played.check_clean()
+    assert played.verdict.counts["refused"] > 0
+
+
+class OneScribe:
+    """A broker alone, with a client that reads `t`, and a broker `x` that says whatever it is told to."""
+
+    def __init__(self) -> None:
+        self.broker = ScribeBroker(BrokerSeat("b0", 1, None), ScribeOptions(), random.Random(1))
+        self.effects: list[Effect] = list(self.broker.start(0))
+        self.step(LinkUp("s", "client", 1, 1 << 20))
+        self.step(Received("s", Attend(0)))
+        self.step(Received("s", Subscribe(1, "t", None)))
+        self.step(LinkUp("x", "broker", 1, 1 << 20))
+
+    def step(self, event: Any) -> None:
+        self.effects += self.broker.step(event, 1)
+
+    def closed(self) -> list[str]:
+        return [effect.peer for effect in self.effects if isinstance(effect, Close)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        PublishAt(bundle(guarantee=Guarantee.CAUSAL), 0),
+        PublishAt(bundle(keys=("u#k",)), 0),
+        Scribed(bundle(guarantee=Guarantee.FIFO), 1, 0, 0),
+        FoundTopic("t", "g", ()),
+        TopicKnown("t", "g", ("x/1@",) * 17, ("x/1@",)),
+        ClaimTopic("t", ()),
+        Attend(0),
+    ],
+)
+def test_a_broker_that_breaks_the_rules_is_cut_off_and_the_others_go_on(wrong: Any) -> None:
+    one = OneScribe()
+    one.step(Received("x", wrong))
+    assert one.closed() == ["x"]
+    assert one.broker.owners.leads("t") is not None
+
+
+def test_whoever_leaves_ends_its_life() -> None:
+    one = OneScribe()
+    one.step(Request(LeaveRequest()))
+    assert [effect.again for effect in one.effects if isinstance(effect, Retire)] == [False]
+
+
+def test_options_that_cannot_be_are_refused() -> None:
+    for wrong in ({"backups": 7}, {"suspect_us": 1_000_000}, {"keep_bytes": 4 << 20}, {"successors": 65}, {"noop": 1}):
+        with pytest.raises(UsageError):
+            SCRIBE.parse_options(wrong)
+    options = SCRIBE.parse_options({})
+    assert (options.backups, options.noop_us, options.suspect_us) == (2, 1_000_000, 2_000_000), "as the seed prints"
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_when_an_owner_a_holder_or_anybody_dies_nothing_is_lost_or_doubled(steps: int) -> None:
+    dead = after_owner("t", 6, steps)
+    played = play(ring(6, more=fault("3300ms", "crash", dead)))
+    played.check_clean()
+    assert dead not in played.brokers and len(played.holding("t")) == 3
+
+
+def test_an_owner_that_returns_holds_its_topics_again() -> None:
+    dead = owner_of("t", 6)
+    faults = fault("3300ms", "crash", dead, host=True) + fault("8s", "recover", dead)
+    played = play(ring(6, operations=60, interval="100ms", more=faults))
+    played.check_clean()
+    assert dead in played.holding("t") and played.holding("t")[dead].log.position == 6 * 60
+
+
+def test_one_after_the_other_may_fall_when_the_topics_are_held_by_three_again() -> None:
+    faults = "".join(fault(f"{at}s", "crash", after_owner("t", 7, no)) for no, at in enumerate((4, 30, 60)))
+    played = play(ring(7, operations=120, interval="600ms", more=faults))
+    played.check_clean()
+    assert len(played.brokers) == 4
+
+
+def test_living_clients_of_a_dead_broker_go_on_elsewhere_and_are_told_that_they_may_have_missed_something() -> None:
+    dead = after_owner("t", 6, 4)
+    played = play(ring(6, operations=40, more=fault("3300ms", "crash", dead)))
+    played.check_clean()
+    orphan, other = dead.replace("b", "c"), owner_of("t", 6).replace("b", "c")
+    got, all_of_it = played.delivered(orphan), played.delivered(other)
+    assert len(all_of_it) == 6 * 40, "nothing that anybody published is lost, the orphan's included"
+    assert len(set(got)) == len(got) and got == [one for one in all_of_it if one in set(got)], "in the same order"
+    assert got[-1] == all_of_it[-1]
+    told = [row for row in played.rows if row.node == orphan and row.kind == "session_lost"]
+    assert len(got) == len(all_of_it) or told
+
+
+def test_a_leader_that_freezes_is_replaced_and_what_it_says_afterwards_is_refused() -> None:
+    leader = owner_of("t", 5)
+    frozen = fault("3300ms", "freeze", leader) + fault("12s", "unfreeze", leader)
+    played = play(ring(5, operations=100, interval="100ms", more=frozen))
+    played.check_clean()
+
+
+def test_more_than_one_holder_at_once_is_more_than_it_survives_and_the_run_waits_or_the_judge_says_so() -> None:
+    dead = [after_owner("t", 6, steps) for steps in range(2)]
+    played = play(ring(6, more=fault("3300ms", "crash", *dead)))
+    assert played.result.ended == "timeout" or played.broken()
+
+
+def test_a_broker_that_missed_more_than_is_kept_tells_its_clients() -> None:
+    """It cannot be made good: nothing is passed over in silence."""
+    reader = after_owner("t", 5, 3)
+    frozen = fault("3300ms", "freeze", reader) + fault("20s", "unfreeze", reader)
+    scenario = ring(5, operations=200, interval="50ms", options="keep_bytes = 2000", more=frozen)
+    played = play(scenario)
+    assert played.result.ended == "quiescent" and not played.broken()
+    assert "lost_told" in {anomaly.rule for anomaly in played.verdict.anomalies}
+
+
+def test_equal_seeds_give_equal_runs() -> None:
+    scenarios = [ring(5, operations=5, seed=seed, more=fault("3100ms", "crash", "b3")) for seed in (1, 1, 2)]
+    digests = [run_scenario(scenario).digest for scenario in scenarios]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_scenario_that_comes_with_it_is_clean() -> None:
+    played = play(load_scenario("scenarios/scribe.toml"))
+    played.check_clean()
+
+
+@pytest.mark.parametrize("first", range(1, 41, 8))
+def test_drawn_networks_with_faults_within_the_model_are_clean(first: int) -> None:
+    outcomes = [try_seed(seed, stack="scribe") for seed in range(first, first + 8)]
+    assert not [outcome.report for outcome in outcomes if outcome.failed]
