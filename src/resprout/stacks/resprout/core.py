@@ -17,9 +17,10 @@ from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.reports import Reports, ReportTaken, ReportTotals
+from resprout.order.reports import Reports
 from resprout.order.retained import Retained
 from resprout.order.seen import Seen
+from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.totals import Totals
