@@ -29,6 +29,7 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
 from resprout.stacks.resprout.lost_brokers import LostBrokers
+from resprout.stacks.resprout.messages import NOBODY
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
 
@@ -170,7 +171,7 @@ class Clients:
         ):  # a repair may wait for what an operator says
             return
         tried = attend.tried
-        if not tried:
+        if not tried or core.kept_by.get(home_of(attend)) == NOBODY:
             self._welcome(session, attend, not attend.subscriptions)
         elif self._ghosts.knows(home_of(attend)):
             upto = self._ghosts.brought_upto(home_of(attend))

@@ -62,7 +62,8 @@ class Core(Step):
         self.reviving = False
         """Everything had stopped, and what is on the disks is being gathered: nobody is served yet."""
         self.kept_by: dict[Life, str] = {}
-        """Who looks after the clients of lives that ended when everything stopped, until `kept_until_us`."""
+        """Who looks after the clients of lives that ended when everything stopped, until `kept_until_us`; or that
+        nobody can."""
         self.kept_until_us = 0
         self.leading = False
         """It leads a repair."""
