@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.overlay.chord.ring import is_owned, member_number, number_of
+from resprout.replicas.messages import Known
 from resprout.replicas.replica import HeartbeatDue, PatienceOver
 from resprout.stacks.scribe.held import HeldTopic, TopicHouse
 from resprout.stacks.scribe.messages import (
@@ -275,7 +276,10 @@ class TopicOwners:
             mine.agreed.update((holder, None) for holder in mine.holders if name_of(holder) == peer.name)
             self._look_at_founding(topic)
             return
-        if held is not None and (held.group == message.group or held.is_begun):
+        if held is not None and held.group == message.group:  # whoever says so hears how much is known here
+            self._sessions.post(peer.name, Known(held.group, held.replica.ledger.chosen))
+            return
+        if held is not None and held.is_begun:
             return
         self._founding.pop(topic, None)
         self._sessions.meet(message.holders)
@@ -334,8 +338,9 @@ class TopicOwners:
     def began(self, name: str) -> None:
         """A session: whoever was to be reached may be one of those that are missing."""
         for held in self.held.values():
-            for holder in [holder for holder in held.heard if name_of(holder) == name]:
-                del held.heard[holder]
+            for holder in dict.fromkeys((*held.holders, *held.heard)):
+                if name_of(holder) == name:
+                    held.forget(holder)
         self._found_wished()
 
     def ended(self, name: str) -> None:
