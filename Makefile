@@ -40,11 +40,14 @@ bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
 # Scenarios by chance, judged: of the default stack, and of the baseline with what it survives. Then overlays of a thousand
-# members of which three in ten fail at once.
+# members of which three in ten fail at once, floods of connections, and the tests that try a few arbitrary cases of many
+# (tests/soak.py), with all.
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
 	$(BIN)/resprout swarm --stack ginger --seeds $${GINGER_SEEDS:-500} --first $${FIRST:-1} --workers $(WORKERS)
 	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
+	$(BIN)/python -m tests.net.floods
+	RESPROUT_SOAK=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
 soak-replicas: $(READY)

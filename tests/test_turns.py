@@ -14,12 +14,11 @@ def test_every_file_that_stays_together_is_there() -> None:
     assert [file for file in TOGETHER if not (ROOT / file).is_file()] == []
 
 
-def test_every_file_with_a_fixture_for_all_of_its_tests_stays_together() -> None:
+def test_every_file_that_makes_something_once_for_all_of_its_tests_stays_together() -> None:
     """Otherwise each worker makes it again."""
+    once = re.compile(r'^@(pytest\.fixture\(scope="module"|(functools\.)?cache$)', re.MULTILINE)
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
-    sharing = [
-        file for file, text in texts.items() if re.search(r'^@pytest.fixture\(scope="module"', text, re.MULTILINE)
-    ]
+    sharing = [file for file, text in texts.items() if once.search(text)]
     assert sharing and [file for file in sharing if file not in TOGETHER] == []
 
 

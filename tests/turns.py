@@ -28,6 +28,7 @@ _ALONE: Final = (
     "tests/pipeline/test_comparison.py",
     "tests/pipeline/test_generated.py",
     "tests/pipeline/test_seed001.py",
+    "tests/pipeline/test_seed004.py",
     "tests/sim/test_counts.py",
     "tests/sim/test_mishaps.py",
     "tests/stacks/test_waiting_totals.py",

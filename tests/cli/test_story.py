@@ -84,7 +84,8 @@ def test_other_faults_have_a_line_each_and_unknown_rows_have_none() -> None:
     lines = told(
         (1.0, "b1", "freeze", None), (2.0, "b1", "unfreeze", None), (3.0, "b1", "fenced", "by b0"),
         (4.0, "b0", "cut", "b2"), (5.0, "b0", "heal", "b2"), (6.0, "world", "heal", None),
-        (7.0, "b1", "recover", "empty disk"), (8.0, "b9", "join", None), (9.0, "b2", "partition", None),
+        (7.0, "b1", "recover", "empty disk"), (7.0, "b2", "recover", "begins the network anew"),
+        (8.0, "b9", "join", None), (9.0, "b2", "partition", None),
         (9.0, "c1", "deliver", None), (9.0, "b0", "link_refused", "b1: no"),
     )  # fmt: skip
     assert [line[9:] for line in lines] == [
@@ -94,6 +95,7 @@ def test_other_faults_have_a_line_each_and_unknown_rows_have_none() -> None:
         "b0 and b2 reach each other again",
         "every cut is healed",
         "b1 is started again with an empty disk",
+        "b2 is started again, and begins the network anew",
         "b9 is started, to join",
         "b2 is on the far side of a cut",
     ]

@@ -19,6 +19,7 @@ from resprout.filters.predicate import parse_predicate
 from resprout.overlay.places import Life
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from tests.edge.house import ROOM, SERVING, House
+from tests.soak import cases
 
 DEAD = frozenset((Life("b1", 1), Life("b2", 1)))
 GHOST = "~ghost of b1"
@@ -302,7 +303,7 @@ def test_a_bundle_that_cannot_be_read_is_owed_to_nobody_who_would_have_to_read_i
     assert list(Owed(attend(held("t"))).offsets(bad)) == [0], "as whoever is there when it passes"
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=cases(50, 150), deadline=None, derandomize=True)
 @given(
     subscriptions=st.lists(
         st.tuples(st.sampled_from(("t", "u", "#", "+")), st.sampled_from((None, "n > 1", "n = 0")), st.integers(0, 6)),
@@ -333,3 +334,21 @@ def test_what_is_owed_is_what_each_subscription_by_itself_would_be_owed(
     ]  # fmt: skip
     assert list(Owed(attend(*brought, received=marks)).offsets(bundle)) == expected
     assert from_marks(marks) == ({("p", "ordered", 1): received} if received else {})
+
+
+def test_a_ghost_is_idle_once_when_the_last_that_it_waits_for_has_returned() -> None:
+    house = House("c")
+    ghosts = house.ghosts
+    waited_for: dict[str, tuple[str, ...] | None] = {
+        "~1": ("d", "e"), "~2": ("d",), "~3": (), "~4": None, "~5": ("e",)
+    }  # fmt: skip
+    for name, clients in waited_for.items():
+        ghosts.add(name, frozenset({Life(name[1:], 1)}), (), house.out, clients)
+    assert ghosts.take_idle() == ["~3"], "nobody was there"
+    ghosts.unawait("d")
+    assert list(ghosts.idle) == ["~2"]
+    ghosts.unawait("e")
+    ghosts.unawait("e")
+    ghosts.expire("~5", house.out)
+    assert ghosts.take_idle() == ["~1", "~2"], "the oldest first, and not whoever is gone"
+    assert ghosts.take_idle() == [] and not ghosts.idle

@@ -153,6 +153,7 @@ def test_what_is_survived_is_said_in_words() -> None:
         "1 dead broker in each site at once, again and again; "
         "a dead broker may return with its disk, when its repair is over"
     )
+    assert survives_in_words(Survival(1, least=3)).endswith("; with 3 brokers or more")
     assert "every dead broker must return" in survives_in_words(Survival(1, all_return=True))
     words = survives_in_words(everything(1))
     for part in ("silent hosts", "frozen", "cut off", "partitions", "newcomers", "leave", "disk or without"):

@@ -21,7 +21,7 @@ from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.log_holdback import LogHoldBack
-from resprout.order.messages import Forward, Levels
+from resprout.order.messages import Forward, Levels, Republished
 from resprout.order.reports import Reports
 from resprout.order.seen import Seen
 from resprout.order.totals.locks import LockRecord
@@ -117,7 +117,7 @@ class Dawdler(ResproutBroker):
 class _Sieve(Forwarding):
     _count = 0
 
-    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
+    def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         self._count += 1
         went_on = super()._send_on(link, entry, forward)
         if self._count % 10 == 0:
@@ -130,7 +130,7 @@ sieve = with_parts((core, "Forwarding", _Sieve))
 
 
 class _Repeater(Forwarding):
-    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
+    def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         went_on = super()._send_on(link, entry, forward)
         link.sent.add(nothing_more_to_do(forward.bundle, link, forward.hops, self._core.faults))
         self._core.out.append(Send(link.name, forward))

@@ -176,3 +176,14 @@ def test_what_links_say_moves_a_peer_along_the_scale_and_its_next_session_back()
     assert desk.peers.is_heard("b1")
     desk.peers.went_down("b1")
     assert not desk.peers.is_heard("b1")
+
+
+def test_a_newcomer_is_no_settled_broker_until_it_has_its_name() -> None:
+    desk = Desk()
+    for name in ("b1", "b2?1.1"):
+        desk.peers.came_up(name, 1, 1000)
+    assert desk.peers.find("b2?1.1") is not None and desk.peers.find_settled("b2?1.1") is None
+    desk.peers.adopt("b2?1.1", "b2")
+    assert [peer is not None for peer in map(desk.peers.find_settled, ("b1", "b2", "b2?1.1"))] == [True, True, False]
+    desk.peers.went_down("b1")
+    assert desk.peers.find_settled("b1") is None

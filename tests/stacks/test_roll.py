@@ -84,3 +84,13 @@ def test_what_is_heard_of_clients_is_answered_and_handed_over_when_the_neighbour
     assert outbound(broker) == []
     assert [part.names for part in book.handed_over("m") if part.broker == "m"] == [("c",)]
     assert book.lost("m") == {"c"}
+
+
+def test_whom_an_expired_ghost_had_waited_for_is_told_in_an_order_that_every_process_has() -> None:
+    broker = broker_with("m")
+    awaited = [f"c{n}" for n in range(10, 40)]
+    broker.ghosts.add("~b9", frozenset({Life("b9", 1)}), (), [], awaited)
+    broker.book.listeners.check(awaited)
+    assert outbound(broker) == [("m", ListenersChanged(tuple(awaited), ()))]
+    broker.clients.end_ghost("~b9")
+    assert outbound(broker) == [("m", ListenersChanged((), tuple(awaited)))]

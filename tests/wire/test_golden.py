@@ -35,7 +35,7 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.links.frames import Goodbye
-from resprout.order.messages import Ahead, Forward, Levels
+from resprout.order.messages import Ahead, Forward, Levels, Republished
 from resprout.order.totals.levels import TotalLevel, TotalLevels
 from resprout.order.totals.messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
 from resprout.overlay.messages import (
@@ -62,6 +62,7 @@ from resprout.overlay.messages import (
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
 from resprout.stacks.resprout import RESPROUT
+from resprout.stacks.resprout.former import FormerWish, Roster
 from resprout.stacks.resprout.messages import (
     AskedInterest,
     Asks,
@@ -74,6 +75,7 @@ from resprout.stacks.resprout.messages import (
     JoinElsewhere,
     JoinRequest,
     JoinWithdrawn,
+    Keeper,
     Leaving,
     Listeners,
     ListenersChanged,
@@ -84,6 +86,10 @@ from resprout.stacks.resprout.messages import (
     NotMember,
     Offer,
     ParcelEnd,
+    Recollect,
+    Recollected,
+    Recollection,
+    Revived,
     SeenMarks,
     Served,
     ServedAsks,
@@ -102,6 +108,8 @@ DEAD = (Life("b2", 3),)
 LIST = Configuration(4, (Voter("b0", 1, "host:7400"), Voter("b1", 1, "")))
 PLACE = Place("b1", 1, 5, "b0", ("b0", "b2"), "host:7401")
 TOTAL = bundle(first=5, keys=("acc-1",), guarantee=Guarantee.TOTAL)
+
+WISH = FormerWish("$a/+", "x > 1")
 
 CONVERSATION: dict[str, Any] = {
     "hello": HELLO,
@@ -184,6 +192,12 @@ CONVERSATION: dict[str, Any] = {
         Listeners("b2", ("c0", "c1")), ClientLives((Life("c0", 3),)), ListenersChanged(("c0",), ("c1",)),
         ListenersHeard(("c0",)), ClientBegan("c0", 3),
         Levels((9,), (6,), (), (4,), 2, (Ahead(0, 4, 5), Ahead(-1, 7, 7))),
+    ),
+    "after everything had stopped": data(
+        Recollect(), Recollected("b2", bundle(), -1, ("b1",)), Recollected("b2", TOTAL, 1 << 40, ()),
+        Recollection("b2", Roster("b0.1.00c0ffee", Life("b2", 3), 1, DEAD, DEAD, (), (WISH,), ("c1",))),
+        Recollection("b3", None),
+        Republished(bundle(), 1, -1, ("b2",)), Revived((Keeper(Life("b2", 3), "b2"),)),
     ),
     "names, copies and networks": data(
         Seek(5, ("b3", "b4")), Sought(5, (Namesake("b3", 2, "host:7403", "b1", True),), (1, 0), False),

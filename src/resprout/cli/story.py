@@ -41,7 +41,7 @@ class Story:
         """By who leads it, and by dead broker: when its repair began."""
         self._tellers: dict[str, Callable[[StoryHappening], str | None]] = {
             kinds.CRASH: self._crashed,
-            kinds.RECOVER: lambda it: f"{it.node} is started again{' with an empty disk' if it.detail else ''}",
+            kinds.RECOVER: lambda it: f"{it.node} is started again{_how(it.detail)}",
             kinds.FREEZE: lambda it: f"{it.node} is frozen ({self._signal('SIGSTOP', it.node)})",
             kinds.UNFREEZE: lambda it: f"{it.node} goes on ({self._signal('SIGCONT', it.node)})",
             kinds.CUT: lambda it: f"nothing passes between {it.node} and {it.detail} any more",
@@ -145,3 +145,10 @@ def _listed(names: Sequence[str] | Mapping[str, object]) -> str:
     """b1, b2 and b3."""
     *most, last = names or ("nobody",)
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def _how(recovery: str | None) -> str:
+    """As the detail of a `recover` says it."""
+    said = recovery or ""
+    disk = " with an empty disk" if kinds.EMPTY_DISK in said else ""
+    return disk + (f", and {kinds.ANEW}" if kinds.ANEW in said else "")

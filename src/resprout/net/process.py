@@ -52,6 +52,11 @@ class BrokerProcess(Child):
         return parse_address(self._announcement.address)
 
     @property
+    def place(self) -> Address:
+        """Where it listens, or will: one that is being started again comes back where it was."""
+        return self.address if self._announcement is not None else self.plan.listen
+
+    @property
     def incarnation(self) -> int:
         """Of its latest life."""
         if self._announcement is None:

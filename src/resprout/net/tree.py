@@ -138,9 +138,10 @@ class LocalTree:
         above = self.process(broker.parent) if broker.parent is not None else None
         return await self._enter(plan, above)
 
-    async def restart(self, name: str, disk: bool = True, first: bool = False) -> Address:
+    async def restart(self, name: str, disk: bool = True, first: bool = False, found: bool = False) -> Address:
         """Start a broker that has ended again: a new life at the same address. Without `disk`, what it kept is gone.
-        `first`: as it was started at first; then it knows its parent, and whom its folder remembers."""
+        `first`: as it was started at first; then it knows its parent, and whom its folder remembers. `found`: it begins
+        the network anew."""
         old = self.process(name)
         if old.running:
             raise ProcessError(f"broker {name} is still running")
@@ -148,7 +149,7 @@ class LocalTree:
             await asyncio.to_thread(shutil.rmtree, old.plan.data, ignore_errors=True)
         plan = msgspec.structs.replace(old.plan, listen=old.address, founds=False)
         above = next((process for process in self.processes if process.name == self._parents.get(name)), None)
-        return await self._enter(plan, above, alone=first)
+        return await self._enter(plan, None if found else above, alone=first or found, founds=found)
 
     async def stop(self) -> None:
         """All of them at once. Afterwards none is left."""
@@ -210,14 +211,16 @@ class LocalTree:
         before = [other.name for other in self.scenario.brokers[: self.scenario.brokers.index(broker)]]
         return [contact for contact in broker.contacts if contact in before]
 
-    async def _enter(self, plan: BrokerPlan, above: BrokerProcess | None, alone: bool = False) -> Address:
+    async def _enter(
+        self, plan: BrokerPlan, above: BrokerProcess | None, alone: bool = False, founds: bool = False
+    ) -> Address:
         """Start a broker while others run. One that nobody could give a place waits for its parent; without a parent
         it founds a network anew. `alone`: it is told of nobody but its parent."""
         awake = [p for p in self.processes if p.listening and not p.frozen and p.name != plan.name]
         known = self._contacts[plan.name] or tuple(process.name for process in awake if not alone)
         contacts = tuple(process.address for process in awake if process is not above and process.name in known)
-        parent = above.address if above is not None and (above in awake or not contacts) else None
-        founds = above is None and not awake and plan.data is not None
+        parent = above.place if above is not None and (above in awake or not contacts) else None
+        founds = founds or (above is None and not awake and plan.data is not None)
         process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts, founds=founds))
         async with self._starting:
             address = await process.start(self._start_seconds_max, [self._barred.get(plan.name, Bar(()))])

@@ -13,6 +13,7 @@ from resprout.core.bundle import Bundle, CausalKey, Origin
 
 if TYPE_CHECKING:
     from resprout.order.link import Link
+    from resprout.order.messages import Republished
 
 
 Id = CausalKey
@@ -21,8 +22,8 @@ Id = CausalKey
 class Entry:
     __slots__ = (
         "bundle", "client", "copies", "cost", "first", "hops", "incarnation", "is_backup", "lacking", "last", "level",
-        "no", "picks", "pins", "prompt", "publisher", "reach", "reach_lacking", "readers", "shown", "source", "stamp",
-        "stream", "tseq", "undone", "waits",
+        "no", "picks", "pins", "prompt", "publisher", "reach", "reach_lacking", "readers", "restored", "shown",
+        "source", "stamp", "stream", "tseq", "undone", "waits",
     )  # fmt: skip
 
     def __init__(self, no: int, bundle: Bundle, source: "Link | None", client: Any, hops: int) -> None:
@@ -45,6 +46,8 @@ class Entry:
         self.stamp = bundle.stamp
         self.tseq = -1
         """Of a total: its place in the one order of totals."""
+        self.restored: Republished | None = None
+        """How it came back after everything had stopped, if it did: links are given it in the same way."""
         self.hops = hops
         self.reach = 0
         self.reach_lacking: list[int] = []
@@ -76,6 +79,11 @@ class Entry:
     def id(self) -> "Id":
         """The same at every broker, and in the order of causes before effects."""
         return (self.stamp, self.publisher, self.stream, self.incarnation, self.first)
+
+    @property
+    def place(self) -> int:
+        """In the one order: of a total, also of one that had it before everything stopped. Otherwise -1."""
+        return self.tseq if self.restored is None else self.restored.tseq
 
     @property
     def delivered(self) -> bool:

@@ -21,6 +21,20 @@ class Forward(BundleMessage, frozen=True, tag=64):
     """Only to be kept: nobody on your side is owed it, but too few brokers have it."""
 
 
+class Republished(BundleMessage, frozen=True, tag=67):
+    """A bundle of the log that everybody had before everything stopped; as in `Forward`."""
+
+    bundle: Bundle
+    hops: int
+    tseq: Annotated[int, msgspec.Meta(ge=-1)]
+    """Of a total: its place in the one order."""
+    owed: tuple[str, ...]
+    """Brokers that it was on its way to, as far as is known."""
+
+    def passed_on(self, hops: int) -> "Republished":
+        return Republished(self.bundle, hops, self.tseq, self.owed)
+
+
 class Ahead(msgspec.Struct, frozen=True, array_like=True):
     """A range of bundles."""
 
@@ -48,4 +62,4 @@ class Levels(ProtocolMessage, frozen=True, tag=65):
     """These, too, though one before them is not; each is said once."""
 
 
-BROKER_MESSAGES = (Forward, Levels)
+BROKER_MESSAGES = (Forward, Republished, Levels)

@@ -130,8 +130,9 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | kind | fields | meaning |
     |---|---|---|
     | crash | nodes, host | the processes end; with `host` their machines fall silent and nobody is told |
-    | recover | nodes, disk, first | crashed nodes start again; without `disk` what they persisted is gone, with `first`
-    brokers know nobody but the parent they had at first and whom their disks remember |
+    | recover | nodes, disk, first, found | crashed nodes start again; without `disk` what they persisted is gone, with
+    `first` brokers know nobody but the parent they had at first and whom their disks remember, with `found` a broker
+    begins the network anew |
     | freeze, unfreeze | nodes | processes stop and go on: nothing is lost, timers fire late |
     | hang, unhang | nodes | brokers answer nothing, while their links keep connections and acknowledge; they go on |
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
@@ -150,6 +151,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     host: bool = False
     disk: bool = True
     first: bool = False
+    found: bool = False
     parent: str | None = None
     latency_us: int = LINK_LATENCY_US
     bandwidth_bps: int | None = None

@@ -21,7 +21,7 @@ FAULT_NODES_MAX: Final = 100_000
 _COMMON: Final = ("at", "kind", "nodes")
 _OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
     FaultKind.CRASH: ("host",),
-    FaultKind.RECOVER: ("disk", "first"),
+    FaultKind.RECOVER: ("disk", "first", "found"),
     FaultKind.JOIN: ("parent", "latency", "bandwidth", "site", "contacts", "disk_latency"),
     FaultKind.DOUBLE: ("parent", "latency"),
 }
@@ -71,6 +71,7 @@ def _fault(table: Table, time_limit_us: int) -> FaultSpec:
         host=table.flag("host", False),
         disk=table.flag("disk", True),
         first=table.flag("first", False),
+        found=table.flag("found", False),
         parent=_parent(table, kind),
         latency_us=table.duration("latency", LINK_LATENCY_US),
         bandwidth_bps=table.rate("bandwidth", None),

@@ -136,6 +136,7 @@ def _fault(fault: FaultSpec) -> Lines:
         *_unless(not fault.host, "host", fault.host),
         *_unless(fault.disk, "disk", fault.disk),
         *_unless(not fault.first, "first", fault.first),
+        *_unless(not fault.found, "found", fault.found),
         *_unless(fault.parent is None, "parent", fault.parent),
         *_place(fault),
     ]

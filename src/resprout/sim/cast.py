@@ -126,6 +126,9 @@ class Cast:
         parent = node.toward or broker.parent
         address = node_name if self._has_doubles else ""
         contacts = self._contacts(broker, node, incarnation)
+        if node.founds:
+            node.founds = False
+            parent, contacts = None, ()
         seat = BrokerSeat(broker.name, incarnation, parent, contacts, address, broker.site or "")
         machine = self._stack.make_broker(seat, self._options, rng)
         return self._link(machine, broker.name, "broker", incarnation, rng)

@@ -38,15 +38,17 @@ class VirtualFaults:
             self._world.halt(process)
             process.node.host_up = not host
 
-    def recover(self, name: str, disk: bool = True, first: bool = False) -> None:
+    def recover(self, name: str, disk: bool = True, first: bool = False, found: bool = False) -> None:
         """A node that crashed starts its next life, with what it persisted or with an empty disk; `first`: as it was
-        started at first, by somebody who knows nothing of what has happened since."""
+        started at first, by somebody who knows nothing of what has happened since; `found`: it begins the network
+        anew."""
         node = self._world.nodes.get(name)
         if node is None or node.process is not None:
             self._ignored(name, kinds.RECOVER, "there is no such node" if node is None else "it runs already")
             return
-        self._tell(kinds.RECOVER, name, None if disk else "empty disk")
+        self._tell(kinds.RECOVER, name, kinds.recovery(disk, found))
         node.first = first
+        node.founds = found
         if not disk:
             node.disk.wipe()
             node.company = ()

@@ -25,7 +25,7 @@ def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:
             places[row.node] = False  # a second broker of a name: it takes its place, or it is refused
         elif row.node in places:
             if row.kind in _BEGINS:
-                places[row.node] = False
+                places[row.node] = row.detail is not None and kinds.ANEW in row.detail
             elif row.kind == "joined" or row.kind in _ENDS:
                 places[row.node] = True
     return [name for name, has_place in places.items() if not has_place]

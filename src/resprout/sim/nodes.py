@@ -33,8 +33,8 @@ class Above(Protocol):
 
 class Node:
     __slots__ = (
-        "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "disk_latency_us", "first", "host_up",
-        "incarnation", "is_free", "is_weighed", "load", "make", "name", "process", "toward",
+        "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "disk_latency_us", "first", "founds",
+        "host_up", "incarnation", "is_free", "is_weighed", "load", "make", "name", "process", "toward",
     )  # fmt: skip
 
     def __init__(self, name: str, make: Make, above: Above | None) -> None:
@@ -54,6 +54,8 @@ class Node:
         """On its disk, too: who else was in the network."""
         self.first = False
         """It knows nobody but whom it was told at first and whom its disk remembers."""
+        self.founds = False
+        """Its next life joins nobody."""
         self.incarnation = 0
         """Of the current or latest process; the first is 1."""
         self.process: Process | None = None

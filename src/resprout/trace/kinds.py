@@ -84,3 +84,13 @@ COUNTS: Final = "counts"
 each `guarantee`, one without for the rest; `attributes` hold the counts. Such a run cannot be judged."""
 NOTE: Final = "note"
 """For people; `detail` holds the text."""
+
+EMPTY_DISK: Final = "empty disk"
+ANEW: Final = "begins the network anew"
+"""In the detail of a `recover`."""
+
+
+def recovery(disk: bool, found: bool) -> str | None:
+    """The detail of a `recover`."""
+    words = [*([] if disk else [EMPTY_DISK]), *([ANEW] if found else [])]
+    return ", ".join(words) or None

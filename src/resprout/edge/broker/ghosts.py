@@ -5,7 +5,7 @@ all of it waits, and the log keeps it, until the ghost expires. Whoever returns 
 returned that it was told to wait for, the ghost has nothing more to do.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from resprout.core.bundle import Bundle, CausalKey, unpack_attributes
@@ -21,6 +21,10 @@ from resprout.filters.predicate import Predicate
 from resprout.overlay.places import Life
 
 ENDED_KEPT: Final = 1_024
+
+
+Allows = Callable[[ClientSession, Life, HeldBundle], bool]
+"""Whether a client of this home may claim the item."""
 
 
 class GhostOver(Timer, frozen=True):
@@ -52,6 +56,9 @@ class Ghosts:
         """Those that are about to expire."""
         self._upto: dict[str, int] = {}
         """By ghost: the last place of what its repair brought it that was not shown yet."""
+        self._allowed: dict[str, Allows] = {}
+        """Those who stand in after everything had stopped: who may claim what. Others have kept the rest, so these do
+        not answer for what is not here."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._brokers
@@ -96,6 +103,17 @@ class Ghosts:
             item.readers = (*item.readers, ghost)
             ghost.backlog.append(item)
 
+    def stand_for(
+        self, name: str, brokers: frozenset[Life], upto: int, awaited: Iterable[str] | None, allows: Allows
+    ) -> None:
+        """It was there before it was known for whom: everything had stopped. All that it was brought lies up to here.
+        `awaited` as in `add`."""
+        self._brokers[name] = brokers
+        if awaited is not None:
+            self._await(name, awaited)
+        self._upto[name] = upto
+        self._allowed[name] = allows
+
     def let_go(self, name: str) -> bool:
         """It will expire as soon as others have heard so; False when that is under way, or it is gone."""
         if name not in self._brokers or name in self._leaving:
@@ -119,7 +137,7 @@ class Ghosts:
     def answers_for(self, home: Life) -> bool:
         """Whether somebody who was served by this broker is, or was, stood in for here: what they published and has no
         item any more is delivered."""
-        return home in self._ended or self.knows(home)
+        return home in self._ended or any(name not in self._allowed for name in self.of(home))
 
     def brought_upto(self, home: Life) -> int:
         """The last place of what repairs brought those who stand in for its clients. Before everything up to there is
@@ -138,11 +156,17 @@ class Ghosts:
         self, session: ClientSession, attend: Attend, ghosts: Iterable[str], out: list[Effect]
     ) -> list[HeldBundle]:
         """Give a client that returns its share of what these were shown; after `welcome`, and in the same step."""
-        lists = [self._sessions.all[name].backlog for name in ghosts]
-        if not any(lists):
+        home = home_of(attend)
+        found: dict[int, HeldBundle] = {}
+        for name in ghosts:
+            allows = self._allowed.get(name)
+            for item in self._sessions.all[name].backlog:
+                if allows is None or allows(session, home, item):
+                    found[id(item)] = item
+        if not found:
             return []
         # Copies came into a backlog later than what others read here, too: only their stamps put all in order.
-        shown = sorted({id(item): item for each in lists for item in each}.values(), key=_causally)
+        shown = sorted(found.values(), key=_causally)
         owed = Owed(attend)
         claimed: list[HeldBundle] = []
         for item in shown:
@@ -176,7 +200,9 @@ class Ghosts:
 
     def expire(self, name: str, out: list[Effect]) -> set[str]:
         """Nobody is waited for any more. Tells who has not returned."""
-        self._ended.update(dict.fromkeys(sorted(self._brokers.pop(name))))
+        brokers = sorted(self._brokers.pop(name))
+        if self._allowed.pop(name, None) is None:
+            self._ended.update(dict.fromkeys(brokers))
         for life in list(self._ended)[:-ENDED_KEPT]:
             del self._ended[life]
         self._leaving.discard(name)

@@ -33,5 +33,9 @@ class KeptItem:
         """How many here are not through with it: readers, and whoever else the stack counts."""
 
     @property
+    def place(self) -> int:
+        return self.tseq
+
+    @property
     def undone(self) -> int:
         return self.needed

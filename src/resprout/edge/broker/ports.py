@@ -46,7 +46,7 @@ class HeldBundle(Protocol):
         """Its publisher waits for the receipts."""
 
     @property
-    def tseq(self) -> int:
+    def place(self) -> int:
         """Its place in the one order of totals; -1 for others."""
 
     @property

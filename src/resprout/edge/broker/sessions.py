@@ -351,5 +351,5 @@ def _delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
     offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None
     if offsets is not None:
         bundle = pick(bundle, offsets)
-    tseq = item.tseq if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
+    tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
     return Delivery(bundle, item.hops, ordering_bytes(bundle, item.hops), offsets, item.prompt, tseq)

@@ -4,7 +4,7 @@
 |---|---|
 | crash | SIGKILL; with `host` SIGSTOP for good: nothing comes from it any more, and nobody is told |
 | recover | the process is started again: same name and address, next incarnation; without `disk` its folder is empty,
-with `first` it is told of nobody but its first parent |
+with `first` it is told of nobody but its first parent, with `found` of nobody at all |
 | freeze, unfreeze | SIGSTOP, SIGCONT |
 | cut, partition, heal | brokers and clients are told whom they cannot reach |
 | join | the process is started |
@@ -14,7 +14,7 @@ A fault that has nothing to do changes nothing and is told as a note.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from resprout.net.child import Child, ProcessError
@@ -84,6 +84,8 @@ class ProcessFaults:
                 for broker in self._scenario.joining(fault):
                     self._tell(kinds.JOIN, broker.name, None)
                     self._begin(broker.name, self._join(fault, broker.name))
+            case FaultKind.CRASH if not fault.host:
+                await self._crash_together(fault.nodes)
             case _:
                 for name in fault.nodes:
                     await self._settled(name)
@@ -91,11 +93,11 @@ class ProcessFaults:
 
     async def _strike_node(self, fault: FaultSpec, name: str) -> None:
         if fault.kind is FaultKind.RECOVER:
-            self._recover(name, fault.disk, fault.first)
+            self._recover(name, fault)
         elif not self._runs(name):
             self._ignored(name, fault.kind, "it does not run")
         elif fault.kind is FaultKind.CRASH:
-            await self._crash(name, fault.host)
+            await self._silence(name)
         elif fault.kind is FaultKind.FREEZE:
             if self._process(name).frozen:
                 self._ignored(name, fault.kind, "it is frozen already")
@@ -120,30 +122,42 @@ class ProcessFaults:
 
     # -- lives -------------------------------------------------------------------------------------------------------
 
-    async def _crash(self, name: str, host: bool) -> None:
-        """The row of a client comes after whatever it had still seen; that of a broker before others notice."""
-        process = self._process(name)
-        is_client = name in self._clients
-        if not is_client:
-            self._tell(kinds.CRASH, name, "host" if host else None)
-        if host:
-            self._silent.add(name)
-            process.freeze()
-            await asyncio.sleep(STOPPED_SECONDS)
-        else:
-            process.kill()
-            await process.wait()
-        if is_client:
-            self._tell(kinds.CRASH, name, "host" if host else None)
+    async def _crash_together(self, names: Sequence[str]) -> None:
+        """All are killed before any is waited for. The row of a client comes after whatever it had still seen; that of
+        a broker before others notice."""
+        for name in names:
+            await self._settled(name)
+        falling = [name for name in names if self._runs(name)]
+        for name in names:
+            if name not in falling:
+                self._ignored(name, FaultKind.CRASH, "it does not run")
+            else:
+                if name not in self._clients:
+                    self._tell(kinds.CRASH, name, None)
+                self._process(name).kill()
+        for name in falling:
+            await self._process(name).wait()
+            if name in self._clients:
+                self._tell(kinds.CRASH, name, None)
 
-    def _recover(self, name: str, disk: bool, first: bool) -> None:
+    async def _silence(self, name: str) -> None:
+        """Its whole host falls silent; rows as above."""
+        if name not in self._clients:
+            self._tell(kinds.CRASH, name, "host")
+        self._silent.add(name)
+        self._process(name).freeze()
+        await asyncio.sleep(STOPPED_SECONDS)
+        if name in self._clients:
+            self._tell(kinds.CRASH, name, "host")
+
+    def _recover(self, name: str, fault: FaultSpec) -> None:
         if self._runs(name):
             self._ignored(name, FaultKind.RECOVER, "it runs already")
             return
-        self._tell(kinds.RECOVER, name, None if disk else "empty disk")
-        self._begin(name, self._revive(name, disk, first))
+        self._tell(kinds.RECOVER, name, kinds.recovery(fault.disk, fault.found))
+        self._begin(name, self._revive(name, fault))
 
-    async def _revive(self, name: str, disk: bool, first: bool) -> None:
+    async def _revive(self, name: str, fault: FaultSpec) -> None:
         process = self._process(name)
         if name in self._silent:
             self._silent.discard(name)
@@ -152,7 +166,7 @@ class ProcessFaults:
         if name in self._clients:
             await self._crew.revive(name)
         else:
-            self._crew.found(name, await self._tree.restart(name, disk, first))
+            self._crew.found(name, await self._tree.restart(name, fault.disk, fault.first, fault.found))
         self._enforce()
 
     async def _gone(self, process: BrokerProcess) -> None:

@@ -42,6 +42,11 @@ def tseq_of(place: Place) -> int:
     return place[0] << _NUMBER_BITS | place[1]
 
 
+def epoch_of(tseq: int) -> int:
+    """Of the root that gave a total this place; 0 for what has none."""
+    return max(0, tseq) >> _NUMBER_BITS
+
+
 class Submit(BundleMessage, frozen=True, tag=68):
     """To the parent: please have this total ordered."""
 

@@ -86,6 +86,8 @@ def _more(survival: Survival) -> Iterator[str]:
     }
     if any(suffered.values()):
         yield ", ".join(word for word, is_suffered in suffered.items() if is_suffered)
+    if survival.least:
+        yield f"with {survival.least} brokers or more"
     if survival.majority:
         yield "most of those nearest to the root must be left"
     if survival.all_return:

@@ -10,6 +10,7 @@ from typing import Final
 
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.seeds import random_for
+from resprout.sim.classes.blackout import blackout
 from resprout.sim.classes.doubled_clients import doubled_clients
 from resprout.sim.classes.doubled_names import doubled_names
 from resprout.sim.classes.hung import hung
@@ -33,6 +34,7 @@ def _faults(seed: int) -> Trial:
 CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
     {
         FAULTS: _faults,
+        "blackout": blackout,
         "doubled-clients": doubled_clients,
         "doubled-names": doubled_names,
         "hung": hung,

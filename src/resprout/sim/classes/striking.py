@@ -1,6 +1,7 @@
 """What the classes about people have in common: a drawn scenario that is busy after its tree has formed, and moments of
 its run to strike at."""
 
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -17,8 +18,8 @@ from resprout.stacks.survival import everything
 class Stage:
     """A trial that grows fault by fault."""
 
-    def __init__(self, seed: int, rng: Random) -> None:
-        drawn = draw_scenario(seed)
+    def __init__(self, seed: int, rng: Random, change: Callable[[Scenario], Scenario] = lambda drawn: drawn) -> None:
+        drawn = change(draw_scenario(seed))
         faults = max(1, int(drawn.options.get("faults_tolerated", 1)))
         scenario = msgspec.structs.replace(
             drawn, options={**drawn.options, "faults_tolerated": faults}, faults=(), time_limit_us=TIME_LIMIT_US

@@ -63,7 +63,12 @@ class FloodBroker(Shell):
             cut_off=events.cut_off,
             timers={ReceiptsDue: clients.receipts_due},
             outcomes={LinkBegan: self._began, LinkEnded: self._ended},
-            at_end=(clients.serve, self._asking.ask, clients.tell, lambda: self._kept.push_back(step.out)),
+            at_end=(
+                clients.serve,
+                (wishes.outbound, self._asking.ask),
+                clients.tell,
+                lambda: self._kept.push_back(step.out),
+            ),
         )
 
     def begin(self) -> None:

@@ -10,7 +10,7 @@ star of plain FIFO links. A total is a barrier that closes behind every earlier 
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.order.messages import BROKER_MESSAGES, Forward, Levels
+from resprout.order.messages import BROKER_MESSAGES, Forward, Levels, Republished
 from resprout.order.totals.levels import TotalLevels
 from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
@@ -48,6 +48,10 @@ from resprout.stacks.resprout.messages import (
     NetworkName,
     NotMember,
     ParcelEnd,
+    Recollect,
+    Recollected,
+    Recollection,
+    Revived,
     SeenMarks,
     ServedAsks,
     Stub,
@@ -86,11 +90,11 @@ RESPROUT = Stack(
         ),
         Family.REPAIR: (
             AttachRequest, NotMember, Attach, Grant, Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, ParcelEnd,
-            LockReport, GrantedLock, Listeners, ClientLives,
+            LockReport, GrantedLock, Listeners, ClientLives, Republished, Recollect, Recollected, Recollection, Revived,
         ),
         Family.CLIENTS: (*CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan),
     },
     waits=_waits,
     survives=lambda options: everything(options.faults_tolerated),
-    keeps_records=lambda options: options.durable,
+    keeps_records=lambda options: bool(options.durable),
 )  # fmt: skip

@@ -60,13 +60,15 @@ from resprout.stacks.resprout.messages import (
     MoveAway,
     NameTaken,
     NotMember,
+    Recollect,
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TreeChanged
+from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TakenIn, TreeChanged
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
+from resprout.stacks.resprout.revival import NothingKept, Revival
 from resprout.stacks.resprout.sessions import PeerSessions
 from resprout.stacks.resprout.tree_news import TreeNews
 from resprout.stacks.resprout.waiting import Waits
@@ -94,10 +96,11 @@ class ResproutBroker(Shell):
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
         self.council = Council(core.view, council_options, core.peers.post, core.outcomes, core.waves)
         self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
-        self.durable = Durable(core) if options.durable else None
+        self.durable = Durable(core) if options.durable is True else None
         self.book = ClientBook(core, self.ghosts)
         self.clients = Clients(core, self.ghosts, self.book, self.durable)
         self.company = Company(core)
+        self.revival = Revival(core, core.disk, self.ghosts, self.book) if core.disk is not None else None
         self.member = Member(core, self.book)
         self.coordinator = Coordinator(core, self.council, self.ghosts, self.book)
         offers = Offers(core)
@@ -136,6 +139,7 @@ class ResproutBroker(Shell):
                 JoinAgain: lambda timer: self.newcomer.again(),
                 ChooseParent: lambda timer: self.newcomer.choose(),
                 GhostOver: self.dismissing.due,
+                NothingKept: lambda timer: self.clients.settle(),
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), core.report),
             },
             outcomes={
@@ -144,6 +148,7 @@ class ResproutBroker(Shell):
                 Expelled: lambda outcome: core.retire(outcome.reason),
                 Repaired: self._repaired,
                 Settled: self._settled,
+                TakenIn: self._joined,
                 Cleared: lambda outcome: self.admission.admit(),
                 Superseded: self.clients.superseded,
                 TreeChanged: self.tree_news.changed,
@@ -154,6 +159,7 @@ class ResproutBroker(Shell):
                 (self.ghosts.idle, self.dismissing.let_idle_go),
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
+                *([core.disk.end] if core.disk is not None else []),
             ),
             in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan),
         )
@@ -203,6 +209,7 @@ class ResproutBroker(Shell):
                 ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
                 MoveAway: lambda link, message: self.newcomer.move_away(link.name, message),
                 Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
+                **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
                 **self.tree_news.handlers,
@@ -245,6 +252,7 @@ class ResproutBroker(Shell):
                 NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
                 AttachRequest: lambda peer, message: self.member.requested(peer.name, message),
                 NotMember: lambda peer, message: self.coordinator.not_member(peer.name, message),
+                Recollect: lambda peer, message: self.revival.told(peer.name) if self.revival is not None else None,
                 **self.parcels.handlers,
                 **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
                 Probed: both_probed,
@@ -275,6 +283,8 @@ class ResproutBroker(Shell):
             self.clients.settle()
             self.clients.tell_successors()
             self.waits.tick()
+        if self.revival is not None:
+            self.revival.tick()
         self._set_tick()
 
     def _set_tick(self) -> None:
@@ -295,11 +305,18 @@ class ResproutBroker(Shell):
         if self.core.attached:
             self.admission.admit()
 
+    def _joined(self, outcome: TakenIn) -> None:
+        if self.revival is not None:
+            self.revival.joined(outcome.parent)
+
     def _recovered(self, event: Recovered) -> None:
         if self.durable is not None:
             self.durable.recovered(event.records)
             if self.clients.serving:
                 self.durable.offer()
+        elif self.revival is not None:
+            self.revival.recovered(event.records)
+            self.act()
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):

@@ -71,7 +71,7 @@ class Clients:
     @property
     def serving(self) -> bool:
         """Whoever comes is served."""
-        return self._core.attached and self._core.is_calm
+        return self._core.attached and self._core.is_calm and not self._core.reviving
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Clients:
         core = self._core
         missing = self._ghosts.expire(ghost, core.out)
         core.out.append(CancelTimer(GhostOver(ghost)))
-        self._book.listeners.check(missing)
+        self._book.listeners.check(sorted(missing))
 
     def look_again(self) -> None:
         """At the end of a step, while places are awaited: perhaps what a repair brought is shown by now."""
@@ -165,7 +165,9 @@ class Clients:
         core = self._core
         attend = self._waiting[session.name]
         is_new = not attend.tried and not attend.subscriptions
-        if not (self.serving or (core.attached and is_new)):  # a repair may wait for what an operator says
+        if not (
+            self.serving or (core.attached and is_new and not core.reviving)
+        ):  # a repair may wait for what an operator says
             return
         tried = attend.tried
         if not tried:
@@ -212,6 +214,8 @@ class Clients:
     def _welcome(self, session: ClientSession, attend: Attend, resumed: bool) -> None:
         core = self._core
         del self._waiting[session.name], self._since[session.name]
+        if attend.tried and core.disk is not None:
+            core.disk.moved(session.name)
         if attend.subscriptions and resumed:
             self._book.listeners.returned(session.name)
         core.sessions.welcome(session, attend, core.successors(), resumed, core.out)
@@ -220,7 +224,9 @@ class Clients:
             self._ahead[session.name] = ahead
         if attend.tried:
             is_certain = self._ghosts.answers_for(home_of(attend))
-            due_us = None if is_certain else core.now_us + core.options.ghost_us
+            is_kept = home_of(attend) in core.kept_by  # until then by others, after that by nobody
+            last_us = core.kept_until_us if is_kept else core.now_us + core.options.ghost_us
+            due_us = None if is_certain else last_us
             self.answering.adopt(session, self._answered_for(session), due_us)
         if attend.tried and resumed:
             self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)

@@ -23,6 +23,7 @@ from resprout.order.seen import Seen
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.totals import Totals
+from resprout.overlay.places import Life
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from resprout.spread.adverts import Adverts
@@ -31,6 +32,7 @@ from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.client_interest import ClientInterest
 from resprout.stacks.resprout.copies import Copies
+from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
@@ -56,6 +58,11 @@ class Core(Step):
         self.faults = options.faults_tolerated
         self.attached = False
         """This broker has its place in the tree."""
+        self.reviving = False
+        """Everything had stopped, and what is on the disks is being gathered: nobody is served yet."""
+        self.kept_by: dict[Life, str] = {}
+        """Who looks after the clients of lives that ended when everything stopped, until `kept_until_us`."""
+        self.kept_until_us = 0
         self.leading = False
         """It leads a repair."""
         self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults)
@@ -88,6 +95,7 @@ class Core(Step):
         self.left = Left()
         self.book = TotalBook(self.log, self.faults, self.finished, self.left)
         self.retained = Retained(self.log, self.links, self.book, self.left)
+        self.disk = DiskLog(self) if options.durable == "journal" else None
 
     @property
     def is_calm(self) -> bool:

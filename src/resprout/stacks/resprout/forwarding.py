@@ -10,7 +10,7 @@ from resprout.core.bundle import Bundle
 from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.messages import Forward, Levels
+from resprout.order.messages import Forward, Levels, Republished
 from resprout.stacks.routes import Picks
 from resprout.wire.columns import check_columns
 
@@ -24,6 +24,10 @@ class Forwarding:
         self._outbox = core.outbox
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
+        self._liars: dict[str, None] = {}
+        """Neighbours behind which somebody makes up publications, as people were told."""
+        self.restoring: Republished | None = None
+        """What is accepted now was in the log before everything stopped."""
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
@@ -65,7 +69,7 @@ class Forwarding:
         """To the log, and to whoever wants it."""
         core = self._core
         wanting, readers, picks = self.find_readers(bundle)
-        flood = hops < core.faults
+        flood = hops < core.faults or self.restoring is not None
         room_of, fresh = self._outbox.room, self.fresh
         behind = 0
         now: list[Link] = []
@@ -81,18 +85,26 @@ class Forwarding:
         entry = core.log.append(bundle, source, client, hops, behind + len(now), behind, readers)
         entry.picks = picks
         entry.prompt = prompt
+        entry.restored = self.restoring
+        if core.disk is not None:
+            late = [link.name for link in core.links.values() if link.cursor is not None and link is not source]
+            core.disk.keep(entry, [*late, *[link.name for link in now]])
         if not entry.undone:
             core.finished(entry)
         if now:
-            forward = Forward(bundle, hops + 1, prompt)
+            restored = entry.restored
+            forward = Forward(bundle, hops + 1, prompt) if restored is None else restored.passed_on(hops + 1)
             for link in now:
                 self._send_on(link, entry, forward)
         return entry
 
     def keep(self, bundle: Bundle, source: Link | None, hops: int) -> Entry:
         """A copy for others: nobody on this side is owed it. It stands in line to be shown, to nobody or a ghost."""
-        entry = self._core.log.append(bundle, source, None, hops, 0, 0, ())
+        core = self._core
+        entry = core.log.append(bundle, source, None, hops, 0, 0, ())
         entry.is_backup = True
+        if core.disk is not None:
+            core.disk.keep(entry, ())
         return entry
 
     def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
@@ -108,13 +120,35 @@ class Forwarding:
 
     def forwarded(self, link: Link, message: Forward) -> None:
         core = self._core
+        if self._is_forged(message.bundle):
+            self._pass_over(link, message)
+            return
         entry = self.accept(message.bundle, link, None, message.hops, message.prompt, message.is_backup)
         if entry is not None:
             core.reports.arrived(entry, link)
         core.show()
         core.pressure.check(link.name, link.held_bytes, core.out)
 
-    def _send_on(self, link: Link, entry: Entry, forward: Forward) -> bool:
+    def _is_forged(self, bundle: Bundle) -> bool:
+        """A client that is served here publishes here: what it has not published yet cannot come from elsewhere. Were
+        it believed, the client's own publications up to its number would count as repeats. Of one that was elsewhere
+        before, something may still be on its way."""
+        session = self._core.sessions.publisher_of(bundle)
+        return session is not None and not session.moved and bundle.first > session.last.get(bundle.stream, 0)
+
+    def _pass_over(self, link: Link, message: Forward) -> None:
+        """It is counted, because its sender counts it. Who has made it up is not known: a neighbour passes on what it
+        hears."""
+        core = self._core
+        repeat = nothing_more_to_do(message.bundle, link, message.hops, core.faults)
+        link.arrived.add(repeat)
+        core.reports.arrived(repeat, link)
+        if link.name not in self._liars:
+            self._liars[link.name] = None
+            who = message.bundle.publisher
+            core.note("note", f"{link.name} passes on what {who} never said, which is served here")
+
+    def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         """False when that was the last that the link has room for."""
         link.sent.add(entry)
         if self._outbox.send(link.name, forward) > 0:
@@ -156,8 +190,10 @@ class Forwarding:
             bundle = entry.bundle
             assert bundle is not None, "what a link has not seen stays in the log"
             log.waited(entry)
-            if entry.hops < core.faults or core.routes.wants(link, bundle):
-                if not self._send_on(link, entry, Forward(bundle, entry.hops + 1, entry.prompt)):
+            if entry.hops < core.faults or entry.restored is not None or core.routes.wants(link, bundle):
+                restored, hops = entry.restored, entry.hops + 1
+                forward = Forward(bundle, hops, entry.prompt) if restored is None else restored.passed_on(hops)
+                if not self._send_on(link, entry, forward):
                     break
             else:
                 log.release(entry)

@@ -62,6 +62,8 @@ class ListenerBook:
         for name in went:
             del self._mine[name]
             self._unheard.pop(name, None)
+        if self._core.disk is not None and (came or went):
+            self._core.disk.listeners(came, went)
         for start in range(0, max(len(came), len(went)), PART_ITEMS):
             end = start + PART_ITEMS
             news = ListenersChanged(tuple(came[start:end]), tuple(went[start:end]))

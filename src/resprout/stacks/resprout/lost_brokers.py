@@ -37,6 +37,9 @@ class LostBrokers:
 
     def keeper_of(self, home: Life) -> str | None:
         """Who says that it looks after the clients of this life."""
+        keeper = self._core.kept_by.get(home)
+        if keeper not in (None, self._core.seat.name) and self._core.now_us < self._core.kept_until_us:
+            return keeper
         places = self._core.view.places.values()
         mine = self._core.seat.name
         keepers = [place.name for place in places if home in place.looks_after and place.name != mine]

@@ -14,6 +14,7 @@ from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.marks import Marks
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Configuration, Life, Place
+from resprout.stacks.resprout.former import Roster
 
 PART_ITEMS = 500
 """Of small things in one part of a parcel."""
@@ -272,6 +273,44 @@ class ClientBegan(ProtocolMessage, frozen=True, tag=127):
     incarnation: int
 
 
+# -- after everything had stopped --------------------------------------------------------------------------------------
+
+
+class Keeper(msgspec.Struct, frozen=True, array_like=True):
+    """Who looks after the clients of a life that is over."""
+
+    life: Life
+    broker: str
+
+
+class Recollect(ProtocolMessage, frozen=True, tag=122):
+    """Before `Welcome`: everything had stopped. Hand up what is on your disk, and serve nobody yet."""
+
+
+class Recollected(BundleMessage, frozen=True, tag=120):
+    """To the parent, and on to the root: this stands in the log on the disk of this broker."""
+
+    broker: str
+    bundle: Bundle
+    tseq: Annotated[int, msgspec.Meta(ge=-1)]
+    sent_to: tuple[str, ...]
+    """Neighbours, of the life before, that were to have it."""
+
+
+class Recollection(ProtocolMessage, frozen=True, tag=121):
+    """The same way: that was all; and where the broker stood."""
+
+    broker: str
+    roster: Roster | None
+    """None when its disk was empty."""
+
+
+class Revived(ProtocolMessage, frozen=True, tag=114):
+    """From the root to everybody, behind all that was restored: clients are served from now on."""
+
+    keepers: tuple[Keeper, ...]
+
+
 PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, Listeners, ClientLives, NetworkName)
 """Of this file; `LockReport`, `GrantedLock`, `WelcomeLock` and `LastTotals` are parts, too."""
 LOCK_PARTS = (LockReport, GrantedLock, WelcomeLock, LastTotals)
@@ -279,5 +318,5 @@ PARCELS = (Attach, Grant, Welcome)
 REPAIR_MESSAGES = (
     JoinRequest, JoinElsewhere, JoinWithdrawn, NameTaken, Leaving, MoveAway, AttachRequest, NotMember,
     *PARCELS, *PARTS, ParcelEnd,
-    ListenersChanged, ListenersHeard, ClientBegan,
+    ListenersChanged, ListenersHeard, ClientBegan, Recollect, Recollected, Recollection, Revived,
 )  # fmt: skip

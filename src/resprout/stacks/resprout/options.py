@@ -1,6 +1,6 @@
 """What can be set about the default stack."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -24,5 +24,7 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     broker sooner and a slow one in vain. A process whose own host says that it is gone is not waited for."""
     ghost_us: Annotated[int, msgspec.Meta(ge=0)] = 30_000_000
     """How long everything is kept for the clients of a dead broker that have not found another."""
-    durable: bool = False
-    """Keep on disk what local clients published until it is safe elsewhere, and publish it again after a restart."""
+    durable: bool | Literal["journal"] = False
+    """True: keep on disk what local clients published until it is safe elsewhere, and publish it again after a restart.
+    "journal": keep the whole log on disk, so that what is safe is on disk at f + 1 brokers, and survives the end of
+    all of them."""

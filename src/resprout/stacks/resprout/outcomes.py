@@ -15,6 +15,12 @@ class Settled(Outcome, frozen=True):
     """This broker has found its place, or has new neighbours."""
 
 
+class TakenIn(Outcome, frozen=True):
+    """A parent has taken this broker in."""
+
+    parent: str
+
+
 class Cleared(Outcome, frozen=True):
     """Names were looked for: some newcomer may be taken in."""
 

@@ -33,6 +33,8 @@ class TotalWay:
         else:
             entry = self._append(bundle)
         entry.tseq = tseq
+        if core.disk is not None:
+            core.disk.keep(entry, core.links)
         core.log.held_back.put_wall()  # everything stays on the side of the barrier where it is
         core.book.add(entry, core.links)
         if entry.client is not None:

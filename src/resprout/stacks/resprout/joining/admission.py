@@ -25,6 +25,7 @@ from resprout.stacks.resprout.messages import (
     JoinWithdrawn,
     NetworkName,
     ParcelEnd,
+    Recollect,
     Welcome,
 )
 from resprout.stacks.resprout.outcomes import Settled
@@ -171,6 +172,8 @@ class Admission:
         asks = core.interest.standing(name)[0]
         core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.outbound))
         send = core.outbox.send
+        if core.reviving:
+            send(name, Recollect())
         send(name, Welcome(core.clock.now, view.epoch, view.configuration))
         send(name, NetworkName(view.network))
         for part in (*pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks, confirmed=True)):

@@ -25,7 +25,7 @@ from resprout.stacks.resprout.messages import (
     NameTaken,
     Welcome,
 )
-from resprout.stacks.resprout.outcomes import Settled
+from resprout.stacks.resprout.outcomes import Settled, TakenIn
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
 
 FIRST_PATIENCE_US = 20_000_000
@@ -232,6 +232,8 @@ class Newcomer:
         core.neighbours.open(link)
         core.note("joined", parent)
         core.waves.start(view.publish_place(), view.reach, lambda: None)
+        if core.disk is not None:
+            core.outcomes.append(TakenIn(parent))
         core.outcomes.append(Settled())
 
     def refused(self, peer: str, message: NameTaken) -> None:

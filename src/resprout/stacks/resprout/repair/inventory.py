@@ -52,6 +52,8 @@ class Inventory:
         bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
         if kept.bundle is None and bundle is not None:
             self._core.log.revive(kept, bundle)
+            if self._core.disk is not None:
+                self._core.disk.keep(kept, ())
         crossings.sort(key=lambda crossed: crossed.entry is not kept)
 
     def items(self) -> Iterator[Item | Stub]:

@@ -1,0 +1,54 @@
+"""`blackout`: all brokers are killed at once, and started again with their disks.
+
+They keep their logs (`durable = "journal"`), and some disks are slow, so that writes are torn. One of them, the root or
+any other, begins the network anew; the others follow in any order, within seconds. Where there are no totals, up to f
+of them may come with an empty disk. It may happen twice.
+"""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.seeds import random_for
+from resprout.sim.blows import LONG_EVENTS
+from resprout.sim.classes.striking import Stage
+from resprout.sim.trial import Trial
+
+ROUNDS_MAX: Final = 2
+DISK_LATENCIES_US: Final = (0, 0, 300, 5_000, 30_000)
+
+
+def _with_disks(drawn: Scenario, rng: Random) -> Scenario:
+    brokers = [msgspec.structs.replace(each, disk_latency_us=rng.choice(DISK_LATENCIES_US)) for each in drawn.brokers]
+    return msgspec.structs.replace(drawn, brokers=tuple(brokers), options={**drawn.options, "durable": "journal"})
+
+
+def blackout(seed: int) -> Trial:
+    rng = random_for(seed, "blackout")
+    stage = Stage(seed, rng, lambda drawn: _with_disks(drawn, rng))
+    has_totals = any(work.mix.total for work in stage.scenario.workloads)
+    names = stage.model.names
+    from_us = stage.formed_us
+    for number in range(rng.randint(1, ROUNDS_MAX)):
+        rehearsal = stage.rehearse()
+        if len(rehearsal.times_us) > LONG_EVENTS:
+            break
+        if number:
+            from_us = rehearsal.rest_us
+        event = stage.moment(rehearsal, from_us)
+        at_us = rehearsal.time_of(event)
+        stage.strike(event, FaultSpec(at_us, FaultKind.CRASH, tuple(names)))
+        founder = stage.model.root if rng.random() < 0.6 else rng.choice(names)
+        back_us = at_us + rng.choice((1_000, rng.randint(1, 500_000), rng.randint(1, 4_000_000)))
+        stage.later(FaultSpec(back_us, FaultKind.RECOVER, (founder,), found=True))
+        others = [name for name in names if name != founder]
+        rng.shuffle(others)
+        empty: set[str] = set()
+        if not has_totals and rng.random() < 0.3:
+            empty.update(rng.sample(others, min(len(others), stage.model.faults)))
+        for name in others:
+            late_us = rng.choice((1, rng.randint(1, 300_000), rng.randint(1, 5_000_000)))
+            stage.later(FaultSpec(back_us + late_us, FaultKind.RECOVER, (name,), disk=name not in empty))
+    return stage.trial

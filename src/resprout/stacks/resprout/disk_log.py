@@ -1,0 +1,146 @@
+"""The log of this broker on its disk: what makes `safe` mean *on disk at f + 1 brokers*.
+
+An entry is written when it is accepted, before it is passed on, reported or shown: these are effects behind the
+record, and a driver keeps them back until it is kept. It is forgotten when it has left the log: then everybody who
+could need it from here has taken it. Records are forgotten from the oldest on, so those that are needed are written
+again when they are the fewer ones.
+
+Beside each bundle stands who was to have it, and before a record goes, that it was here: `former` reads that after a
+restart.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from resprout.core.contract import Forget, Persist
+from resprout.core.marks import Mark, raise_to, to_marks
+from resprout.order.entry import Entry
+from resprout.order.seen import ORIGINS_KEPT
+from resprout.overlay.places import Life
+from resprout.stacks.resprout.former import (
+    Former,
+    FormerWish,
+    KeptListeners,
+    KeptMarks,
+    KeptRoster,
+    Roster,
+    bundle_record,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from resprout.stacks.resprout.core import Core
+
+SLACK: Final = 16
+"""So many records that nobody needs are not worth writing others again."""
+
+
+class DiskLog:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self.former = Former()
+        self._old = 0
+        """Records of the life before, which are kept until what they say is in the log again, or not needed."""
+        self._kept: deque[tuple[Entry | None, tuple[str, ...]]] = deque()
+        """What has a record, oldest first, and the neighbours that were to have it; None for what is no entry."""
+        self._roster: Roster | None = None
+        self._stands: tuple[Any, ...] = ()
+        """What was looked at when it was written."""
+        self._gone: dict[tuple[str, str, int], int] = {}
+        """How far origins had come in entries whose records are gone."""
+        self._moved: dict[str, None] = {}
+        self._listening: dict[str, None] = {}
+
+    # -- what is written -----------------------------------------------------------------------------------------------
+
+    def keep(self, entry: Entry, sent_to: Iterable[str]) -> None:
+        """To be called when it is accepted, before anything about it is said."""
+        assert entry.bundle is not None
+        neighbours = tuple(sent_to)
+        readers = [session.name for session in entry.readers]
+        self._kept.append((entry, neighbours))
+        self._core.out.append(Persist(bundle_record(entry.bundle, entry.place, readers, neighbours)))
+
+    def moved(self, client: str) -> None:
+        """It has come from elsewhere, and will be given what was shown before it came. To be said before it is
+        served."""
+        if client not in self._moved:
+            self._moved[client] = None
+            self._write_roster()
+
+    def listeners(self, came: Sequence[str], went: Sequence[str]) -> None:
+        """Clients with subscriptions for whom this broker stands. To be said before anything is confirmed to them."""
+        self._listening.update(dict.fromkeys(came))
+        for name in went:
+            self._listening.pop(name, None)
+        self._write(KeptListeners(tuple(came), tuple(went)))
+
+    def end(self) -> None:
+        """Of a step: where this broker stands, when that has changed."""
+        core, view = self._core, self._core.view
+        stands = (*core.links.values(), view.network, view.epoch, view.looks_after)
+        if core.attached and stands != self._stands:
+            self._stands = stands
+            self._write_roster()
+
+    def tick(self) -> None:
+        """From time to time: forget what nobody needs any more."""
+        if self._core.attached and self._roster_now() != self._roster:
+            self._write_roster()
+        kept = self._kept
+        needed = [(entry, sent_to) for entry, sent_to in kept if entry is not None and entry.bundle is not None]
+        if self._old or len(kept) <= SLACK + 2 * len(needed) + len(self._gone) // 4:
+            return
+        for entry, _ in kept:
+            if entry is not None and entry.bundle is None:
+                raise_to(self._gone, (Mark(*entry.origin, entry.last),))
+        while len(self._gone) > ORIGINS_KEPT:
+            del self._gone[next(iter(self._gone))]
+        kept.clear()
+        if self._gone:
+            self._write(KeptMarks(to_marks(self._gone)))
+        self._write_roster()
+        self._write(KeptListeners(tuple(self._listening), ()))
+        for entry, sent_to in needed:
+            self.keep(entry, sent_to)
+        self._core.out.append(Forget(len(kept)))
+
+    def _write(self, kept: KeptRoster | KeptMarks | KeptListeners) -> None:
+        self._kept.append((None, ()))
+        self._core.out.append(Persist(encode(kept)))
+
+    # -- where this broker stands --------------------------------------------------------------------------------------
+
+    def _roster_now(self) -> Roster:
+        core, view = self._core, self._core.view
+        neighbours = tuple([Life(link.name, link.incarnation) for link in core.links.values()])
+        others = tuple([place.life for name, place in view.places.items() if self._is_other(name)])
+        moved = tuple([name for name in self._moved if name in core.sessions.all])
+        wanted = dict.fromkeys(p for session in core.sessions.all.values() for p in session.users)
+        hidden = tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
+        life = Life(core.seat.name, core.seat.incarnation)
+        return Roster(view.network, life, view.epoch, neighbours, others, view.looks_after, hidden, moved)
+
+    def _is_other(self, name: str) -> bool:
+        core = self._core
+        return name != core.seat.name and name not in core.links and not core.view.is_dead(name)
+
+    def _write_roster(self) -> None:
+        self._roster = self._roster_now()
+        self._write(KeptRoster(self._roster))
+
+    # -- after a restart -----------------------------------------------------------------------------------------------
+
+    def recovered(self, records: Sequence[bytes]) -> None:
+        self.former = Former(records)
+        self._old = len(records)
+        if self.former.unreadable:
+            self._core.note("recovery", f"{self.former.unreadable} records on disk cannot be read")
+
+    def let_go(self) -> None:
+        """What the life before had written is in this log again, or needed by nobody."""
+        if self._old:
+            self._old = 0
+            self._write_roster()
+            self._core.out.append(Forget(len(self._kept)))

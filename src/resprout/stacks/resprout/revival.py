@@ -1,0 +1,293 @@
+"""Everything has stopped and starts again: what was on the disks becomes the log of all.
+
+One broker founds the network anew, as an operator says; the others join it as they always do. Until all are back that
+were in the tree, nobody is served. Each broker hands up what its disk holds (`Recollected`, `Recollection`), along the
+links to the root, which pieces it together: one set, in the order of stamps. It publishes that once more, through the
+tree, to everybody (`Republished`), and then says `Revived`: from there on clients are served again.
+
+On each broker a ghost reads all of that, and wants whatever is published before its clients are back. A client of the
+life before claims its share there: what it asked for, has not received, and was owed (`former`). Brokers keep the old
+records until the new ones are written; if anything goes wrong in between, all can be started again.
+
+Where no more than f brokers are missing, they are not waited for for ever: what was safe is on another disk. A broker
+that comes with an empty disk counts as back.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from resprout.core.contract import SetTimer, Timer
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.session import ClientSession
+from resprout.filters.predicate import parse_predicate
+from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.messages import Republished
+from resprout.order.totals.messages import epoch_of
+from resprout.overlay.places import Life
+from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.disk_log import DiskLog
+from resprout.stacks.resprout.former import BundleKey, Former, FormerWish, Owing, Roster, in_order, key_of
+from resprout.stacks.resprout.messages import Keeper, Recollected, Recollection, Revived
+from resprout.stacks.resprout.outcomes import Settled
+from resprout.stacks.resprout.words import listed
+
+if TYPE_CHECKING:
+    from resprout.edge.broker.ports import HeldBundle
+
+EVERYTHING: Final = "#"
+AGAIN_LEASES: Final = 4
+"""What was handed up is handed up again after so long: somebody on the way may have died."""
+
+
+class NothingKept(Timer, frozen=True):
+    """When to count as delivered what was published before everything stopped: nobody keeps it for anybody any more."""
+
+
+class Revival:
+    def __init__(self, core: Core, disk: DiskLog, ghosts: Ghosts, book: ClientBook) -> None:
+        self._core = core
+        self._disk = disk
+        self._ghosts = ghosts
+        self._book = book
+        self._ghost = f"~revival of {core.seat.name}"
+        self._gathering: _Gathering | None = None
+        """At the root."""
+        self._told_by = ""
+        """Who says that everything had stopped."""
+        self._said_us = 0
+        """When this broker handed up what it has."""
+        self._on_its_way: dict[BundleKey, bool] = {}
+        """Of each bundle that was restored: whether it was on its way to this broker."""
+
+    @property
+    def of_neighbours(self) -> dict[type, Callable[[Link, Any], None]]:
+        return {
+            Recollected: self.recollected,
+            Recollection: self.recollection,
+            Republished: self.restored,
+            Revived: self.revived,
+        }
+
+    # -- beginning -----------------------------------------------------------------------------------------------------
+
+    def recovered(self, records: Sequence[bytes]) -> None:
+        """The disk of a broker that has just started. One that has founded a network leads."""
+        self._disk.recovered(records)
+        roster = self._disk.former.roster
+        if self._core.attached and roster is not None:
+            self._core.view.network = roster.network  # it is the same one
+            self._lead()
+
+    def told(self, peer: str) -> None:
+        """By whoever is about to take this broker in."""
+        self._told_by = peer
+
+    def joined(self, parent: str) -> None:
+        """This broker has its place. In a network that lives, others have what it had."""
+        core = self._core
+        roster = self._disk.former.roster
+        if self._told_by == parent:
+            self._begin()
+            self._hand_up()
+        elif roster is not None and roster.network != core.view.network and self._disk.former.entries:
+            core.refuse(
+                f"the log on the disk of {core.seat.name} is that of the network {roster.network}, and this one is"
+                f" {core.view.network}: start the brokers of that one together, or give it an empty folder"
+            )
+        else:
+            self._disk.let_go()
+
+    def _begin(self) -> None:
+        core = self._core
+        if not core.reviving:
+            core.reviving = True
+            roster = self._disk.former.roster
+            wanted = (FormerWish(EVERYTHING, None), *(roster.hidden if roster is not None else ()))
+            predicates = [parse_predicate(wish.filter, wish.where) for wish in wanted]
+            self._ghosts.add(self._ghost, frozenset(), predicates, core.out)
+            self._book.listeners.check((self._ghost,))
+            core.routes.forget()
+
+    def tick(self) -> None:
+        core = self._core
+        self._disk.tick()
+        if not core.reviving or not core.attached:
+            return
+        if core.view.parent is not None:
+            self._gathering = None
+            if core.now_us - self._said_us > AGAIN_LEASES * core.options.lease_us:
+                self._hand_up()
+        elif self._gathering is None:
+            self._lead()  # whoever led has died
+        else:
+            self._check()
+
+    # -- gathering -----------------------------------------------------------------------------------------------------
+
+    def _hand_up(self) -> None:
+        core = self._core
+        parent = core.view.parent
+        assert parent is not None
+        self._said_us = core.now_us
+        former = self._disk.former
+        name = core.seat.name
+        for entry in former.entries.values():
+            core.outbox.send(parent, Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
+        core.outbox.send(parent, Recollection(name, former.roster))
+
+    def recollected(self, link: Link, message: Recollected) -> None:
+        self._pass_up(message)
+        if self._gathering is not None:
+            self._gathering.add(message.broker, message)
+
+    def recollection(self, link: Link, message: Recollection) -> None:
+        self._pass_up(message)
+        if self._gathering is not None:
+            self._gathering.rosters[message.broker] = message.roster
+            self._gathering.latest_us = self._core.now_us
+            self._check()
+
+    def _pass_up(self, message: Recollected | Recollection) -> None:
+        parent = self._core.view.parent
+        if parent is not None and self._core.reviving:
+            self._core.outbox.send(parent, message)
+
+    def _lead(self) -> None:
+        core = self._core
+        self._begin()
+        former = self._disk.former
+        gathering = self._gathering = _Gathering(core.now_us)
+        for entry in former.entries.values():
+            gathering.add(
+                core.seat.name,
+                Recollected(core.seat.name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))),
+            )
+        gathering.rosters[core.seat.name] = former.roster
+        core.note("revival", "what is on the disks of all brokers is gathered")
+        self._check()
+
+    def _check(self) -> None:
+        core, gathering = self._core, self._gathering
+        assert gathering is not None
+        missing = gathering.missing()
+        waited_us = core.now_us - gathering.latest_us
+        if not missing or (len(missing) <= core.faults and waited_us > core.options.ghost_us):
+            self._publish(gathering, missing)
+        elif missing != gathering.noted and waited_us > core.options.lease_us:
+            gathering.noted = missing
+            core.note("revival", f"waits for {listed([life.name for life in missing])}, with what is on disk there")
+
+    # -- once more -----------------------------------------------------------------------------------------------------
+
+    def _publish(self, gathering: "_Gathering", missing: tuple[Life, ...]) -> None:
+        """Everything, in one order, behind nothing else; then the word that it was all."""
+        core = self._core
+        self._gathering = None
+        core.clock.raise_to(max((each.bundle.stamp for each in gathering.former.entries.values()), default=0))
+        epoch = max(core.view.epoch, gathering.epoch())
+        core.totals.become_root(epoch + 1)
+        owing = Owing(roster for roster in gathering.rosters.values() if roster is not None)
+        without = f", without {listed([life.name for life in missing])}" if missing else ""
+        core.note("revival", f"{len(gathering.former.entries)} bundles are published once more{without}")
+        for entry in in_order(gathering.former.entries.values()):
+            key = key_of(entry.bundle)
+            owed = owing.regions(gathering.holders[key])
+            self._take(Republished(entry.bundle, 0, entry.tseq, owed), None)
+        mine = [Keeper(life, core.seat.name) for life in missing]
+        keepers = (*mine, *gathering.keepers())
+        self._revive(keepers, None)
+
+    def restored(self, link: Link, message: Republished) -> None:
+        core = self._core
+        entry = self._take(message, link)
+        if entry is not None:
+            core.reports.arrived(entry, link)
+        core.show()
+
+    def _take(self, message: Republished, link: Link | None) -> Entry | None:
+        core = self._core
+        self._on_its_way[key_of(message.bundle)] = core.seat.name in message.owed
+        core.forwarding.restoring = message
+        entry = core.forwarding.accept(message.bundle, link, None, message.hops, False)
+        core.forwarding.restoring = None
+        ghost = core.sessions.all[self._ghost]
+        if entry is not None and ghost not in entry.readers:
+            core.log.add_reader(entry, ghost)
+        return entry
+
+    def revived(self, link: Link, message: Revived) -> None:
+        if self._core.reviving:
+            self._revive(message.keepers, link)
+
+    def _revive(self, keepers: tuple[Keeper, ...], source: Link | None) -> None:
+        """Clients are served from here on."""
+        core, ghosts = self._core, self._ghosts
+        for name, link in core.links.items():
+            if link is not source:
+                core.speaking.say_in_order(name, Revived(keepers))
+        core.reviving = False
+        core.kept_by = {keeper.life: keeper.broker for keeper in keepers}
+        core.kept_until_us = core.now_us + core.options.ghost_us
+        lives = frozenset(keeper.life for keeper in keepers if keeper.broker == core.seat.name)
+        roster = self._disk.former.roster
+        own = {roster.life, *roster.looks_after} if roster is not None else set()
+        awaited = self._disk.former.listeners if lives <= own else None  # nobody knows the clients of the missing
+        ghosts.stand_for(self._ghost, lives, core.log.next_no - 1, awaited, self._allows)
+        self._book.listeners.check((self._ghost, *(awaited or ())))
+        core.view.looks_after = ghosts.lives()
+        core.out.append(SetTimer(GhostOver(self._ghost), core.kept_until_us))
+        core.out.append(SetTimer(NothingKept(), core.kept_until_us))
+        core.waves.start(core.view.publish_place(), core.view.reach, lambda: None)
+        self._disk.let_go()
+        core.show()
+        core.outcomes.append(Settled())
+
+    def _allows(self, session: ClientSession, home: Life, item: "HeldBundle") -> bool:
+        """What was published since is for everybody who asked for it."""
+        assert item.bundle is not None
+        on_its_way = self._on_its_way.get(key_of(item.bundle))
+        return on_its_way is None or self._disk.former.is_owed(session.name, home, item.bundle, on_its_way)
+
+
+class _Gathering:
+    """What the root has been handed."""
+
+    def __init__(self, now_us: int) -> None:
+        self.former = Former()
+        self.holders: dict[BundleKey, dict[str, frozenset[str]]] = {}
+        self.rosters: dict[str, Roster | None] = {}
+        """Of brokers that are back; None where the disk was empty."""
+        self.latest_us = now_us
+        """When the last one came."""
+        self.noted: tuple[Life, ...] = ()
+
+    def add(self, broker: str, message: Recollected) -> None:
+        self.former.add(message.bundle, message.tseq, (), message.sent_to)
+        self.holders.setdefault(key_of(message.bundle), {})[broker] = frozenset(message.sent_to)
+
+    def missing(self) -> tuple[Life, ...]:
+        """Lives that somebody who is back knew, and whose names are not back."""
+        return tuple(sorted(life for life in self._lives() if life.name not in self.rosters))
+
+    def _lives(self) -> set[Life]:
+        """All that somebody who is back knew, the latest of each name."""
+        latest: dict[str, int] = {}
+        for roster in self.rosters.values():
+            for life in (*roster.neighbours, *roster.others) if roster is not None else ():
+                latest[life.name] = max(life.incarnation, latest.get(life.name, 0))
+        return {Life(name, incarnation) for name, incarnation in latest.items()}
+
+    def epoch(self) -> int:
+        epochs = [roster.epoch for roster in self.rosters.values() if roster is not None]
+        return max([*epochs, *(epoch_of(entry.tseq) for entry in self.former.entries.values())], default=0)
+
+    def keepers(self) -> list[Keeper]:
+        """Each broker looks after the clients of its life before, and of those that it looked after then. Where a disk
+        was empty, the neighbours know which life that was."""
+        found = {life: life.name for life in self._lives() if life.name in self.rosters}
+        for name, roster in self.rosters.items():
+            if roster is not None:
+                found.update(dict.fromkeys((roster.life, *roster.looks_after), name))
+        return [Keeper(life, name) for life, name in sorted(found.items())]

@@ -1,0 +1,24 @@
+"""All broker processes are killed at once under load, and started again with their folders."""
+
+import asyncio
+from pathlib import Path
+
+from resprout.audit.judge import judge
+from resprout.audit.report import lines
+from resprout.net.run.coordinator import RealRun
+from resprout.scenario.load import load_scenario
+from tests.net.arrived import assert_everything_arrived
+
+SCENARIO = Path(__file__).parents[2] / "scenarios" / "blackout.toml"
+QUICK = ["options.heartbeat_us=200_000", "options.lease_us=1_000_000", "options.ghost_us=8_000_000"]
+
+
+def test_nothing_that_was_safe_is_lost_when_all_brokers_are_killed_at_once() -> None:
+    scenario = load_scenario(SCENARIO, [*QUICK, "workload.0.operations=30"])
+    result = asyncio.run(RealRun(scenario).finish())
+    verdict = judge(result.rows, bank_initial=scenario.bank_initial)
+    assert not verdict.violated, "\n".join(lines(verdict))
+    assert result.ended == "quiescent"
+    revived = [row.detail for row in result.rows if row.kind == "revival" and row.node == "b0"]
+    assert revived and revived[-1] is not None and revived[-1].endswith("bundles are published once more")
+    assert_everything_arrived(verdict, 5 * 30, 5)

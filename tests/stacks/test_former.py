@@ -1,0 +1,95 @@
+"""What a disk says of the life before, and who is owed what of it."""
+
+from collections.abc import Iterable
+
+from resprout.core.bundle import Bundle
+from resprout.core.guarantee import Guarantee
+from resprout.core.marks import Mark
+from resprout.overlay.places import Life
+from resprout.stacks.resprout.former import (
+    Former,
+    KeptListeners,
+    KeptMarks,
+    KeptRoster,
+    Owing,
+    Roster,
+    bundle_record,
+    encode,
+    in_order,
+)
+
+HOME = Life("b1", 3)
+ROSTER = Roster("net", HOME, 2, (Life("b0", 1),), moved=("moved",))
+
+
+def made(first: int, stamp: int = 10, publisher: str = "p") -> Bundle:
+    return Bundle(publisher, 1, first, 1, stamp, "t", (), Guarantee.CAUSAL, b"", b"x")
+
+
+def former(*records: bytes) -> Former:
+    return Former([encode(KeptRoster(ROSTER)), *records])
+
+
+def test_what_was_to_be_read_here_is_owed_and_what_had_passed_before_is_not() -> None:
+    found = former(bundle_record(made(5), -1, ("reader",), ("b0",)), encode(KeptMarks((Mark("p", "ordered", 1, 4),))))
+    assert found.is_owed("reader", HOME, made(5), on_its_way=False)
+    assert not found.is_owed("another", HOME, made(5), on_its_way=True)
+    assert not found.is_owed("another", HOME, made(4), on_its_way=True), "it was here, and is forgotten"
+    assert found.is_owed("another", HOME, made(6), on_its_way=True)
+    assert not found.is_owed("another", HOME, made(6), on_its_way=False), "it was never on its way here"
+
+
+def test_whoever_came_from_elsewhere_is_owed_whatever_it_asked_for() -> None:
+    found = former(bundle_record(made(5), -1, (), ()), bundle_record(made(6), -1, ("~ghost",), ()))
+    assert found.is_owed("moved", HOME, made(5), on_its_way=False)
+    assert found.is_owed("returning", HOME, made(6), on_its_way=False), "a ghost kept it for somebody"
+    assert found.is_owed("of another broker", Life("b9", 1), made(5), on_its_way=False)
+    assert Former().is_owed("anybody", HOME, made(5), on_its_way=False), "an empty disk says nothing"
+
+
+def test_what_was_written_twice_is_one_and_the_latest_roster_counts() -> None:
+    later = Roster("net", HOME, 3, ())
+    found = former(
+        bundle_record(made(5, stamp=30), 7, ("a",), ("b0",)),
+        bundle_record(made(5, stamp=20), -1, ("b",), ("b2",)),
+        encode(KeptRoster(later)),
+        b"noise",
+    )
+    (entry,) = found.entries.values()
+    assert (entry.bundle.stamp, entry.tseq) == (20, 7)
+    assert sorted(entry.readers) == ["a", "b"] and sorted(entry.sent_to) == ["b0", "b2"]
+    assert found.roster == later and (found.count, found.unreadable) == (5, 1)
+
+
+def test_those_who_listened_are_known_unless_somebody_was_waited_for_whom_nobody_knew() -> None:
+    found = former(encode(KeptListeners(("a", "b"), ())), encode(KeptListeners(("c",), ("a",))))
+    assert sorted(found.listeners or ()) == ["b", "c"]
+    assert former(encode(KeptListeners(("a", "~ghost"), ()))).listeners is None
+    assert Former().listeners is None
+
+
+def test_the_order_is_that_of_stamps_and_never_against_a_publisher() -> None:
+    found = Former()
+    for bundle in (made(3, 11), made(2, 50), made(1, 5), made(1, 20, "q")):
+        found.add(bundle, -1, (), ())
+    assert [(e.bundle.publisher, e.bundle.first) for e in in_order(found.entries.values())] == [
+        ("p", 1), ("q", 1), ("p", 2), ("p", 3),
+    ]  # fmt: skip
+
+
+def tree(*links: tuple[str, str]) -> Owing:
+    names = sorted({name for link in links for name in link})
+
+    def roster(name: str) -> Roster:
+        others: Iterable[str] = [b if a == name else a for a, b in links if name in (a, b)]
+        return Roster("net", Life(name, 1), 1, tuple(Life(other, 1) for other in others))
+
+    return Owing(map(roster, names))
+
+
+def test_what_was_on_its_way_to_a_neighbour_is_owed_to_everybody_behind_it() -> None:
+    owing = tree(("b0", "b1"), ("b1", "b2"), ("b2", "b3"), ("b0", "b4"))
+    assert owing.regions({"b0": frozenset({"b1"})}) == ("b1", "b2", "b3")
+    assert owing.regions({"b0": frozenset({"b1"}), "b1": frozenset()}) == ()
+    assert owing.regions({"b0": frozenset({"b1", "b4"}), "b1": frozenset({"b2"})}) == ("b2", "b3", "b4")
+    assert owing.regions({"b2": frozenset({"b1"})}) == ("b0", "b1", "b4")
