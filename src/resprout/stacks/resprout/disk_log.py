@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from resprout.core.bundle import Origin
 from resprout.core.contract import Forget, Persist
-from resprout.core.marks import Mark, raise_to, to_marks
+from resprout.core.marks import Mark, Reached, raise_to, to_marks
 from resprout.order.entry import Entry
 from resprout.order.seen import ORIGINS_KEPT
 from resprout.overlay.places import Life
@@ -52,6 +53,8 @@ class DiskLog:
         """How far origins had come in entries whose records are gone."""
         self._moved: dict[str, None] = {}
         self._listening: dict[str, None] = {}
+        self._base: tuple[dict[Origin, Reached], dict[Origin, Reached]] = ({}, {})
+        """What was retained, and that with what has a record."""
 
     # -- what is written -----------------------------------------------------------------------------------------------
 
@@ -76,6 +79,15 @@ class DiskLog:
         for name in went:
             self._listening.pop(name, None)
         self._write(KeptListeners(tuple(came), tuple(went)))
+
+    def base(self, retained: dict[Origin, Reached]) -> dict[Origin, Reached]:
+        """Of what becomes wanted now: how far origins had come here. What has left the log and still has a record comes
+        up again when everything stops, and was never owed to whoever asks for it now. Not to be changed."""
+        if self._base[0] is not retained:
+            entries = (entry for entry, _ in self._kept if entry is not None)
+            marks = (Mark(*entry.origin, entry.last) for entry in entries)
+            self._base = (retained, raise_to(dict(retained), marks))
+        return self._base[1]
 
     def end(self) -> None:
         """Of a step: where this broker stands, when that has changed."""
