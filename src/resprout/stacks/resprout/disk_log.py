@@ -80,6 +80,16 @@ class DiskLog:
             self._listening.pop(name, None)
         self._write(KeptListeners(tuple(came), tuple(went)))
 
+    def asked(self, place: int) -> None:
+        """Clients have asked for more, and everything about that stands in the step from this place on: if some of it
+        is hidden from wildcards, it has to be on disk before it is confirmed."""
+        hidden = self._hidden()
+        if not hidden or (self._roster is not None and set(hidden) <= set(self._roster.hidden)):
+            return
+        self._write_roster()
+        out = self._core.out
+        out.insert(place, out.pop())
+
     def base(self, retained: dict[Origin, Reached]) -> dict[Origin, Reached]:
         """Of what becomes wanted now: how far origins had come here. What has left the log and still has a record comes
         up again when everything stops, and was never owed to whoever asks for it now. Not to be changed."""
@@ -130,12 +140,16 @@ class DiskLog:
         neighbours = tuple([Life(link.name, link.incarnation) for link in core.links.values()])
         others = tuple([place.life for name, place in view.places.items() if self._is_other(name)])
         moved = tuple([name for name in self._moved if name in core.sessions.all])
-        wanted = dict.fromkeys(p for session in core.sessions.all.values() for p in session.users)
-        hidden = tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
         life = Life(core.seat.name, core.seat.incarnation)
         kept_by = core.kept_by.items() if core.now_us < core.kept_until_us else ()
         given_up = tuple([former for former, keeper in kept_by if keeper == NOBODY])
-        return Roster(view.network, life, view.epoch, neighbours, others, view.looks_after, hidden, moved, given_up)
+        return Roster(
+            view.network, life, view.epoch, neighbours, others, view.looks_after, self._hidden(), moved, given_up
+        )
+
+    def _hidden(self) -> tuple[FormerWish, ...]:
+        wanted = dict.fromkeys(p for session in self._core.sessions.all.values() for p in session.users)
+        return tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
 
     def _is_other(self, name: str) -> bool:
         core = self._core
