@@ -73,16 +73,21 @@ def test_a_class_with_slots_is_compiled_only_if_what_it_derives_from_is(tmp_path
 
 
 def build(into: Path, wanted: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Sources of an extension must lie below the project, as soon as it was installed from there."""
     words = ["--build-base", str(into / "tmp"), "--build-lib", str(into / "lib")]
-    return subprocess.run(
-        [sys.executable, "setup.py", "-q", "build", *words],
-        cwd=ROOT,
-        env={**os.environ, "RESPROUT_COMPILED": wanted, "RESPROUT_COMPILING": str(into / "c"), **environment},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )  # fmt: skip
+    folder = Path("build") / f"tested-{os.getpid()}"
+    try:
+        return subprocess.run(
+            [sys.executable, "setup.py", "-q", "build", *words],
+            cwd=ROOT,
+            env={**os.environ, "RESPROUT_COMPILED": wanted, "RESPROUT_COMPILING": str(folder), **environment},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(ROOT / folder, ignore_errors=True)
 
 
 def digest(source: Path) -> str:

@@ -31,6 +31,8 @@ class Credence:
         self._lapsed_us: int | None = None
         """When the lease was last seen to be lost."""
         self._looked_us: int | None = None
+        self._accusers: set[str] = set()
+        """Members that say that this broker, which is the root, is dead."""
         self._rules: dict[type, Callable[[str, Any, int], bool]] = {
             Suspect: self._suspect,
             Gone: self._from_member,
@@ -51,10 +53,10 @@ class Credence:
         """A neighbour passes on who is dead. From below comes only what has happened below, unless this broker has lost
         its lease, and with it its place."""
         here = self._view
+        if is_among(here.name, here.incarnation, registration.dead):
+            return self._may_end_this(peer, now_us)
         if self._has_authority(peer) or not self.holds_lease(now_us):
             return True
-        if is_among(here.name, here.incarnation, registration.dead):
-            return False
         if self._usurps(peer, registration.configuration, now_us):
             return False
         ways = lineage.branches(here, here.reach + 1)
@@ -96,12 +98,12 @@ class Credence:
     def _fenced(self, peer: str, message: Fenced, now_us: int) -> bool:
         if message.incarnation < self._view.incarnation:
             return True  # no word about this life
-        return self._has_authority(peer) or not self.holds_lease(now_us)
+        return self._may_end_this(peer, now_us)
 
     def _enrol(self, peer: str, message: Enrol, now_us: int) -> bool:
         here = self._view
         if is_among(here.name, here.incarnation, message.dead):
-            return self._has_authority(peer) or not self.holds_lease(now_us)
+            return self._may_end_this(peer, now_us)
         return self._from_member(peer, message, now_us) and not self._usurps(peer, message.new, now_us)
 
     def _decided(self, peer: str, message: Decided, now_us: int) -> bool:
@@ -120,9 +122,20 @@ class Credence:
 
     # -- who is who ----------------------------------------------------------------------------------------------------
 
+    def _may_end_this(self, peer: str, now_us: int) -> bool:
+        """Tell this broker that it is dead. Over the root nobody has authority alone. Two members have it, one of them a
+        voter, and so has half of the voters: as many as an operator needs who forgets it by force."""
+        here = self._view
+        if self._has_authority(peer) or not self.holds_lease(now_us):
+            return True
+        if here.parent is None and self._from_member(peer, None, now_us):
+            self._accusers.add(peer)
+            voters = self._accusers.intersection(here.configuration.names)
+            return len(voters) * 2 >= len(here.configuration.names) or (bool(voters) and len(self._accusers) > 1)
+        return False
+
     def _has_authority(self, peer: str) -> bool:
-        """Over this broker: its parent, or an ancestor. Over the root nobody has it without a vote, which it loses its
-        lease by."""
+        """Over this broker: its parent, or an ancestor."""
         here = self._view
         above = here.parent
         for _ in range(ANCESTORS_MAX):
