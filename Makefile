@@ -8,7 +8,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 # Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
-.PHONY: demo test check bench soak soak-replicas format lock clean
+.PHONY: demo test check bench soak soak-replicas format lock fast test-fast wheel clean
 
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
@@ -29,30 +29,50 @@ test: $(READY)
 	$(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME)
 
 check: $(READY)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks tools setup.py
+	$(BIN)/ruff check src tests benchmarks tools setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m tests.docs
+
+# The same sources with the pure half compiled, in a tree of its own: the checkout stays as it is. Some minutes of processor
+# time the first time; later only what depends on what has changed. `PYTHONPATH=build/fast .venv/bin/resprout ...` runs it.
+FAST := build/fast
+fast: $(READY)
+	@rm -rf $(FAST)
+	@RESPROUT_COMPILED=1 $(BIN)/python setup.py -q build --build-base build/compiling --build-lib $(FAST)
+	@PYTHONPATH=$(FAST) $(BIN)/python -m tools.show_compiled
+
+# What is compiled, tested as it is in `make test`, but for tests that reach into it (tests/compiled.py).
+test-fast: fast
+	PYTHONPATH=$(FAST):. $(BIN)/pytest -n $(WORKERS) -q tests/core tests/wire tests/filters tests/links tests/order tests/spread \
+	  tests/overlay tests/replicas tests/edge tests/stacks tests/sim tests/net tests/client
+
+# A wheel of the compiled form, for this machine and Python; without the variable pip makes the one that runs anywhere.
+wheel: $(READY)
+	RESPROUT_COMPILED=1 $(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 
 # What the network is compared with lives in an environment of its own; QUICK=1 is a first look, NAMES="net sim" a choice.
 bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
 # Scenarios by chance, judged: of the default stack, and of the baseline with what it survives. Then overlays of a thousand
-# members of which three in ten fail at once.
+# members of which three in ten fail at once, floods of connections, and the tests that try a few arbitrary cases of many
+# (tests/soak.py), with all.
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
 	$(BIN)/resprout swarm --stack ginger --seeds $${GINGER_SEEDS:-500} --first $${FIRST:-1} --workers $(WORKERS)
 	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
+	$(BIN)/python -m tests.net.floods
+	RESPROUT_SOAK=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
 soak-replicas: $(READY)
 	$(BIN)/python -m tests.replicas --seeds $${SEEDS:-5000} --first $${FIRST:-1}
 
 format: $(READY)
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks tools setup.py
+	$(BIN)/ruff check --fix src tests benchmarks tools setup.py
 
 # The environment is made again when the lock, the project file or this file changes.
 $(READY): requirements/dev.lock pyproject.toml Makefile

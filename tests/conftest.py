@@ -1,8 +1,12 @@
-"""For all tests: in which order several workers take them (see `turns`)."""
+"""For all tests: in which order several workers take them (see `turns`), and which of them the compiled form of the
+package cannot bear (see `compiled`)."""
+
+from collections.abc import Generator, Iterator
 
 import pytest
 from xdist.remote import Producer
 
+from tests.compiled import CLOSED, REASON, CarefulMonkeyPatch
 from tests.turns import Turns, in_turns
 
 
@@ -13,3 +17,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Turns |
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # alone they run as they are written
         items[:] = in_turns(items)
+
+
+@pytest.fixture
+def monkeypatch() -> Iterator[pytest.MonkeyPatch]:
+    patch = CarefulMonkeyPatch()
+    yield patch
+    patch.undo()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except TypeError as error:
+        if CLOSED in str(error):
+            pytest.skip(REASON)
+        raise

@@ -14,11 +14,12 @@ from tests.audit.live_comparison import PATIENT, assert_agree, watched
 from tests.audit.model import System, good_traces
 from tests.audit.mutations import MUTATIONS
 from tests.audit.test_bruteforce import EACH_TOPIC, PROBABLE, arbitrary_trace, disturbed
+from tests.soak import cases
 
 LIVE_MUTATIONS = [name for name, (rule, _) in MUTATIONS.items() if not rule.startswith(("bank_", "receipt"))]
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", range(0, cases(20, 40), 10))
 def test_it_finds_nothing_in_what_a_correct_system_leaves(first: int) -> None:
     for seed, rows in good_traces(first, 10):
         assert watched(rows) == [], seed
@@ -37,7 +38,7 @@ def test_it_agrees_on_spoiled_traces(name: str) -> None:
     assert noticed >= 3
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(cases(8, 16)))
 def test_it_agrees_on_traces_with_much_wrong_with_them(seed: int) -> None:
     rng = random.Random(seed)
     rows = System(seed, clients=3, claims=seed % 2 == 0).run(90)
@@ -49,7 +50,7 @@ def test_it_agrees_on_traces_with_much_wrong_with_them(seed: int) -> None:
 
 def test_it_agrees_on_arbitrary_traces() -> None:
     rules: set[str] = set()
-    for seed in range(700):
+    for seed in range(cases(250, 700)):
         rows = arbitrary_trace(random.Random(seed))
         if in_order(rows):
             live = watched(rows, at_a_time=1 + seed % 9)
@@ -61,7 +62,7 @@ def test_it_agrees_on_arbitrary_traces() -> None:
 @pytest.mark.parametrize(("promise", "never"), [(EACH_TOPIC, set()), (PROBABLE, {"lost", "lost_told"})])
 def test_it_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promises, never: set[str]) -> None:
     rules: set[str] = set()
-    for seed in range(700):
+    for seed in range(cases(250, 700)):
         rows = arbitrary_trace(random.Random(seed))
         if in_order(rows):
             live = watched([promise_row(promise), *rows], at_a_time=1 + seed % 9, restarts=seed % 5 == 0)

@@ -15,6 +15,7 @@ from resprout.cli.show import as_text
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
+from tests.soak import cases
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_an_attribute_given_twice_is_refused() -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(deadline=None, max_examples=200, derandomize=True)
+@settings(deadline=None, max_examples=cases(70, 200), derandomize=True)
 def test_any_payload_is_one_printable_line(payload: bytes) -> None:
     message = Message("p", 1, 1, "a/b", (), Guarantee.CAUSAL, {}, payload, 0)
     line = as_text(message).decode()

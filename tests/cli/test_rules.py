@@ -64,6 +64,8 @@ def test_what_is_wrong_with_rules_or_a_login_is_said_in_one_line(tmp_path: Path)
     rules, login = tmp_path / "rules.toml", tmp_path / "login"
     start = ("broker", "--name", "b0", "--listen", "127.0.0.1:0", "--rules", str(rules))
     assert "No such file" in complaint(*start)
+    limits = (*start[:-2], "--set", "limits.address_connections=0")
+    assert "address_connections is 0; it must be 1 to 1000000" in complaint(*limits)
     rules.write_text('[[identity]]\nname = "teller"\n')
     assert f"{rules}:1: identity teller: nobody could prove to be this one" in complaint(*start)
     login.write_text("no colon here")

@@ -20,6 +20,7 @@ from resprout.core.bundle import (
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import AttributeValue
+from tests.soak import cases
 
 ROWS: list[dict[str, AttributeValue]] = [{"x": 1}, {}, {"x": 2, "s": "a"}]
 
@@ -112,7 +113,7 @@ def test_an_attribute_column_that_does_not_fit_is_refused(column: bytes, why: st
         pick(bundle(attributes=column), [0])
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=cases(70, 200), deadline=None, derandomize=True)
 @given(st.binary(max_size=40))
 def test_columns_of_any_bytes_are_unpacked_or_refused(column: bytes) -> None:
     for unpack, made in ((unpack_payloads, bundle(column)), (unpack_attributes, bundle(attributes=column))):

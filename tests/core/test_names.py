@@ -12,6 +12,7 @@ from resprout.core import limits
 from resprout.core.errors import NameRefusedError, PayloadRefusedError, UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_name, check_payload, check_topic
+from tests.soak import cases
 
 LINE_LETTERS_MAX = 300
 LONE_SURROGATE = "a\ud800"
@@ -208,7 +209,7 @@ def test_a_complaint_never_quotes_all_of_something_huge(check: Any, value: Any) 
             assert "\n" not in str(error)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=cases(70, 200), deadline=None, derandomize=True)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(), st.lists, max_leaves=5

@@ -27,8 +27,8 @@ from resprout.core.contract import (
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
-from resprout.edge.client.incoming import TellTaken
 from resprout.edge.client.machine import ClientMachine, ClientOptions
+from resprout.edge.client.timers import TellTaken
 from resprout.edge.messages import Attend, Delivery, Extra, Publish, Serving, Successor
 
 E = TypeVar("E", bound=Effect)

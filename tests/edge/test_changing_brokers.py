@@ -26,10 +26,8 @@ from resprout.edge.client.search import (
     ROUND_US_MAX,
     ROUND_US_MIN,
     SUCCESSORS_MAX,
-    AnswerDue,
-    AskAgain,
-    AskOthers,
 )
+from resprout.edge.client.timers import AnswerDue, AskAgain, AskOthers
 from resprout.edge.messages import (
     Advertise,
     Attend,

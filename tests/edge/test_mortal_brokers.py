@@ -9,6 +9,7 @@ from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from tests.edge.mortal_network import BROKERS, STREAMS, Broker, MortalNetwork
+from tests.soak import cases
 
 
 class Story:
@@ -133,7 +134,7 @@ def tell(story: list[tuple[Callable[[Story, int], None], int]]) -> None:
     told.check_end()
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=cases(50, 150), deadline=None, derandomize=True)
 @given(st.lists(steps, min_size=80, max_size=160))
 def test_brokers_may_die_freeze_and_return_at_any_moment(
     story: list[tuple[Callable[[Story, int], None], int]],

@@ -7,8 +7,9 @@ import pytest
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Answer, CancelTimer, Hold, Release, SetTimer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.client.incoming import MESSAGE_BYTES, TellTaken
+from resprout.edge.client.incoming import MESSAGE_BYTES
 from resprout.edge.client.machine import ClientOptions
+from resprout.edge.client.timers import TellTaken
 from resprout.edge.messages import (
     Advertise,
     Attend,

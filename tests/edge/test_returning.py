@@ -19,6 +19,7 @@ from resprout.filters.predicate import parse_predicate
 from resprout.overlay.places import Life
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from tests.edge.house import ROOM, SERVING, House
+from tests.soak import cases
 
 DEAD = frozenset((Life("b1", 1), Life("b2", 1)))
 GHOST = "~ghost of b1"
@@ -302,7 +303,7 @@ def test_a_bundle_that_cannot_be_read_is_owed_to_nobody_who_would_have_to_read_i
     assert list(Owed(attend(held("t"))).offsets(bad)) == [0], "as whoever is there when it passes"
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=cases(50, 150), deadline=None, derandomize=True)
 @given(
     subscriptions=st.lists(
         st.tuples(st.sampled_from(("t", "u", "#", "+")), st.sampled_from((None, "n > 1", "n = 0")), st.integers(0, 6)),

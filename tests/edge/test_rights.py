@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from resprout.edge.rights import NOTHING, Rights, includes, may_publish, may_subscribe
 from resprout.filters.topics import topic_matches
+from tests.soak import cases
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=300)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(100, 300))
 
 levels = st.sampled_from(["a", "b", "", "$a", "+"])
 filters = st.builds(

@@ -20,11 +20,8 @@ from resprout.core.contract import (
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark
 from resprout.edge.client.machine import ClientOptions
-from resprout.edge.client.search import (
-    BRIEF_US,
-    AnswerDue,
-    AskOthers,
-)
+from resprout.edge.client.search import BRIEF_US
+from resprout.edge.client.timers import AnswerDue, AskOthers
 from resprout.edge.messages import (
     Advertise,
     HeldSubscription,

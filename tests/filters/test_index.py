@@ -15,8 +15,9 @@ from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
 from tests.filters import reference
 from tests.footprint import kept_by
+from tests.soak import cases
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=120)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(40, 120))
 
 NAMES = ["a", "b", "c"]
 CONSTANTS: list[AttributeValue] = [True, False, 0, 1, 2, 2.5, "x", "xy", "y"]

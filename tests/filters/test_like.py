@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 from resprout.core import limits
 from resprout.filters.like import check_pattern, fixes_only_the_beginning, literal_prefix, matcher
 from tests.filters import reference
+from tests.soak import cases
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=1000)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(330, 1_000))
 
 texts = st.text("ab%\\_", max_size=8)
 patterns = st.lists(st.sampled_from(["a", "b", "%", "_", "\\%", "\\_", "\\\\", "\\a"]), max_size=7).map("".join)

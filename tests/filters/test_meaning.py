@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from resprout.filters.where import parse
 from tests.filters import reference
+from tests.soak import cases
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=300)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(100, 300))
 
 # One kind per column, as SQLite orders kinds where this language has no answer; no infinities and no 64-bit edges.
 NUMBERS = ["n", "m"]

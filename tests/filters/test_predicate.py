@@ -9,8 +9,9 @@ from resprout.filters import implication
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.filters.where import WhereError, parse
 from tests.filters import reference
+from tests.soak import cases
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=300)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(100, 300))
 
 VALUES = [None, True, False, 0, 1, 1.5, 2, 3, float("inf"), float("nan"), "", "a", "ab", "abc", "b", "B"]
 constants = st.sampled_from([True, False, 0, 1, 1.5, 2, "a", "ab", "b"])

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from resprout.filters import ranges
 from resprout.filters.access import INFINITE, text_rank
 from resprout.filters.ranges import RangeSet
+from tests.soak import cases
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=250)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(80, 250))
 
 EDGES = [0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 0.1, 0.1 + 2**-55, 5e-324, 1e308, -1e308, 1.5, 1e18, 1e19]
 numbers = st.one_of(

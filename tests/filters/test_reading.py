@@ -9,8 +9,9 @@ from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.filters.where import WhereError, parse
 from tests.filters import reference
+from tests.soak import cases
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=400)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(130, 400))
 
 snippets = st.lists(
     st.sampled_from(

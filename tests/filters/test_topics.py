@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.filters.topics import check_filter, filter_covers, is_plain, topic_matches
+from tests.soak import cases
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=400)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(130, 400))
 
 levels = st.sampled_from(["a", "b", "", "$a", "+"])
 filters = st.builds(

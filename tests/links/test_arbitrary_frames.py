@@ -30,6 +30,7 @@ from resprout.links.options import LinkOptions
 from resprout.links.parts import Slice
 from resprout.links.timers import AcknowledgeDue, LingerOver, ReconnectDue, WatchDue
 from tests.links.puppet import Desk, Parcel, Sign
+from tests.soak import cases
 
 NAMES = st.sampled_from(("b0", "b1", "b2", "c1")) | st.text(max_size=3)
 ROLES = st.sampled_from(("broker", "broker", "client")) | st.text(max_size=3)
@@ -151,7 +152,11 @@ def check_frame(frame: Any) -> None:
 
 
 @settings(
-    max_examples=180, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=cases(60, 180),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 @given(st.sampled_from((5, 20, 60)).flatmap(lambda size: st.lists(MOVES, min_size=size, max_size=size)))
 def test_nothing_that_arrives_is_an_exception(moves: list[tuple[str, Any, Any]]) -> None:

@@ -10,9 +10,14 @@ from resprout.core.contract import Close, Hold, LinkUp, Open, Release, Send
 from resprout.links.options import LinkOptions
 from tests.links.hostile import PATIENCE_US, Hostile, Node
 from tests.links.puppet import Episode, Parcel, Sign
+from tests.soak import cases
 
 BOUNDED = settings(
-    max_examples=140, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=cases(50, 140),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 PARCEL_BYTES_MAX = 40
 WINDOW_BYTES = 60

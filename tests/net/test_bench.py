@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from resprout.cli.load.crowd import CrowdCheck, CrowdSource
 from resprout.cli.load.orders import Flood, LoadReady, Sent
 from resprout.cli.load.process import LoadError, LoadProcess
 from resprout.cli.load.stream import PacedCheck, StreamCheck, StreamSource, paced_number, probe, ring_of, stamped
@@ -174,6 +175,49 @@ def test_a_gap_in_a_paced_stream_is_noticed() -> None:
     assert not check.take(stamped(0, 16))
     assert check.take(stamped(2, 16))
     assert check.failure == "message 1 was due, message 2 came"
+
+
+# -- many publishers ---------------------------------------------------------------------------------------------------
+
+
+def _crowd(publishers: int, count: int, per_turn: int = 2) -> list[list[bytes]]:
+    """The stream of each."""
+    sources = [CrowdSource(number, 32, count, per_turn) for number in range(publishers)]
+    return [[payload for block in source.blocks() for payload in block] for source in sources]
+
+
+def test_streams_of_many_publishers_are_accepted_however_they_mix() -> None:
+    streams = _crowd(3, 5)
+    mixed = [payload for row in zip(*streams, strict=True) for payload in row]
+    check = CrowdCheck(3)
+    assert [check.take(payload) for payload in [probe(32), *mixed]] == [False] * 15 + [True]
+    assert (check.failure, check.count) == (None, 15)
+
+
+def test_one_publisher_may_end_before_the_others_begin() -> None:
+    check = CrowdCheck(2)
+    first, second = _crowd(2, 1)
+    assert [check.take(payload) for payload in (*first, *second)] == [False, True]
+    assert (check.failure, check.count) == (None, 2)
+
+
+@pytest.mark.parametrize("order", [(0, 2), (0, 1, 1), (1,), (0, 1, 2, 4)])
+def test_what_is_lost_doubled_or_out_of_order_in_one_of_many_streams_is_noticed(order: tuple[int, ...]) -> None:
+    stream = _crowd(2, 5)[1]
+    check = CrowdCheck(2)
+    assert [check.take(stream[place]) for place in order][-1]
+    assert (check.failure or "").startswith("publisher 1: message ")
+
+
+def test_a_publisher_that_nobody_expects_is_noticed() -> None:
+    check = CrowdCheck(1)
+    assert check.take(_crowd(2, 5)[1][0])
+    assert check.failure is not None
+
+
+def test_each_turn_of_a_crowd_has_as_many_messages_as_were_asked_for() -> None:
+    assert [len(block) for block in CrowdSource(0, 32, 8, 3).blocks()] == [3, 3, 1, 1]
+    assert [len(block) for block in StreamSource(32, 8, per_turn=3).blocks()] == [3, 3, 1, 1]
 
 
 # -- workers that do not do what they should ---------------------------------------------------------------------------

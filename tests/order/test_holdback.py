@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.order.holdback import HoldBack
+from tests.soak import cases
 
 Needs = dict[str, int]
 
@@ -112,7 +113,7 @@ SOURCES = ("a", "b", "c", "d")
 Steps = list[tuple[bool, int, int]]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=cases(70, 200), deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 32), st.integers(1, 80))
 def test_it_delivers_when_one_that_searches_everything_does(seed: int, steps: int) -> None:
     rng = Random(seed)

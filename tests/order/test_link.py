@@ -9,6 +9,7 @@ from resprout.order.entry import Entry
 from resprout.order.link import AHEAD_MAX, Link, News
 from resprout.order.messages import Ahead, Levels
 from tests.order.examples import bundle
+from tests.soak import cases
 
 
 def link_with(faults: int, sent: int = 0, arrived: int = 0) -> tuple[Link, list[Entry], list[Entry]]:
@@ -148,7 +149,7 @@ def test_without_faults_to_tolerate_there_is_nothing_to_say_about_the_other_dire
 STEPS = st.lists(st.integers(0, 3), min_size=4, max_size=4)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=cases(70, 200), deadline=None, derandomize=True)
 @given(
     faults=st.integers(0, 3),
     sent=st.integers(0, 5),

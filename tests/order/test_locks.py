@@ -26,6 +26,7 @@ from resprout.order.totals.messages import (
 )  # fmt: skip
 from resprout.wire.codec import Codec
 from tests.order.totals_node import publication
+from tests.soak import cases
 
 KEYS = st.sets(st.sampled_from(("x", "y", "z", "w")), max_size=3).map(lambda keys: tuple(sorted(keys)))
 
@@ -35,7 +36,7 @@ def total(name: str, keys: tuple[str, ...]) -> Bundle:
 
 
 @given(st.lists(st.tuples(KEYS, st.booleans()), min_size=1, max_size=12), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=150, derandomize=True)
+@settings(deadline=None, max_examples=cases(50, 150), derandomize=True)
 def test_totals_are_active_as_soon_as_they_are_known_and_stand_in_one_line(
     drawn: list[tuple[tuple[str, ...], bool]], rng: random.Random
 ) -> None:

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.order.ranges import Ranges, as_ranges
+from tests.soak import cases
 
 
 def numbers(ranges: Ranges, most: int = 60) -> set[int]:
     return {number for number in range(1, most) if number in ranges}
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=cases(100, 300), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), max_size=25))
 def test_ranges_hold_what_was_added_and_tell_what_was_new(added: list[tuple[int, int]]) -> None:
     ranges, reference = Ranges(), set[int]()
@@ -29,7 +30,7 @@ def test_ranges_hold_what_was_added_and_tell_what_was_new(added: list[tuple[int,
         assert ranges.gaps == len(islands)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=cases(70, 200), deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5)), max_size=15),
     st.integers(1, 45),

@@ -10,6 +10,7 @@ from resprout.core.marks import NOTHING, Mark
 from resprout.order import seen as seen_module
 from resprout.order.seen import Seen
 from tests.order.examples import bundle
+from tests.soak import cases
 
 
 def test_a_bundle_is_new_once() -> None:
@@ -62,7 +63,7 @@ def test_an_overlap_with_an_earlier_life_is_none() -> None:
     assert seen.is_new(bundle(2, 5, incarnation=2))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=cases(70, 200), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(1, 4)), max_size=20))
 def test_no_number_is_new_twice_and_none_below_the_mark(offers: list[tuple[int, int, int]]) -> None:
     seen = Seen()

@@ -12,6 +12,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.order import seen as seen_module
 from resprout.order.seen import Seen, SeenRanges
 from tests.order.examples import bundle
+from tests.soak import cases
 
 ORIGIN = ("p", "ordered", 1)
 
@@ -52,7 +53,7 @@ def test_a_bundle_that_is_partly_new_is_refused_and_changes_nothing(first: int, 
     assert len(seen) == 3 and seen.is_new(bundle(1, 2)) and seen.is_new(bundle(4, 2)) and seen.is_new(bundle(8))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=cases(70, 200), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30)), max_size=120))
 def test_what_is_new_is_what_a_set_of_bundles_says(offers: list[tuple[int, int]]) -> None:
     """The bundles of each origin are cut once, whatever way copies of them take."""

@@ -16,6 +16,7 @@ from tests.order.totals_checks import faults_of
 from tests.order.totals_draw import add_crashes, add_joins, draw_net
 from tests.order.totals_net import Net
 from tests.order.totals_node import publication
+from tests.soak import cases
 
 Make = Callable[[Totals], Handover]
 
@@ -64,29 +65,29 @@ def crash_two_siblings(seed: int, handover: Make = Handover) -> Net:
     return net
 
 
-@pytest.mark.parametrize("tens", range(4))
+@pytest.mark.parametrize("tens", range(cases(2, 4)))
 def test_a_broker_may_die_after_any_event(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         assert not crash_at_each_event(seed)
 
 
 def test_repairs_may_follow_and_overlap_each_other_and_joins() -> None:
-    crashed = 0
-    for seed in range(1000):
+    crashed, tried = 0, cases(300, 1000)
+    for seed in range(tried):
         net = crash_some(seed)
         assert not faults_of(net), f"seed {seed}"
         crashed += len(net.nodes) - len(net.alive)
-    assert crashed > 2000, "the test means something"
+    assert crashed > 2 * tried, "the test means something"
 
 
 def test_totals_that_close_side_by_side_survive_repairs_in_order() -> None:
-    for seed in range(200):
+    for seed in range(cases(60, 200)):
         net = crash_some(seed, publications=40, totals=0.9)
         assert not faults_of(net), f"seed {seed}"
 
 
 def test_one_repair_may_replace_several_pieces_of_the_tree() -> None:
-    for seed in range(400):
+    for seed in range(cases(120, 400)):
         assert not faults_of(crash_two_siblings(seed)), f"seed {seed}"
 
 

@@ -8,6 +8,7 @@ from resprout.core.errors import PeerError
 from resprout.order import vector_clock
 from resprout.order.vector_clock import COUNT_MAX, VectorClock, check_changes, paper_bytes, paper_bytes_whole
 from tests.order.causal_net import CausalNet
+from tests.soak import cases
 
 
 def test_only_what_has_changed_travels() -> None:
@@ -52,7 +53,7 @@ def test_a_message_waits_for_its_predecessor_and_for_what_it_depends_on() -> Non
     assert clock.missing(changes) == (("g", "a"), 2), "unless it is a dependency like any other"
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=cases(50, 150), deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.sampled_from("gh"), st.sampled_from("abc"), st.integers(0, 3)), max_size=40),
     st.integers(0, 40),

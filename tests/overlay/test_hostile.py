@@ -20,6 +20,7 @@ from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from resprout.wire.codec import Codec
 from tests.overlay.test_view import place
+from tests.soak import cases
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "stranger", "", "x" * 70])
 NUMBERS = st.one_of(st.integers(0, 3), st.sampled_from([1 << 20, 1 << 53, (1 << 63) - 1]))
@@ -104,7 +105,7 @@ class Alone:
 
 @given(STEPS)
 @settings(
-    max_examples=250, deadline=None, derandomize=True,
+    max_examples=cases(80, 250), deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 def test_nothing_that_peers_say_breaks_a_council(steps: list[tuple[str, str, Any]]) -> None:
@@ -132,7 +133,7 @@ def test_nothing_that_peers_say_breaks_a_council(steps: list[tuple[str, str, Any
 
 
 @given(MESSAGES)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=cases(70, 200), deadline=None, derandomize=True)
 def test_every_message_travels_on_the_wire(message: ProtocolMessage) -> None:
     codec = Codec((Data,), OVERLAY_MESSAGES)
     frame = Data(1, 0, 0, (message,))

@@ -10,6 +10,7 @@ from resprout.overlay import neighbourhood
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import LEAP_MAX, NEIGHBOURS_MAX, Place
 from tests.overlay.graph import Graph
+from tests.soak import cases
 
 
 def place(name: str, *neighbours: str, incarnation: int = 1, version: int = 1) -> Place:
@@ -131,7 +132,7 @@ def test_memory_is_bounded_and_what_is_in_view_is_never_forgotten(monkeypatch: p
     assert here.nodes() == {"c": 1, "y": 1}
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(cases(40, 150)))
 def test_paths_and_bypasses_are_those_of_the_whole_graph(seed: int) -> None:
     rng = Random(seed)
     graph = Graph.drawn(rng, rng.randint(1, 40))
@@ -247,7 +248,7 @@ class Net:
             assert all(view.path(other) == self.graph.path(name, other) for other in near)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(cases(30, 120)))
 def test_news_that_spreads_along_the_links_brings_every_view_to_the_tree_as_it_is(seed: int) -> None:
     net = Net(seed)
     for number in range(1, 30):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.scenario.positions import Path, find_positions
+from tests.soak import cases
 
 
 def test_tables_and_keys_have_the_line_they_begin_on() -> None:
@@ -90,7 +91,7 @@ def _paths(value: Any, path: Path = ()) -> set[Path]:
     return found
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(deadline=None, derandomize=True, max_examples=cases(50, 150))
 @given(st.lists(st.dictionaries(_keys, _values, max_size=3), max_size=3), st.sampled_from(["", "\n", " # note ]}\n"]))
 def test_everything_that_tomllib_reads_has_a_line(tables: list[dict[str, Any]], newline: str) -> None:
     text = ""

@@ -8,6 +8,7 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import BrokerSpec, Scenario
 from resprout.scenario.write import to_toml
+from tests.soak import cases
 
 READY_MADE = sorted((Path(__file__).parents[2] / "scenarios").glob("*.toml"))
 
@@ -18,7 +19,7 @@ def test_a_ready_made_scenario_survives_being_written_and_read(path: Path) -> No
     assert parse_scenario(to_toml(scenario)) == scenario
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(deadline=None, derandomize=True, max_examples=cases(50, 150))
 @given(st.integers(0, 2**63 - 1))
 def test_a_drawn_scenario_survives_being_written_and_read(seed: int) -> None:
     scenario = draw_scenario(seed)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from resprout.audit.judge import judge
+from resprout.audit.report import lines
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Mix, Scenario, SubscriptionSpec
 from resprout.scenario.model import WorkloadSpec as Work
@@ -200,3 +202,68 @@ def test_a_client_that_turns_back_while_it_is_being_served_elsewhere_is_still_ow
     fenced, and the next life of it owes nothing: deliveries were missing, and `delivered` was told of them. Now a ghost
     waits until the client says that it has come (seed 7100522 of `totals`)."""
     assert not try_seed(7100522, "totals").complaint
+
+
+LOST_DISK = """
+name = "a disk that knew who was owed what is lost"
+seed = 3200078
+time_limit = "200s"
+[options]
+faults_tolerated = 1
+durable = "journal"
+[[broker]]
+name = "b0"
+[[broker]]
+name = "b1"
+parent = "b0"
+latency = "140ms"
+[[broker]]
+name = "b2"
+parent = "b1"
+latency = "40ms"
+[[client]]
+name = "c0"
+broker = "b1"
+[[client]]
+name = "c1"
+broker = "b0"
+subscribe = ["a"]
+[[client]]
+name = "c2"
+broker = "b2"
+subscribe = ["a"]
+[[workload]]
+kind = "random"
+clients = ["c0"]
+topics = ["a"]
+operations = 40
+interval = "100ms"
+start = "3s"
+[[fault]]
+at = "4100ms"
+kind = "crash"
+nodes = ["b0", "b1", "b2"]
+[[fault]]
+at = "7s"
+kind = "recover"
+nodes = ["b0"]
+found = true
+[[fault]]
+at = "7100ms"
+kind = "recover"
+nodes = ["b2"]
+[[fault]]
+at = "8s"
+kind = "recover"
+nodes = ["b1"]
+disk = false
+"""
+
+
+def test_what_was_on_its_way_from_a_broker_whose_disk_is_lost_is_not_missing_without_a_word() -> None:
+    """Seed 3200078 of the class `blackout`, while it drew empty disks: b2 had it, and only b1 knew that b0 had not."""
+    result = run_scenario(parse_scenario(LOST_DISK))
+    verdict = judge(result.rows)
+    assert {check.rule for check in verdict.checks if check.anomalies} == {"lost_told"}, "\n".join(lines(verdict))
+    assert {row.node for row in result.rows if row.kind == "session_lost"} == {"c1", "c2"}
+    assert result.ended == "quiescent"

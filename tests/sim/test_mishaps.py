@@ -20,6 +20,7 @@ from resprout.sim.run import RunResult
 from resprout.sim.swarm import complaint_about, swarm_trial
 from resprout.sim.trial import EVENTS_MAX, EndlessError, Trial, formed_us, rehearse
 from resprout.stacks.survival import everything
+from tests.soak import cases
 
 SEEDS = range(1, 41)
 
@@ -59,7 +60,7 @@ def all_paths(brokers: tuple[BrokerSpec, ...]) -> list[list[str]]:
     return paths
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=cases(50, 150), deadline=None, derandomize=True)
 @given(trees(), st.integers(1, 3), st.data())
 def test_the_fault_model_bears_what_no_path_has_too_many_of(
     brokers: tuple[BrokerSpec, ...], faults: int, data: st.DataObject

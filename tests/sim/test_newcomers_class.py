@@ -8,10 +8,10 @@ from resprout.sim.homeless import homeless
 from resprout.sim.swarm import swarm_trial, try_seeds
 from resprout.trace.schema import Row
 
-BLOCK = 10
+BLOCK = 5
 
 
-@pytest.mark.parametrize("first", range(1, 61, BLOCK))
+@pytest.mark.parametrize("first", range(1, 21, BLOCK))
 def test_drawn_newcomers_all_find_a_place_and_the_tree_comes_to_rest(first: int) -> None:
     outcomes = try_seeds(range(first, first + BLOCK), wanted="newcomers")
     failures = [outcome.report for outcome in outcomes if outcome.failed]

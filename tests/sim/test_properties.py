@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from resprout.core.contract import CancelTimer, SetTimer, Transmit
 from tests.sim.puppets import Bell, Heartbeat, Village
+from tests.soak import cases
 
 HOUR_US = 3_600_000_000
-RUNS = settings(max_examples=150, deadline=None, derandomize=True)
+RUNS = settings(max_examples=cases(50, 150), deadline=None, derandomize=True)
 
 times = st.integers(0, 40)
 timer_calls = st.lists(

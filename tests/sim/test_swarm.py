@@ -15,9 +15,9 @@ from resprout.sim.trial import Trial
 from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
 
-FIRST, LAST = 41, 120
+FIRST, LAST = 41, 60
 """So many keep `make test` short, and `test_mishaps` has those before; `make soak` tries 2,000, of all classes."""
-BLOCK = 10
+BLOCK = 5
 
 
 @pytest.mark.parametrize("first", range(FIRST, LAST + 1, BLOCK))

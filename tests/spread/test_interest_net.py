@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import asked, covers
+from tests.soak import cases
 from tests.spread.net import TOPICS, Net
 
 FILTERS = ("a", "a/b", "a/c", "a/+", "a/#", "a/b/#", "+", "+/b", "+/+", "+/#", "#", "d/b", "$s/b", "$s/#")
@@ -67,7 +68,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=cases(100, 300), deadline=None, derandomize=True)
 @given(shape=st.integers(0, len(SHAPES) - 1), actions=ACTIONS)
 @example(shape=1, actions=[("toggle", 0, PREDICATES.index(parse_predicate(f))) for f in ("a/+", "a/#", "#", "#")])
 def test_no_interleaving_opens_a_gap_and_at_rest_exactly_what_is_wanted_is_asked(
@@ -130,7 +131,7 @@ def live(rng: random.Random, predicates: Sequence[Predicate], compact: bool) -> 
 
 
 def test_long_random_histories_hold_too() -> None:
-    for seed in range(150):
+    for seed in range(cases(50, 150)):
         rng = random.Random(seed)
         # Few predicates that cover each other, so that they replace and inherit from each other all the time.
         live(rng, rng.sample(PREDICATES, rng.choice((3, 5, 8))), compact=True)
@@ -139,14 +140,14 @@ def test_long_random_histories_hold_too() -> None:
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_whatever_the_bounds_are_there_is_no_gap(bounds: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bounded(monkeypatch, *BOUNDS[bounds])
-    for seed in range(40):
+    for seed in range(cases(15, 40)):
         rng = random.Random(f"{bounds} {seed}")
         kind = (PREDICATES, ON_ONE_TOPIC, PREDICATES + ON_ONE_TOPIC)[seed % 3]
         live(rng, rng.sample(kind, rng.choice((4, 8, 20))), compact=False)
 
 
 def test_a_link_that_comes_up_late_hears_everything_and_holds_confirmations_back_until_then() -> None:
-    for seed in range(60):
+    for seed in range(cases(20, 60)):
         rng = random.Random(seed)
         later = frozenset(name for name in SHAPES[4] if rng.random() < 0.5)
         net = net_of(4, later)
@@ -177,7 +178,7 @@ ADVERTS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=cases(60, 150), deadline=None, derandomize=True)
 @given(shape=st.integers(0, len(SHAPES) - 1), actions=ADVERTS)
 def test_at_rest_every_broker_knows_behind_which_links_a_topic_is_advertised(
     shape: int, actions: list[tuple[str, int, int]]

@@ -10,6 +10,7 @@ from resprout.core.errors import PeerError
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import subscriptions
 from resprout.spread.subscriptions import Subscriptions
+from tests.soak import cases
 from tests.spread.examples import ALL, T, bundle, table
 
 
@@ -86,7 +87,7 @@ def test_what_a_direction_wanted_goes_with_it() -> None:
 PREDICATES = [T, ALL, parse_predicate("u/+"), parse_predicate("t", "x > 1")]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=cases(50, 150), deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 32), st.integers(1, 60))
 def test_what_neighbours_were_asked_is_always_what_others_want(seed: int, steps: int) -> None:
     """Only what the table says is told; a plain set of triples knows what is right."""

@@ -13,6 +13,7 @@ from resprout.core.names import AttributeValue
 from resprout.edge.requests import Published, PublishRequest, SubscribeRequest, SubscriptionConfirmed
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
+from tests.soak import cases
 from tests.stacks.test_interleavings import check_at_rest, check_orders
 from tests.stacks.tree import Tree
 
@@ -166,7 +167,7 @@ def draw_publication(rng: random.Random, topic: str, keys: tuple[str, ...], guar
     return PublishRequest(topic, rng.randbytes(rng.choice((0, 5, 60))), guarantee, keys, attributes)
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(cases(3, 6)))
 def test_in_any_tree_every_subscriber_gets_exactly_what_it_asked_for(block: int) -> None:
     for seed in range(block * 8, block * 8 + 8):
         rng = random.Random(f"content {seed}")

@@ -6,6 +6,7 @@ import pytest
 
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.stacks.resprout import ResproutOptions
+from tests.soak import cases
 from tests.stacks.test_interleavings import (
     check_forgotten,
     check_nothing_lost,
@@ -60,7 +61,7 @@ def check_whole(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("faults", [1, 2])
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", range(cases(2, 3)))
 def test_brokers_may_die_at_any_moment_of_any_interleaving(block: int, faults: int) -> None:
     for seed in range(block * 10, block * 10 + 10):
         tree = draw_tree(seed, faults)
@@ -76,7 +77,7 @@ def test_brokers_may_die_at_any_moment_of_any_interleaving(block: int, faults: i
         check_forgotten(tree)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(cases(6, 12)))
 def test_a_broker_may_come_back_at_any_moment_and_die_again(seed: int) -> None:
     tree = draw_tree(seed, 1)
     rng = random.Random(f"returns {seed}")

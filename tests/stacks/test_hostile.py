@@ -13,7 +13,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Subscribed, Taken, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Levels
-from resprout.order.reports import ReportSpread, ReportTaken
+from resprout.order.timers import ReportSpread, ReportTaken
 from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
 from resprout.overlay.places import Configuration, Life
@@ -179,7 +179,7 @@ HOSTILE_BROKER: list[tuple[Any, str]] = [
     (Serving("x", (), 0), "Serving is not for b1 to say"),
     (Submit(bundle(guarantee=Guarantee.EVENTUAL)), "has no place in any order"),
     (Lock(1 << 40, 1, TOTAL), "at the impossible place"),
-    (Forward(bundle(stamp=1 << 62 | 1), 1), "the stamp"),
+    (Forward(bundle(publisher="far", stamp=1 << 62 | 1), 1), "the stamp"),
     (Item(bundle(), 0, 1, False), "Item outside of a parcel"),
     (ParcelEnd(), "the end of a parcel that never began"),
     (Suspect(Life("b2", 1), (Life("x", 1),) * 1025, True), "1025 brokers called dead at once"),
@@ -202,7 +202,10 @@ def test_an_interest_asked_twice_or_a_bundle_cut_in_two_ends_the_session_with_th
     for messages, why in (
         ((Interested(5, "u", None), Interested(5, "v", None)), "interest 5 in"),
         ((Interested(5, "u", None), Interested(6, "u", None)), "was asked before"),
-        ((Forward(bundle(1, 2), 1), Forward(bundle(2, 2), 1)), "overlaps what was seen up to 2"),
+        (
+            (Forward(bundle(1, 2, publisher="far"), 1), Forward(bundle(2, 2, publisher="far"), 1)),
+            "overlaps what was seen up to 2",
+        ),
     ):
         tree = busy_star()
         for message in messages:

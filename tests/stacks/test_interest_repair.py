@@ -15,6 +15,7 @@ from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout import ResproutBroker, core
+from tests.soak import cases
 from tests.spread.net import UNIVERSE, matched
 from tests.stacks import broken
 from tests.stacks.broken import Make
@@ -164,7 +165,7 @@ def live(seed: int, make: Make = ResproutBroker) -> None:
 SEEDS = 120
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 20))
+@pytest.mark.parametrize("first", range(0, cases(40, SEEDS), 20))
 def test_deaths_at_any_moment_open_no_gap_and_at_rest_exactly_what_is_wanted_is_asked(first: int) -> None:
     for seed in range(first, first + 20):
         live(seed)

@@ -22,6 +22,7 @@ from resprout.edge.requests import (
 )
 from resprout.filters.topics import topic_matches
 from resprout.stacks.resprout import ResproutOptions
+from tests.soak import cases
 from tests.stacks.tree import Tree
 
 TOPICS = ("a", "a/b", "a/c", "d")
@@ -224,7 +225,7 @@ def check_forgotten(tree: Tree) -> None:
             assert link.open and link.cursor is None
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(cases(3, 8)))
 def test_any_interleaving_keeps_order_loses_nothing_and_leaves_nothing_behind(block: int) -> None:
     for seed in range(block * 10, block * 10 + 10):
         tree = draw_tree(seed)
@@ -235,7 +236,7 @@ def test_any_interleaving_keeps_order_loses_nothing_and_leaves_nothing_behind(bl
         check_at_rest(tree)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(cases(6, 12)))
 def test_a_full_log_holds_its_sources_back_and_everything_still_arrives(seed: int) -> None:
     tree = draw_tree(seed, log_bytes=4096, window=300)
     play(tree, seed, actions=150)

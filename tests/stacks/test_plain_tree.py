@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from resprout.core.contract import Close, Event, LinkDown, LinkUp, Open, Received, Send, Silent
+from resprout.core.contract import Close, Event, LinkDown, LinkUp, Note, Open, Received, Send, Silent
 from resprout.edge.messages import Successor
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.shell import Shell
@@ -52,6 +52,9 @@ class Broker(Shell):
         return news
 
 
+IS_IN = Note("joined", {"detail": "above"})
+
+
 def test_a_broker_joins_its_parent_and_lets_others_in_when_it_is_in_itself() -> None:
     broker = Broker("above")
     broker.up("below")
@@ -59,7 +62,7 @@ def test_a_broker_joins_its_parent_and_lets_others_in_when_it_is_in_itself() -> 
     assert broker.did() == [Open("above")] and not broker.tree.is_in
     broker.up("above")
     broker.outbound("above", Joined("up:3"))
-    assert broker.did() == [Send("above", Join("here:1")), Send("below", Joined("here:1"))]
+    assert broker.did() == [Send("above", Join("here:1")), IS_IN, Send("below", Joined("here:1"))]
     assert broker.news() == [LinkBegan("above"), LinkBegan("below")]
     assert broker.tree.successors == (Successor("above", "up:3"), Successor("below", "there:2"))
 
@@ -77,7 +80,7 @@ def test_without_its_parent_a_broker_is_out_of_the_tree_until_that_one_returns()
     broker.did()
     broker.up("above")
     broker.outbound("above", Joined())
-    assert broker.did() == [Send("above", Join("here:1"))]
+    assert broker.did() == [Send("above", Join("here:1")), IS_IN]
     assert broker.news() == [LinkBegan("above")]
     assert list(broker.tree.links) == ["below", "above"]
 

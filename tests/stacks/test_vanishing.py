@@ -7,6 +7,7 @@ import pytest
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from resprout.stacks.resprout import ResproutBroker
+from tests.soak import cases
 from tests.stacks.test_interleavings import FILTERS, TOPICS, check_at_rest, check_nothing_lost, check_orders, draw_tree
 from tests.stacks.tree import Tree
 
@@ -43,7 +44,7 @@ def play_and_vanish(tree: Tree, seed: int) -> list[str]:
     return alive
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", range(cases(2, 5)))
 def test_who_remains_misses_nothing_and_nothing_of_who_went_is_left_behind(block: int) -> None:
     for seed in range(block * 12, block * 12 + 12):
         tree = draw_tree(seed, window=(200, 1 << 20)[seed % 2], log_bytes=(4096, 1 << 20)[seed // 2 % 2])

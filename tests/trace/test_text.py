@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from resprout.core.names import AttributeValue
 from resprout.trace.errors import TraceError
 from resprout.trace.text import from_text, texts, to_text, values
+from tests.soak import cases
 
 anything = st.one_of(
     st.text(),
@@ -31,14 +32,14 @@ def test_every_kind_has_its_own_form(value: AttributeValue, text: str) -> None:
     assert type(from_text(text)) is type(value)
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=cases(100, 300))
 @given(anything)
 def test_what_is_written_is_read_back_exactly(value: AttributeValue) -> None:
     back = from_text(to_text(value))
     assert (type(back), repr(back)) == (type(value), repr(value))
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(deadline=None, derandomize=True, max_examples=cases(70, 200))
 @given(st.lists(anything, min_size=2, max_size=2))
 def test_different_values_have_different_texts(pair: list[AttributeValue]) -> None:
     one, other = pair

@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -90,6 +91,9 @@ def bundles(draw: st.DrawFn) -> Bundle:
     )
 
 
+any_bundle = bundles()
+
+
 def values(info: inspect.Type, field: str) -> st.SearchStrategy[Any]:
     """Every value of a field that the wire takes."""
     match info:
@@ -107,7 +111,7 @@ def values(info: inspect.Type, field: str) -> st.SearchStrategy[Any]:
             members: list[enum.Enum] = list(info.cls)
             return st.sampled_from(members)
         case inspect.CustomType():
-            return bundles()
+            return any_bundle
         case inspect.VarTupleType():
             return st.lists(values(info.item_type, field), max_size=4).map(tuple)
         case inspect.UnionType():
@@ -117,6 +121,7 @@ def values(info: inspect.Type, field: str) -> st.SearchStrategy[Any]:
     raise NotImplementedError(info)
 
 
+@cache  # made anew for every example it would take most of the time of a test
 def structs(kind: Any) -> st.SearchStrategy[msgspec.Struct]:
     """Every valid frame or message of a type."""
     info = inspect.type_info(kind)

@@ -14,6 +14,7 @@ from resprout.core.errors import NameRefusedError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_attributes
 from resprout.wire.columns import check_columns
+from tests.soak import cases
 
 from .examples import bundle, bundles, steady
 
@@ -98,7 +99,7 @@ _names = st.one_of(st.text(max_size=3), st.sampled_from(["n" * 128, "n" * 129, "
 
 
 @given(st.dictionaries(_names, _values, max_size=4))
-@settings(steady, max_examples=300)
+@settings(steady, max_examples=cases(100, 300))
 def test_the_verdict_on_attributes_is_that_of_the_core_rules(row: dict[str, Any]) -> None:
     try:
         check_attributes(row)
@@ -113,7 +114,7 @@ def test_the_verdict_on_attributes_is_that_of_the_core_rules(row: dict[str, Any]
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.integers(1, 3))
-@settings(steady, max_examples=300)
+@settings(steady, max_examples=cases(100, 300))
 def test_whatever_passes_can_be_unpacked(payloads: bytes, attributes: bytes, count: int) -> None:
     found = raw(count, payloads, attributes)
     try:

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from resprout.core.bundle import Bundle
 from resprout.edge.messages import Publish
 from resprout.stacks.resprout import RESPROUT
+from tests.soak import cases
 
 from .examples import CODEC, INT64_MAX, bundle, bundles, data, frames, publishing, steady, structs
 
 
 @pytest.mark.parametrize("kind", RESPROUT.messages)
 @given(st.data())
-@settings(steady, max_examples=30)
+@settings(steady, max_examples=cases(15, 30))
 def test_every_message_type_comes_back_as_it_was(kind: Any, source: st.DataObject) -> None:
     encoder, decoder = CODEC.encoder(), CODEC.decoder()
     for _ in range(2):  # the second time names are numbers
@@ -24,7 +25,7 @@ def test_every_message_type_comes_back_as_it_was(kind: Any, source: st.DataObjec
 
 
 @given(st.lists(frames, max_size=8))
-@settings(steady, max_examples=120)
+@settings(steady, max_examples=cases(40, 120))
 def test_a_conversation_comes_back_as_it_was(conversation: list[Any]) -> None:
     encoder, decoder = CODEC.encoder(), CODEC.decoder()
     for frame in conversation * 2:

@@ -12,6 +12,7 @@ from resprout.edge.messages import Delivery
 from resprout.links.frames import Data
 from resprout.wire.bundles import LOW_MASK, ORIGINS
 from resprout.wire.sizes import bundle_bytes, number_bytes, ordering_bytes, text_bytes
+from tests.soak import cases
 
 from .examples import CODEC, INT64_MAX, bundle, bundles, data, frames, numbers, steady
 
@@ -37,7 +38,7 @@ def steady_body(frame: Data[Any], warm: Data[Any] | None = None) -> bytes:
     st.integers(-(2**63), 2**64 - 1)
     | st.sampled_from([s * 2**n + d for s in (1, -1) for n in range(63) for d in (-1, 0, 1)])
 )
-@settings(steady, max_examples=400)
+@settings(steady, max_examples=cases(130, 400))
 def test_numbers_have_their_size(number: int) -> None:
     assert number_bytes(number) == len(encode(number))
 
@@ -49,7 +50,7 @@ def test_texts_have_their_size(text: str) -> None:
 
 
 @given(bundles(), st.integers(0, WIDEST_HOPS), st.sampled_from([0, 126, 127, 254, 255, 300]))
-@settings(steady, max_examples=150)
+@settings(steady, max_examples=cases(50, 150))
 def test_ordering_bytes_are_those_of_the_real_encoding(found: Bundle, hops: int, others: int) -> None:
     warm = data(*(Delivery(bundle(f"other.{n}"), 0, 0, None) for n in range(others)))
     body = steady_body(data(Delivery(found, hops, 0, None)), warm)
@@ -68,7 +69,7 @@ def test_the_order_of_a_bundle_never_costs_more_than_16_bytes(number: int) -> No
 
 
 @given(bundles())
-@settings(steady, max_examples=150)
+@settings(steady, max_examples=cases(50, 150))
 def test_a_bundle_is_at_most_two_bytes_per_reference_smaller_than_told(found: Bundle) -> None:
     told = bundle_bytes(found)
     real = len(encode(columns_of(steady_body(data(Delivery(found, 0, 0, None))))))
@@ -87,7 +88,7 @@ def test_a_bundle_with_wide_references_has_exactly_the_size_told(found: Bundle) 
 
 
 @given(frames)
-@settings(steady, max_examples=200)
+@settings(steady, max_examples=cases(70, 200))
 def test_a_frame_is_at_most_two_bytes_per_reference_smaller_than_told(frame: Any) -> None:
     references = sum(2 + len(m.bundle.keys) for m in getattr(frame, "messages", ()) if hasattr(m, "bundle"))
     told = CODEC.frame_bytes(frame)

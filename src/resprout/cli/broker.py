@@ -141,7 +141,7 @@ class _Life:
         is_closed = not settings.opens and not is_loopback(settings.listen)
         if is_closed:
             check_closed(self._keyring, settings.rules, str(settings.listen))
-        self._door = Door(self._keyring, settings.clients_certified, settings.rules, is_closed)
+        self._door = Door(self._keyring, settings.clients_certified, settings.rules, is_closed, limits=settings.limits)
         self._broker: RunningBroker | None = None
         self._barred: tuple[str, ...] = ()
 

@@ -46,6 +46,8 @@ from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.net.broker import EVENT_OPTIONS
+from resprout.net.crowd import CrowdLimits
+from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.tls.files import Tls, tls_of_broker
 from resprout.scenario.reader import Table
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
@@ -55,7 +57,7 @@ from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
-    "rules", "open", "stack", "options", "links", "journal", "keep", "events", "delays",
+    "rules", "open", "stack", "options", "links", "limits", "journal", "keep", "events", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 KEPT_FILTERS_MAX: Final = 100
@@ -87,6 +89,7 @@ class Settings(msgspec.Struct, frozen=True):
     """A client needs a certificate."""
     rules: Path | None = None
     """Who is known, and what each may do."""
+    limits: CrowdLimits = CrowdLimits()
     opens: bool = False
     """It lets in whoever comes, even from other machines."""
 
@@ -129,6 +132,7 @@ def read_settings(
         tls=tls,
         clients_certified=_certified(file, texts, tls),
         rules=_path(file, texts, "rules"),
+        limits=_limits(source),
         opens="open" in texts or file.flag("open", False),
     )
 
@@ -250,6 +254,14 @@ def _journal(source: TomlSource, name: str, default: JournalOptions) -> JournalO
         except msgspec.ValidationError as error:
             table.fail(key, f"journal option {key} cannot be {value!r}: {error}")
     return msgspec.convert({**msgspec.to_builtins(default), **table.values}, JournalOptions)
+
+
+def _limits(source: TomlSource) -> CrowdLimits:
+    if "limits" not in source.tree:
+        return CrowdLimits()
+    table = Table(source, ("limits",), "limits")
+    table.only(CrowdLimits.__struct_fields__)
+    return CrowdLimits(**{key: table.integer(key, 1, COUNT_MAX) for key in table.values})
 
 
 def _delays(source: TomlSource) -> dict[str, float]:

@@ -1,7 +1,5 @@
 """A session with its connection."""
 
-import msgspec
-
 from resprout.core.contract import Effect, Transmit
 from resprout.links.flight import Beginnings
 from resprout.links.frames import Data
@@ -154,28 +152,3 @@ class LinkSession(Session):
         """Say how far this side has come, without waiting for data to say it with."""
         self.spoke_us = now_us
         out.append(Transmit(self.connection, self.empty_frame()))
-
-
-class LinkStatus(msgspec.Struct, frozen=True):
-    """One session as people and monitors see it."""
-
-    peer: str
-    role: str
-    incarnation: int
-    epoch: int
-    connected: bool
-    sent: int
-    received: int
-    unconfirmed: int
-    """Messages that the peer has not acknowledged."""
-    unconfirmed_bytes: int
-    room: int
-    """Bytes that may be sent now; negative when the last message took more than there was."""
-    held: bool
-
-    @classmethod
-    def of(cls, link: LinkSession) -> "LinkStatus":
-        return cls(
-            link.peer, link.role, link.incarnation, link.epoch, link.connection != 0, link.sent, link.received,
-            link.unconfirmed, link.unconfirmed_bytes, link.room, link.held,
-        )  # fmt: skip

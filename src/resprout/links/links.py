@@ -17,7 +17,7 @@ Not done here: proving who a peer is, and telling anybody that a peer is dead. S
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from resprout.core import limits
 from resprout.core.contract import (
@@ -52,9 +52,11 @@ from resprout.links.acknowledging import Acknowledging
 from resprout.links.frames import Data, Express, Part, Parted
 from resprout.links.gathering import Gathering
 from resprout.links.handshake import ROLES, Identity, shorten
-from resprout.links.link import LinkSession, LinkStatus
+from resprout.links.link import LinkSession
+from resprout.links.lives import KnowsLives
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
+from resprout.links.status import LinkStatus
 from resprout.links.switchboard import Switchboard
 from resprout.links.timers import (
     AcknowledgeDue,
@@ -76,15 +78,6 @@ STIRRED_US: Final = 100_000
 """While a large message gets on, the stack is told so at most this often."""
 EXPRESS_MAX: Final = 1024
 """What overtakes is little and acknowledged soon; a peer that does not is given up."""
-
-
-@runtime_checkable
-class KnowsLives(Protocol):
-    """A stack that hears of clients that are elsewhere."""
-
-    def latest_life(self, client: str) -> int:
-        """0 for none."""
-        ...
 
 
 class Links:

@@ -77,6 +77,9 @@ class TcpConnection(asyncio.Protocol):
         """Whom the opener has shown to be, by a secret."""
         self.permit: Permit | None = None
         """What the opener may do, if it is a client, and if not all may do everything."""
+        self.place: str | None = None
+        self.belongs_to: str | None = None
+        """Among whose connections it is counted: of an address, and of an identity."""
         self._reader = FrameReader(host.codec, GREETING_BYTES_MAX, Login)
         self._writer = FrameWriter(host.codec)
         self._tls = _tls_of(host, peer)

@@ -13,6 +13,7 @@ from resprout.core.errors import UsageError
 from resprout.edge.rights import Rights
 from resprout.links.frames import Hello
 from resprout.links.handshake import shorten
+from resprout.net.crowd import CrowdLimits
 from resprout.net.frames import Login, Who
 from resprout.net.identity.rules import KnownIdentity, Rules, read_rules, rights_of
 from resprout.net.identity.secret import read_login
@@ -30,13 +31,16 @@ class Entrance(msgspec.Struct, frozen=True):
     """Whom it has proven to be; empty when nobody asked, or when it may be anybody."""
     rights: Rights | None = None
     """What a client may do; None: everything."""
+    clients: int | None = None
+    subscriptions: int | None = None
+    """How many of these its identity, or the client, may have, if that is said in the rules."""
 
 
 class Door:
     """`keyring`: what this node proves itself with, if connections are encrypted. `clients_certified`: a client needs a
     certificate, too; a broker always does where there is TLS. `rules`: a file of who is known, and what each may do.
     `closed`: nobody is believed who has not proven anything, brokers included. `login`: what this side says of itself
-    where it opens connections, `NAME:SECRET`."""
+    where it opens connections, `NAME:SECRET`. `limits`: how many may come."""
 
     def __init__(
         self,
@@ -45,8 +49,10 @@ class Door:
         rules: Path | None = None,
         closed: bool = False,
         login: str | None = None,
+        limits: CrowdLimits | None = None,
     ) -> None:
         self.keyring = keyring
+        self.limits = limits or CrowdLimits()
         self._clients_certified = clients_certified or (closed and rules is None)
         self._rules_file = rules
         self._closed = closed
@@ -114,7 +120,7 @@ class Door:
             return Entrance(rights=rights_of(rules.anybody, name))
         if not known.may_be_called(name):
             return Entrance("it may not have the name that it wants")
-        return Entrance(identity=known.name, rights=rights_of(known.rights, name))
+        return Entrance("", known.name, rights_of(known.rights, name), known.most_clients, known.most_subscriptions)
 
 
 def told(hello: Hello, proven: ProvenPeer | None, identity: str | None) -> str:

@@ -69,12 +69,15 @@ class TurnIntake:
         self._last_at = 0.0
 
     def put(self, connection: int, frames: Sequence[Any]) -> None:
-        now, before = monotonic(), self._last_at  # some event loops tell the time of the turn
+        now, before = monotonic(), self._last_at  # some event loops tell the time in milliseconds
         self._last_at = now
         waiting = self._waiting
+        if not waiting and now - before > QUIET_SECONDS:  # alone, as nearly always where there is little to do
+            self._hand_on([Arrived(connection, frame) for frame in frames])
+            return
         waiting += [Arrived(connection, frame) for frame in frames]
         self._weight += weight_of(frames)
-        if now - before > QUIET_SECONDS or self._weight >= MESSAGES_MAX:
+        if self._weight >= MESSAGES_MAX:
             self.take()
         elif self._end is None:
             self._end = self._loop.call_soon(self.take)

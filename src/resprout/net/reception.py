@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Final
 from resprout.core import limits
 from resprout.core.contract import Effect, EndCode
 from resprout.edge.broker.guard import Permit
+from resprout.edge.broker.session import SUBSCRIPTIONS_MAX
 from resprout.edge.rights import includes
 from resprout.links.frames import Goodbye, Hello
 from resprout.links.handshake import shorten
 from resprout.links.refusals import TURNED_AWAY, Refusals
 from resprout.net.clock import now_us
-from resprout.net.door import Door, told
+from resprout.net.crowd import Crowd
+from resprout.net.door import Door, Entrance, told
 from resprout.net.frames import Login
 from resprout.net.identity.logins import Logins
-from resprout.net.unidentified import Unidentified, source_of
+from resprout.net.unidentified import Unidentified, is_local, source_of
 
 if TYPE_CHECKING:
     from resprout.net.connection import TcpConnection
@@ -36,19 +38,28 @@ class Reception:
         self._unidentified = Unidentified(strangers_max)
         self._refusals = Refusals()
         self._logins = Logins(door.known)
+        self._places = Crowd()
+        self._identities = Crowd()
         door.changed = self._look_again
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
     def enter(self, connection: "TcpConnection") -> bool:
         """Somebody has opened it; False when there is no room, and then it was told so."""
-        if self._has_room():
-            self._unidentified.enter(connection)
-            return True
-        most = self.connections_max
-        refuse(connection, f"{self._host.here.name} has {most} connections and takes no more")
-        self._turned_away(_source(connection), f"{most} connections is the limit")
-        return False
+        here, source, most = self._host.here.name, source_of(connection.address), self._door.limits.address_connections
+        if not is_local(source) and self._places[source] >= most:
+            refuse(connection, f"{here} has {most} connections from this address and takes no more")
+            self._turned_away(_source(connection), f"{most} connections from one address is the limit")
+            return False
+        if not self._has_room():
+            most = self.connections_max
+            refuse(connection, f"{here} has {most} connections and takes no more")
+            self._turned_away(_source(connection), f"{most} connections is the limit")
+            return False
+        self._unidentified.enter(connection)
+        connection.place = source
+        self._places.enter(source)
+        return True
 
     def greeted(self, connection: "TcpConnection") -> None:
         """An opener has said something: it is no stranger any more, or will be refused for what it said."""
@@ -56,6 +67,12 @@ class Reception:
 
     def left(self, connection: "TcpConnection") -> None:
         self._unidentified.leave(connection)
+        if connection.place is not None:
+            self._places.leave(connection.place)
+            connection.place = None
+        if connection.belongs_to is not None:
+            self._identities.leave(connection.belongs_to)
+            connection.belongs_to = None
 
     def _has_room(self) -> bool:
         """For one more that somebody opened. Those who have said nothing make room for it."""
@@ -99,8 +116,25 @@ class Reception:
             who = told(hello, connection.proven, connection.identity)
             self._turned_away(f"{who} from {_source(connection)}", entrance.fault)
             refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {entrance.fault}", FORBIDDEN)
+        elif entrance.identity and not self._counts(connection, hello, entrance):
+            most = entrance.clients or self._door.limits.identity_clients
+            why = f"{most} clients of one identity is the limit"
+            self._turned_away(f"client {hello.name} of {entrance.identity} from {_source(connection)}", why)
+            refuse(connection, f"{self._host.here.name} refuses client {hello.name}: {why}")
         elif entrance.rights is not None:
-            connection.permit = Permit(entrance.rights)
+            most = min(self._door.limits.client_subscriptions, entrance.subscriptions or SUBSCRIPTIONS_MAX)
+            connection.permit = Permit(entrance.rights, most)
+
+    def _counts(self, connection: "TcpConnection", hello: Hello, entrance: Entrance) -> bool:
+        """As one of its identity; False when there are enough. Whoever comes again, comes in place of itself."""
+        most = entrance.clients or self._door.limits.identity_clients
+        if hello.role == "client" and self._identities[entrance.identity] >= most:
+            here = self._host.all_connections()
+            if not any(one.name == hello.name and one.belongs_to == entrance.identity for one in here):
+                return False
+        connection.belongs_to = entrance.identity
+        self._identities.enter(entrance.identity)
+        return True
 
     def refused(self, client: str, why: str) -> None:
         """A client wanted something that it may not do, and was told so."""
@@ -118,7 +152,7 @@ class Reception:
                 self._turned_away(f"client {connection.name}", f"the rules have changed, and {why}")
                 refuse(connection, f"the rules have changed, and {why}", FORBIDDEN if entrance.fault else EndCode.NONE)
             else:
-                connection.permit = Permit(entrance.rights)
+                connection.permit = Permit(entrance.rights, connection.permit.most_subscriptions)
 
     def close(self) -> None:
         self._logins.close()

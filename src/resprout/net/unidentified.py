@@ -42,6 +42,11 @@ class Unidentified:
         return next(iter(max(self._waiting.values(), key=len).values()))
 
 
+def is_local(source: str) -> bool:
+    """Of this machine."""
+    return source in ("", "::/64") or source.startswith("127.")
+
+
 def source_of(address: str) -> str:
     """Whom an address belongs to: of IPv6 everybody has 64 bits for themselves."""
     try:

@@ -47,7 +47,7 @@ class HoldBack(Generic[Source, Item]):
     def __iter__(self) -> Iterator[Item]:
         """In the order in which it was put."""
         waiting = [(number, item) for heap in self._waiting.values() for _, number, item in heap]
-        return (item for _, item in sorted([*self._ready, *waiting], key=_by_number))
+        return iter([item for _, item in sorted([*self._ready, *waiting], key=_by_number)])
 
     @property
     def has_room(self) -> bool:

@@ -39,7 +39,9 @@ class Line:
         """Those that may pass, as a heap: (the place up to which everything must be shown before, its own, it)."""
 
     def __iter__(self) -> Iterator[Entry]:
-        return (entry for entry in self.entries if not entry.shown)
+        for entry in self.entries:
+            if not entry.shown:
+                yield entry
 
     def let_pass(self, entry: Entry, bound: int) -> None:
         heappush(self.free, (bound, entry.no, entry))

@@ -13,23 +13,12 @@ from collections.abc import Callable, Mapping
 from resprout.core.contract import Effect, ProtocolMessage, SetTimer, Timer
 from resprout.order.entry import Entry
 from resprout.order.link import Link
+from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 
 SPREAD_PATIENCE = 16
 """How many times longer a report that only lets a neighbour forget may wait."""
 TOTALS_PATIENCE = 128
 """The same for totals with f <= 1, which are forgotten when they are done, unless somebody far away is slow."""
-
-
-class ReportTaken(Timer, frozen=True):
-    """When to tell neighbours, and clients that do not wait for it, how far the bundles that they sent have come."""
-
-
-class ReportSpread(Timer, frozen=True):
-    """When to tell neighbours how far the bundles that they were sent have come elsewhere."""
-
-
-class ReportTotals(Timer, frozen=True):
-    """When to tell neighbours of totals that are not delivered everywhere yet."""
 
 
 class Reports:

@@ -14,6 +14,7 @@ from typing import Any
 
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
+from resprout.overlay.credence import Credence
 from resprout.overlay.election import Election
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Fenced, Ping, Pong
@@ -48,6 +49,8 @@ class Council:
         self.stirred = self._detector.stirred
         """(peer, now_us): something large gets on, from it or to it. It lives, and may need more time to answer."""
         self._probes = Probes(view, self._detector, self._post)
+        self._credence = Credence(view, self._detector)
+        waves.is_believed = self._credence.is_registered_by_right
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
         self._registry = Registry(view, self._detector, waves, self._post, outcomes)
         self._suspicions = Suspicions(
@@ -150,6 +153,7 @@ class Council:
         """Once per heartbeat: give signs of life, look for those of others, repeat what was not answered."""
         here, detector = self._view, self._detector
         self._follow(now_us)
+        self._credence.holds_lease(now_us)
         here.sweep()
         root = here.configuration.root
         children = [name for name, is_open in here.neighbours.items() if is_open and name != here.parent]
@@ -208,12 +212,12 @@ class Council:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _fencing(self, handler: Handler) -> Handler:
-        """Whoever was declared dead is told so, and has no say any more."""
+        """Whoever was declared dead is told so, and has no say any more; others have theirs, and no more than that."""
 
         def handle(peer: str, message: Any, now_us: int) -> None:
             if self._view.is_dead_speaker(peer) and type(message) is not Fenced:
                 self._post(peer, Fenced(self._view.tombstones[peer]))
-            else:
+            elif self._credence.is_believed(peer, message, now_us):
                 handler(peer, message, now_us)
 
         return handle

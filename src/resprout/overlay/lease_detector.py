@@ -192,10 +192,13 @@ class LeaseDetector:
     def check_root_lease(self, now_us: int) -> None:
         """At the root: leased while half of the configuration is heard, itself included: without it nobody can decide
         anything then."""
+        self.leased = self.hears_half(now_us)
+
+    def hears_half(self, now_us: int) -> bool:
         here = self._view
         heard = {voter.life for voter in here.configuration.voters if self._is_voter_heard(voter.name, now_us)}
         is_half = here.is_half_with_root(here.configuration, heard)
-        self.leased = is_half or here.is_majority(here.configuration, heard, self.is_ended)
+        return is_half or here.is_majority(here.configuration, heard, self.is_ended)
 
     def _is_voter_heard(self, name: str, now_us: int) -> bool:
         return name == self._view.name or now_us - self._pinged.get(name, -self.lease_us - 1) <= self.lease_us

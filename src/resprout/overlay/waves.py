@@ -44,6 +44,8 @@ class Waves:
         self._outcomes = outcomes
         self._running: dict[int, _Wave] = {}
         self._started = 0
+        self.is_believed: Callable[[str, Registration, int], bool] = lambda peer, registration, now_us: True
+        """Whether a neighbour may say that these are dead."""
         self.census: Final = Census(view, post)
         """Waves that bring answers back."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
@@ -115,6 +117,8 @@ class Waves:
             spared.add(message.places[0].name)
         if message.registration is not None:
             check_lives(message.registration.dead)
+            if not self.is_believed(peer, message.registration, now_us):
+                raise PeerError(f"{peer} calls brokers dead that are not its to judge")
             spared.update(life.name for life in message.registration.dead)
             if not self._view.record(message.registration):
                 self._outcomes.append(Expelled(f"{peer} says that this broker was declared dead"))

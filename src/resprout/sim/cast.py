@@ -10,7 +10,7 @@ import msgspec
 from resprout.core import limits
 from resprout.core.contract import Machine, Timer
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.client.search import AskAgain
+from resprout.edge.client.timers import AskAgain
 from resprout.links.frames import FRAMES
 from resprout.links.links import Links
 from resprout.links.timers import ReconnectDue

@@ -69,19 +69,11 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
 def rehearse(trial: Trial) -> Rehearsal:
     run = trial.prepare()
-    world = run.world
-    taken = {EVENTS_MAX, *(strike.event for strike in trial.at_events)}
-    times_us: list[int] = []
-
-    def tick() -> None:
-        times_us.extend([world.now_us] * (world.events - len(times_us)))
-        following = world.events + 1
-        while following in taken:
-            following += 1
-        world.at_event(following, tick)
-
-    world.at_event(1, tick)
+    moments = run.world.moments = []
     rows = run.finish().rows
+    times_us: list[int] = []
+    for time_us, events in moments:
+        times_us.extend([time_us] * (events - len(times_us)))
     busy_until_us = max((row.time_us for row in rows if row.kind in _BUSY), default=0)
     rest_us = max((row.time_us for row in rows if row.kind in _RESTLESS), default=0) + REST_US
     return Rehearsal(times_us, busy_until_us, rest_us)

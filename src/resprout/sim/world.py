@@ -72,6 +72,8 @@ class World:
         self.network = Network(self.calendar, self.nodes, distances, self.hand, self._arrive, weigh, is_background)
         self.events = 0
         """How many entries of the calendar have happened: with the seed, a name for any moment of a run."""
+        self.moments: list[tuple[int, int]] | None = None
+        """Given a list, a run notes each of its instants in it, and how many events there were up to its end."""
         self.settle_us = settle_us
         """For so long it must stay calm until the run is over."""
         self._is_housekeeping = is_housekeeping
@@ -279,6 +281,7 @@ class World:
     def _run(self, until_us: int) -> Ended:
         calendar = self.calendar
         times = calendar.times
+        moments = self.moments
         trip = self._trips[0][0] if self._trips else sys.maxsize
         calm_since_us = self._calm_since(None)
         while times:
@@ -296,6 +299,8 @@ class World:
             heapq.heappop(times)
             del calendar.entries[now_us]
             calendar.pending -= len(bucket)
+            if moments is not None:
+                moments.append((now_us, self.events))
             calm_since_us = self._calm_since(calm_since_us)
         if calm_since_us is not None and (not times or calm_since_us + self.settle_us <= until_us):
             return "quiescent"

@@ -215,4 +215,5 @@ def _implying(shelf: Shelf[Value], where: Condition | None, patience: _Patience)
 
 
 def _steps(children: Iterable[tuple[str, _Node[Value]]], place: int) -> Iterator[tuple[str, _Node[Value], int]]:
-    return ((name, node, place) for name, node in children)
+    for name, node in children:
+        yield name, node, place

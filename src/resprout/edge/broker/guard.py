@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core.contract import ProtocolMessage
-from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -36,10 +36,11 @@ Guarded = tuple[Any, tuple[ProtocolMessage, ...]]
 class Permit:
     """The rights of a client as they are used: each topic is looked up once."""
 
-    __slots__ = ("_topics", "rights")
+    __slots__ = ("_topics", "most_subscriptions", "rights")
 
-    def __init__(self, rights: Rights) -> None:
+    def __init__(self, rights: Rights, most_subscriptions: int = SUBSCRIPTIONS_MAX) -> None:
         self.rights = rights
+        self.most_subscriptions = most_subscriptions
         self._topics: dict[str, bool] = {}
 
     def publishes(self, topic: str) -> bool:
@@ -82,6 +83,10 @@ class Guard:
         return None, (PublishRefused(bundle.stream, bundle.first, bundle.count, reason),)
 
     def _subscribe(self, session: ClientSession, message: Subscribe, permit: Permit) -> Guarded:
+        if len(session.subscriptions) >= permit.most_subscriptions:
+            self._refused(session.name, "it has as many subscriptions as it may")
+            reason = f"{session.name} may have {permit.most_subscriptions} subscriptions, and has them"
+            return None, (SubscribeRefused(message.id, reason),)
         if may_subscribe(permit.rights, message.filter):
             return message, ()
         return None, (self._no_subscription(session, message.id, message.filter),)

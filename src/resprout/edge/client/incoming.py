@@ -9,20 +9,17 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, repeat
 
 from resprout.core.bundle import unpack_attributes, unpack_payloads
-from resprout.core.contract import CancelTimer, Deliver, Effect, Hold, Release, Send, SetTimer, Timer
+from resprout.core.contract import CancelTimer, Deliver, Effect, Hold, Release, Send, SetTimer
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
+from resprout.edge.client.timers import TellTaken
 from resprout.edge.messages import Delivery, Taken
 from resprout.edge.options import ClientOptions
 from resprout.order.seen import Seen
 
 MESSAGE_BYTES = 300
 """What a message takes in memory besides its payload, roughly: small ones must not look like nothing."""
-
-
-class TellTaken(Timer, frozen=True):
-    """When to tell the broker which deliveries the application has."""
 
 
 class Incoming:

@@ -34,10 +34,11 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.marks import Marks
 from resprout.core.names import check_topic
 from resprout.edge.client.forgetting import ForgetRequests
-from resprout.edge.client.incoming import Incoming, TellTaken
+from resprout.edge.client.incoming import Incoming
 from resprout.edge.client.publishing import Publishing
 from resprout.edge.client.reading import ReadRequests
 from resprout.edge.client.search import BrokerSearch
+from resprout.edge.client.timers import TellTaken
 from resprout.edge.client.wanted import Asked, WantedSubscriptions, bytes_of
 from resprout.edge.messages import (
     Attend,

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from resprout.core.contract import CancelTimer, Close, Effect, Locate, Open, SetTimer, Timer
+from resprout.edge.client.timers import AnswerDue, AskAgain, AskOthers
 from resprout.edge.messages import Successor
 
 SUCCESSORS_MAX: Final = 64
@@ -36,23 +37,6 @@ BRIEF_MAX: Final = 3
 """Sessions in a row that ended so soon after they began; after more, the next round waits its turn."""
 
 Effects = list[Effect]
-
-
-class AskOthers(Timer, frozen=True):
-    """When to turn to others, because the broker is still silent."""
-
-
-class AnswerDue(Timer, frozen=True):
-    """When to ask the next one, because this one does not answer."""
-
-    broker: str
-
-
-class AskAgain(Timer, frozen=True):
-    """When to begin another round."""
-
-    brokers: tuple[str, ...]
-    """Whom it will ask; a driver that knows all of them to be gone need not wait for it."""
 
 
 class BrokerSearch:

@@ -8,6 +8,8 @@
     publish = ["bank/#"]
     subscribe = ["bank/+", "news/#", "of/{client}/#"]
     operate = true                         # may tell the network to forget brokers
+    most_clients = 10                      # connected to one broker at a time
+    most_subscriptions = 100               # of each of them
 
     [anybody]                              # whoever shows nothing; without this table nobody else is served
     subscribe = ["news/#"]
@@ -35,7 +37,8 @@ SECRETS_MAX: Final = 16
 CLIENT: Final = "{client}"
 
 _RIGHTS: Final = ("publish", "subscribe", "operate")
-_KEYS: Final = ("name", "secrets", "certificates", "clients", *_RIGHTS)
+_KEYS: Final = ("name", "secrets", "certificates", "clients", *_RIGHTS, "most_clients", "most_subscriptions")
+COUNT_MAX: Final = 1_000_000
 
 
 class KnownIdentity(msgspec.Struct, frozen=True):
@@ -46,6 +49,8 @@ class KnownIdentity(msgspec.Struct, frozen=True):
     """With `{client}` in them."""
     secrets: tuple[str, ...] = ()
     certificates: tuple[str, ...] = ()
+    most_clients: int | None = None
+    most_subscriptions: int | None = None
 
     def may_be_called(self, client: str) -> bool:
         return any(_fits(pattern, client) for pattern in self.clients)
@@ -116,7 +121,8 @@ def _identity(table: Table) -> KnownIdentity:
     clients = table.texts("clients", FILTERS_MAX, (name, f"{name}.*"))
     for place, pattern in enumerate(clients):
         table.attempt(("clients", place), _check_pattern, pattern)
-    return KnownIdentity(name, clients, _rights(table), secrets, certificates)
+    most = [table.integer(key, 1, COUNT_MAX) if key in table else None for key in _KEYS[-2:]]
+    return KnownIdentity(name, clients, _rights(table), secrets, certificates, *most)
 
 
 def _rights(table: Table) -> Rights:

@@ -27,7 +27,7 @@ from resprout.edge.messages import Attend, ForgetBrokers, Publish, Taken
 from resprout.edge.requests import LeaveRequest
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
-from resprout.order.reports import ReportSpread, ReportTaken, ReportTotals
+from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed, Seek, Sought

@@ -29,6 +29,7 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable import Durable
 from resprout.stacks.resprout.lost_brokers import LostBrokers
+from resprout.stacks.resprout.messages import NOBODY
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
 
@@ -170,7 +171,7 @@ class Clients:
         ):  # a repair may wait for what an operator says
             return
         tried = attend.tried
-        if not tried:
+        if not tried or core.kept_by.get(home_of(attend)) == NOBODY:
             self._welcome(session, attend, not attend.subscriptions)
         elif self._ghosts.knows(home_of(attend)):
             upto = self._ghosts.brought_upto(home_of(attend))
@@ -187,15 +188,13 @@ class Clients:
             waited_us = core.now_us - self._since.get(session.name, core.now_us)
             found = [self.lost.of(name, waited_us) for name in reversed(tried[1:])]
             known = [name for name in (self.lost.of_life(home_of(attend), waited_us), *found) if name is not None]
-            untried = (name for name in known if name == core.seat.name or name not in tried[1:])
-            successor = next(untried, known[0] if known else None)
+            untried = [name for name in known if name == core.seat.name or name not in tried[1:]]
+            successor = next(iter(untried or known), None)
             if successor == core.seat.name:
                 return
             # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
-            is_vain = successor is None or successor not in (
-                self.lost.keeper_of(home_of(attend)),
-                *map(self.lost.latest, tried),
-            )
+            asked = (self.lost.keeper_of(home_of(attend)), *map(self.lost.latest, tried))
+            is_vain = successor is None or successor not in asked
             if (attend.anyhow and is_vain) or (successor is None and not attend.subscriptions):
                 self._welcome(session, attend, not attend.subscriptions)
             else:

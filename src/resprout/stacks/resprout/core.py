@@ -17,9 +17,10 @@ from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.reports import Reports, ReportTaken, ReportTotals
+from resprout.order.reports import Reports
 from resprout.order.retained import Retained
 from resprout.order.seen import Seen
+from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.totals import Totals
@@ -61,7 +62,8 @@ class Core(Step):
         self.reviving = False
         """Everything had stopped, and what is on the disks is being gathered: nobody is served yet."""
         self.kept_by: dict[Life, str] = {}
-        """Who looks after the clients of lives that ended when everything stopped, until `kept_until_us`."""
+        """Who looks after the clients of lives that ended when everything stopped, until `kept_until_us`; or that
+        nobody can."""
         self.kept_until_us = 0
         self.leading = False
         """It leads a repair."""

@@ -28,6 +28,7 @@ from resprout.stacks.resprout.former import (
     bundle_record,
     encode,
 )
+from resprout.stacks.resprout.messages import NOBODY
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.core import Core
@@ -120,7 +121,9 @@ class DiskLog:
         wanted = dict.fromkeys(p for session in core.sessions.all.values() for p in session.users)
         hidden = tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
         life = Life(core.seat.name, core.seat.incarnation)
-        return Roster(view.network, life, view.epoch, neighbours, others, view.looks_after, hidden, moved)
+        kept_by = core.kept_by.items() if core.now_us < core.kept_until_us else ()
+        given_up = tuple([former for former, keeper in kept_by if keeper == NOBODY])
+        return Roster(view.network, life, view.epoch, neighbours, others, view.looks_after, hidden, moved, given_up)
 
     def _is_other(self, name: str) -> bool:
         core = self._core

@@ -38,6 +38,8 @@ class Roster(msgspec.Struct, frozen=True, array_like=True):
     """What its clients asked for of topics that a wildcard leaves out: those that begin with `$`."""
     moved: tuple[str, ...] = ()
     """Clients that had come from elsewhere: what they were still to be given is not written beside each bundle."""
+    given_up: tuple[Life, ...] = ()
+    """Lives whose clients nobody can look after, and who may not have heard so."""
 
 
 class KeptBundle(msgspec.Struct, frozen=True, array_like=True, tag="bundle"):

@@ -24,6 +24,8 @@ class Forwarding:
         self._outbox = core.outbox
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
+        self._liars: dict[str, None] = {}
+        """Neighbours behind which somebody makes up publications, as people were told."""
         self.restoring: Republished | None = None
         """What is accepted now was in the log before everything stopped."""
 
@@ -118,11 +120,33 @@ class Forwarding:
 
     def forwarded(self, link: Link, message: Forward) -> None:
         core = self._core
+        if self._is_forged(message.bundle):
+            self._pass_over(link, message)
+            return
         entry = self.accept(message.bundle, link, None, message.hops, message.prompt, message.is_backup)
         if entry is not None:
             core.reports.arrived(entry, link)
         core.show()
         core.pressure.check(link.name, link.held_bytes, core.out)
+
+    def _is_forged(self, bundle: Bundle) -> bool:
+        """A client that is served here publishes here: what it has not published yet cannot come from elsewhere. Were
+        it believed, the client's own publications up to its number would count as repeats. Of one that was elsewhere
+        before, something may still be on its way."""
+        session = self._core.sessions.publisher_of(bundle)
+        return session is not None and not session.moved and bundle.first > session.last.get(bundle.stream, 0)
+
+    def _pass_over(self, link: Link, message: Forward) -> None:
+        """It is counted, because its sender counts it. Who has made it up is not known: a neighbour passes on what it
+        hears."""
+        core = self._core
+        repeat = nothing_more_to_do(message.bundle, link, message.hops, core.faults)
+        link.arrived.add(repeat)
+        core.reports.arrived(repeat, link)
+        if link.name not in self._liars:
+            self._liars[link.name] = None
+            who = message.bundle.publisher
+            core.note("note", f"{link.name} passes on what {who} never said, which is served here")
 
     def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         """False when that was the last that the link has room for."""

@@ -4,7 +4,7 @@ What a broker must hand over (`Attach`, `Grant`, `Welcome`) can be much, so it t
 names it, then parts in any number, then `ParcelEnd`. Parts cost room like bundles do.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -276,11 +276,16 @@ class ClientBegan(ProtocolMessage, frozen=True, tag=127):
 # -- after everything had stopped --------------------------------------------------------------------------------------
 
 
+NOBODY: Final = ""
+"""Who keeps what the clients of a life are owed, when it cannot be known."""
+
+
 class Keeper(msgspec.Struct, frozen=True, array_like=True):
     """Who looks after the clients of a life that is over."""
 
     life: Life
     broker: str
+    """Or `NOBODY`: they are told that deliveries may be missing."""
 
 
 class Recollect(ProtocolMessage, frozen=True, tag=122):

@@ -10,7 +10,10 @@ life before claims its share there: what it asked for, has not received, and was
 records until the new ones are written; if anything goes wrong in between, all can be started again.
 
 Where no more than f brokers are missing, they are not waited for for ever: what was safe is on another disk. A broker
-that comes with an empty disk counts as back.
+that comes with an empty disk counts as back. But who was still owed what stood in that log alone: a bundle may be
+found where it had come, and nobody can say any more where else it was on its way to, and where it was passed over
+because it was not asked for. So nobody looks after clients then, and those with subscriptions are told, as always when
+what they missed cannot be made good: a loss that is told, and no hole in the order of what they are given.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +32,7 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.former import BundleKey, Former, FormerWish, Owing, Roster, in_order, key_of
-from resprout.stacks.resprout.messages import Keeper, Recollected, Recollection, Revived
+from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollected, Recollection, Revived
 from resprout.stacks.resprout.outcomes import Settled
 from resprout.stacks.resprout.words import listed
 
@@ -195,9 +198,17 @@ class Revival:
             key = key_of(entry.bundle)
             owed = owing.regions(gathering.holders[key])
             self._take(Republished(entry.bundle, 0, entry.tseq, owed), None)
-        mine = [Keeper(life, core.seat.name) for life in missing]
-        keepers = (*mine, *gathering.keepers())
-        self._revive(keepers, None)
+        unread = gathering.unread()
+        if unread:
+            core.note(
+                "revival",
+                f"the log of {listed(unread)} is not there: clients with subscriptions are told that deliveries may be"
+                " missing",
+            )
+            lives = (*missing, *[keeper.life for keeper in gathering.keepers()])
+            self._revive(tuple([Keeper(life, NOBODY) for life in lives]), None)
+        else:
+            self._revive(tuple(gathering.keepers()), None)
 
     def restored(self, link: Link, message: Republished) -> None:
         core = self._core
@@ -234,6 +245,8 @@ class Revival:
         roster = self._disk.former.roster
         own = {roster.life, *roster.looks_after} if roster is not None else set()
         awaited = self._disk.former.listeners if lives <= own else None  # nobody knows the clients of the missing
+        if not lives:
+            awaited = frozenset()
         ghosts.stand_for(self._ghost, lives, core.log.next_no - 1, awaited, self._allows)
         self._book.listeners.check((self._ghost, *(awaited or ())))
         core.view.looks_after = ghosts.lives()
@@ -271,6 +284,10 @@ class _Gathering:
         """Lives that somebody who is back knew, and whose names are not back."""
         return tuple(sorted(life for life in self._lives() if life.name not in self.rosters))
 
+    def unread(self) -> list[str]:
+        """Brokers of the life before whose logs nobody can read: they are not back, or came with an empty disk."""
+        return sorted({life.name for life in self._lives() if self.rosters.get(life.name) is None})
+
     def _lives(self) -> set[Life]:
         """All that somebody who is back knew, the latest of each name."""
         latest: dict[str, int] = {}
@@ -285,9 +302,11 @@ class _Gathering:
 
     def keepers(self) -> list[Keeper]:
         """Each broker looks after the clients of its life before, and of those that it looked after then. Where a disk
-        was empty, the neighbours know which life that was."""
+        was empty, the neighbours know which life that was. Whom nobody could look after then, nobody can now."""
         found = {life: life.name for life in self._lives() if life.name in self.rosters}
         for name, roster in self.rosters.items():
             if roster is not None:
                 found.update(dict.fromkeys((roster.life, *roster.looks_after), name))
+        for roster in self.rosters.values():
+            found.update(dict.fromkeys(roster.given_up if roster is not None else (), NOBODY))
         return [Keeper(life, name) for life, name in sorted(found.items())]

@@ -128,6 +128,7 @@ class PlainTree:
         if peer.name != self.parent or self.is_in:
             raise PeerError(f"{peer.name} was not asked for a place")
         self.is_in = True
+        self._step.note("joined", peer.name)
         self._link(peer.name, message.address)
         self._take_in()
 

@@ -1,0 +1,140 @@
+"""What is believed from whom.
+
+A word that ends a broker's life, or changes who is the root, is believed only from those whom it is for: an authority
+over this broker, a member of the tree, a voter. Whoever is declared dead by right has lost its lease before that (rule
+R4 of docs/protocol.md). So as long as this broker holds its lease, and has held it for a while, nobody but an authority
+can tell it that it is dead. Where the lease is or was lost of late, it believes anybody: the authority may be out of
+reach, and what others have decided meanwhile comes by whoever is met first.
+
+Not done here: prove names. That is the business of the connection (`net`), and all of this rests on it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from resprout.overlay import lineage
+from resprout.overlay.lease_detector import LeaseDetector
+from resprout.overlay.messages import Decided, Enrol, Enrolled, Fenced, Gone, Orphan, PreVote, Suspect, Vote
+from resprout.overlay.places import Configuration, Registration, is_among
+from resprout.overlay.view import MembershipView
+
+STEADY_LEASES: Final = 4
+"""For so long a lease must have been held before it counts for more than what others say."""
+ANCESTORS_MAX: Final = 64
+"""Of this broker, that are looked at: views reach less far."""
+
+
+class Credence:
+    def __init__(self, view: MembershipView, detector: LeaseDetector) -> None:
+        self._view = view
+        self._detector = detector
+        self._lapsed_us: int | None = None
+        """When the lease was last seen to be lost."""
+        self._looked_us: int | None = None
+        self._rules: dict[type, Callable[[str, Any, int], bool]] = {
+            Suspect: self._suspect,
+            Gone: self._from_member,
+            Orphan: self._from_member,
+            PreVote: self._from_member,
+            Decided: self._decided,
+            Fenced: self._fenced,
+            Enrol: self._enrol,
+            Enrolled: self._from_voter,
+            Vote: self._from_voter,
+        }
+
+    def is_believed(self, peer: str, message: Any, now_us: int) -> bool:
+        rule = self._rules.get(type(message))
+        return rule is None or rule(peer, message, now_us)
+
+    def is_registered_by_right(self, peer: str, registration: Registration, now_us: int) -> bool:
+        """A neighbour passes on who is dead. From below comes only what has happened below, unless this broker has lost
+        its lease, and with it its place."""
+        here = self._view
+        if self._has_authority(peer) or not self.holds_lease(now_us):
+            return True
+        if is_among(here.name, here.incarnation, registration.dead):
+            return False
+        if self._usurps(peer, registration.configuration, now_us):
+            return False
+        ways = lineage.branches(here, here.reach + 1)
+        return all(ways.get(life.name, (0, peer))[1] == peer for life in registration.dead if self._stands(life.name))
+
+    def holds_lease(self, now_us: int) -> bool:
+        """Now and for a while, as far as it is looked at: once per heartbeat. Whoever has not looked for long slept."""
+        if not self._view.network:
+            return False
+        lease_us = self._detector.lease_us
+        slept = self._looked_us is not None and now_us - self._looked_us > lease_us
+        self._looked_us = now_us
+        if slept or not self._holds_now(now_us):
+            self._lapsed_us = now_us
+        return self._lapsed_us is None or now_us - self._lapsed_us > STEADY_LEASES * lease_us
+
+    def _holds_now(self, now_us: int) -> bool:
+        here, detector = self._view, self._detector
+        if here.parent is not None:
+            is_there = not here.is_dead(here.parent) and not detector.has_ended(here.parent)
+            return detector.leased and detector.hears_parent(now_us) and is_there
+        return here.leads_configuration and detector.hears_half(now_us)
+
+    # -- by message ----------------------------------------------------------------------------------------------------
+
+    def _from_member(self, peer: str, message: Any, now_us: int) -> bool:
+        """As far as this broker sees. One that has no place itself sees nobody, and has nothing to lose."""
+        here = self._view
+        return not here.network or peer in here.neighbours or peer in here.places or self._votes(peer)
+
+    def _from_voter(self, peer: str, message: Any, now_us: int) -> bool:
+        return self._votes(peer) or self._from_member(peer, message, now_us)
+
+    def _suspect(self, peer: str, message: Suspect, now_us: int) -> bool:
+        """What somebody merely does not hear, this broker judges for itself, whoever says so. What is to be done
+        against its own judgement, because an operator says so, only a member passes on."""
+        return not (message.force or message.forgotten) or self._from_member(peer, message, now_us)
+
+    def _fenced(self, peer: str, message: Fenced, now_us: int) -> bool:
+        if message.incarnation < self._view.incarnation:
+            return True  # no word about this life
+        return self._has_authority(peer) or not self.holds_lease(now_us)
+
+    def _enrol(self, peer: str, message: Enrol, now_us: int) -> bool:
+        here = self._view
+        if is_among(here.name, here.incarnation, message.dead):
+            return self._has_authority(peer) or not self.holds_lease(now_us)
+        return self._from_member(peer, message, now_us) and not self._usurps(peer, message.new, now_us)
+
+    def _decided(self, peer: str, message: Decided, now_us: int) -> bool:
+        return self._from_member(peer, message, now_us) and not self._usurps(peer, message.configuration, now_us)
+
+    def _usurps(self, peer: str, configuration: Configuration, now_us: int) -> bool:
+        """Somebody below this broker is to be the root, although nothing is wrong with the one there is: whoever
+        follows the root by right is nearer to it than this broker, which has its lease from there."""
+        here = self._view
+        root = here.configuration.root
+        if root is None or configuration.root in (root, None) or configuration.version <= here.configuration.version:
+            return False
+        _, way = lineage.branches(here, here.reach + 1).get(peer, (0, here.parent))
+        is_below = way not in (here.parent, here.name)
+        return is_below and self.holds_lease(now_us) and not here.is_dead(root) and not self._detector.has_ended(root)
+
+    # -- who is who ----------------------------------------------------------------------------------------------------
+
+    def _has_authority(self, peer: str) -> bool:
+        """Over this broker: its parent, or an ancestor. Over the root nobody has it without a vote, which it loses its
+        lease by."""
+        here = self._view
+        above = here.parent
+        for _ in range(ANCESTORS_MAX):
+            if above is None or above == peer:
+                return above is not None
+            above = lineage.parent_of(here, above)
+        return False
+
+    def _votes(self, peer: str) -> bool:
+        here = self._view
+        return peer in here.configuration.names or peer in here.decided.names
+
+    def _stands(self, name: str) -> bool:
+        here = self._view
+        return name in here.places and not here.is_dead(name)

@@ -1,0 +1,1 @@
+"""What is needed to build the package, and not to use it."""

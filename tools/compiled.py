@@ -1,0 +1,123 @@
+"""Which modules are compiled, and why others are not. `make fast` and `setup.py` ask; nothing is kept by hand.
+
+Everything pure is compiled (the floors below `trace`), but for modules that define:
+
+- a msgspec structure: msgspec makes its classes itself, and mypyc makes none of them;
+- a class with two bases, but for protocols: compiled classes have one;
+- a protocol that is looked for at run time, which compiled ones are not made for;
+- a class with slots that derives from one which is not compiled;
+- a class that something derives from which is not compiled: interpreted classes cannot derive from compiled ones.
+
+So a hot class does not share a module with a structure.
+"""
+
+import ast
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = "resprout"
+PURE: Final = "protocols are pure"
+"""How the rule of imports begins that lists the pure floors, in `pyproject.toml`."""
+
+_ANY_TYPE: Final = "it refuses what is of the wrong type in its own words, and compiled functions do it in theirs"
+LISTED: Final = {
+    "resprout.stacks.shell.shell": "brokers of other packages derive from its class",
+    "resprout.stacks.shell.step": "what parts of brokers of other packages share derives from its class",
+    "resprout.links.parts": "what it is given as bytes may be a view of them, or stand for them",
+    "resprout.core.guarantee": _ANY_TYPE,
+    "resprout.core.names": _ANY_TYPE,
+    "resprout.edge.client.publishing": _ANY_TYPE,
+    "resprout.filters.topics": _ANY_TYPE,
+    "resprout.filters.where": _ANY_TYPE,
+}
+"""Modules that stay as they are for a reason that cannot be seen in their classes."""
+
+_NOT_BASES: Final = ("Protocol", "Generic", "typing.Protocol")
+
+
+def compiled_modules(root: Path) -> dict[str, Path]:
+    """By name: the files to compile, of the project in this folder."""
+    modules = all_modules(root)
+    aside = interpreted(modules, pure_floors(root))
+    return {name: path for name, path in modules.items() if name not in aside}
+
+
+def interpreted(modules: Mapping[str, Path], floors: tuple[str, ...]) -> dict[str, str]:
+    """The modules that are not compiled, each with the reason."""
+    classes = {name: list(_classes(ast.parse(path.read_text()))) for name, path in modules.items()}
+    slotted = {each for path in modules.values() for each in _slotted(ast.parse(path.read_text()))}
+    home = {each: name for name, found in classes.items() for each, _ in found}
+    structures = _structures([each for found in classes.values() for each in found])
+    aside: dict[str, str] = {name: why for name, why in LISTED.items() if name in modules}
+    aside |= {name: "it has a protocol that is looked for at run time" for name in modules if _looks(modules[name])}
+    for name, found in classes.items():
+        if not name.startswith(tuple(f"{floor}." for floor in floors)):
+            aside[name] = "it is not pure"
+        for each, bases in found:
+            if each in structures:
+                aside.setdefault(name, f"{each} is a structure")
+            elif len(bases) > 1:
+                aside.setdefault(name, f"{each} has {len(bases)} bases")
+    found_more = True
+    while found_more:
+        found_more = False
+        for name, found in classes.items():
+            for each, bases in found:
+                for base in bases:
+                    owner = home.get(base, name)
+                    if name in aside and owner not in aside:
+                        aside[owner] = f"{each}, which is not compiled, derives from {base}"
+                        found_more = True
+                    elif owner in aside and name not in aside and each in slotted:
+                        aside[name] = f"{each}, with slots, derives from {base}, which is not compiled"
+                        found_more = True
+    return aside
+
+
+def all_modules(root: Path) -> dict[str, Path]:
+    """But for packages themselves, which are empty or hold names only."""
+    source = root / "src"
+    paths = [path for path in sorted((source / PACKAGE).rglob("*.py")) if path.name != "__init__.py"]
+    return {".".join(path.relative_to(source).with_suffix("").parts): path for path in paths}
+
+
+def pure_floors(root: Path) -> tuple[str, ...]:
+    """As the rules of imports have them."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text())
+    rules = [rule for rule in settings["tool"]["importlinter"]["contracts"] if rule["name"].startswith(PURE)]
+    assert len(rules) == 1, f"one rule begins with {PURE!r}"
+    return tuple(rules[0]["source_modules"])
+
+
+def _classes(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """Each class with its bases, as far as those have any say."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            bases = [ast.unparse(base).partition("[")[0] for base in node.bases]
+            yield node.name, [base for base in bases if base not in _NOT_BASES]
+
+
+def _slotted(tree: ast.Module) -> list[str]:
+    """Classes that list their attributes."""
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__" for line in node.body)
+    ]
+
+
+def _looks(path: Path) -> bool:
+    return any(line.startswith("@runtime_checkable") for line in path.read_text().splitlines())
+
+
+def _structures(classes: list[tuple[str, list[str]]]) -> set[str]:
+    """Names of all classes that derive from msgspec's, at any distance."""
+    found = {"msgspec.Struct"}
+    size = 0
+    while size != len(found):
+        size = len(found)
+        found |= {name for name, bases in classes if not found.isdisjoint(bases)}
+    return found
