@@ -275,6 +275,17 @@ def test_a_refusal_by_the_broker_names_the_publications() -> None:
     assert refused == Refused(None, "no", True, "ordered", 2, 4)
 
 
+def test_a_receipt_up_to_a_later_number_says_nothing_of_what_was_refused() -> None:
+    client = Puppet()
+    client.ask_together(*(publication() for _ in range(5)))
+    client.hear(PublishRefused("ordered", 2, 2, "no"))
+    told = [
+        news for news in client.hear(Turned("ordered", ReceiptLevel.SAFE, 5)).told if isinstance(news, ReceiptTurned)
+    ]
+    safe = [(news.first, news.last) for news in told if news.receipt is ReceiptLevel.SAFE]
+    assert safe == [(1, 1), (4, 5)]
+
+
 def test_a_network_that_offers_less_refuses_more() -> None:
     client = Puppet(serving=None)
     client.up().hear(Serving("tiny", (Guarantee.EVENTUAL,), 0))

@@ -114,6 +114,15 @@ def test_a_contact_that_is_dead_or_no_member_is_followed_by_the_next() -> None:
     assert net.not_ideal() == [] and "late" in net.members
 
 
+def test_who_asks_a_member_to_be_is_answered_as_soon_as_that_one_has_joined() -> None:
+    net = Ring(4)
+    net.join("m0")
+    for no in range(1, 5):
+        net.join(f"m{no}", f"m{no - 1}")
+    net.pass_time(500_000)
+    assert len(net.members) == 5, "well before anybody asks again"
+
+
 def test_a_member_that_returns_joins_like_any_other() -> None:
     net = Ring(5)
     net.grow(10)

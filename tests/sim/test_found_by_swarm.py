@@ -267,3 +267,9 @@ def test_what_was_on_its_way_from_a_broker_whose_disk_is_lost_is_not_missing_wit
     assert {check.rule for check in verdict.checks if check.anomalies} == {"lost_told"}, "\n".join(lines(verdict))
     assert {row.node for row in result.rows if row.kind == "session_lost"} == {"c1", "c2"}
     assert result.ended == "quiescent"
+
+
+def test_a_client_that_returned_is_not_given_what_it_asked_for_later_when_everything_stops_again() -> None:
+    """Its broker was through with it when the client subscribed, and still had it on its disk."""
+    outcome = try_seed(8100030, "blackout")
+    assert not outcome.failed, outcome.report

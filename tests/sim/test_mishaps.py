@@ -19,7 +19,7 @@ from resprout.sim.mishaps import SHORT_US_MAX, with_mishaps
 from resprout.sim.run import RunResult
 from resprout.sim.swarm import complaint_about, swarm_trial
 from resprout.sim.trial import EVENTS_MAX, EndlessError, Trial, formed_us, rehearse
-from resprout.stacks.survival import everything
+from resprout.stacks.survival import Survival, everything
 from tests.soak import cases
 
 SEEDS = range(1, 41)
@@ -92,6 +92,14 @@ def test_victims_are_borne_and_pieces_are_larger_than_crashes_and_connected(
         piece = model.draw_piece(random_for(seed))
         assert faults < len(set(piece)) == len(piece) < len(brokers)
         assert all(set(model.path(one, other)) <= set(piece) for one, other in combinations(piece, 2))
+
+
+def test_where_too_few_live_nobody_falls() -> None:
+    brokers = [BrokerSpec("b0"), *(BrokerSpec(f"b{no}", "b0") for no in (1, 2))]
+    survival = Survival(1, majority=True, least=3)
+    assert FaultModel(brokers, survival).bears(["b1"])
+    assert FaultModel(brokers, survival).draw_crashes(random_for(1), ["b0", "b1"]) == []
+    assert not FaultModel(brokers[:2], survival).bears_crashes(["b1"])
 
 
 def test_paths_are_found_both_ways() -> None:

@@ -7,8 +7,9 @@ topics: on FIFO links along a tree without cycles, also where interest lets only
 stack, `ginger` and flooding along a tree use it, and LoCaMu for what its own clients publish.
 
 `SeenRanges` keeps ranges of numbers per origin. It is right where a later bundle may come before an earlier one of the
-same origin: where every topic has an owner of its own (Scribe), where copies come on many ways (gossip), where nodes
-are bypassed (CBCAST and delta, each while a way around is used), and for a client that returns to another broker.
+same origin: where copies come on many ways (gossip), where nodes are bypassed (CBCAST and delta, each while a way
+around is used), and for a client that returns to another broker. Scribe needs neither: a topic's log gives each bundle
+a position, and counts a client's publications on that topic in their order.
 
 A restarted publisher counts from one again under a higher incarnation, which is another origin.
 """

@@ -1,8 +1,8 @@
 """Chord: members on a ring of numbers, each of which owns the keys up to its own.
 
 Stoica and others, "Chord: a scalable peer-to-peer lookup service" (2001), as the second phase of seed 004 has it, with
-the rules that Zave showed to be needed ("How to make Chord correct", 2015) and the correction S3 of the seed. Nothing
-stands on it yet; Scribe is to be its tenant.
+the rules that Zave showed to be needed ("How to make Chord correct", 2015) and the correction S3 of the seed. The
+stack `scribe` stands on it.
 
 *The ring.* A member's number is the SHA-256 of where it listens. Its *successors* are the next few behind it, the first
 of which is the ring; its *predecessor* is the one before it. A key belongs to the first member at or behind it.

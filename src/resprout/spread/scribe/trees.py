@@ -151,6 +151,11 @@ class Trees:
             place.asked = None
             self._grow(place)
 
+    def look_again(self) -> None:
+        """Ways have changed: for those that had none."""
+        for place in list(self.places.values()):
+            self._grow(place)
+
     # -- growing -------------------------------------------------------------------------------------------------------
 
     def _place(self, topic: str) -> TreePlace:

@@ -217,7 +217,10 @@ class Clients:
             core.disk.moved(session.name)
         if attend.subscriptions and resumed:
             self._book.listeners.returned(session.name)
+        place = len(core.out)
         core.sessions.welcome(session, attend, core.successors(), resumed, core.out)
+        if core.disk is not None and any(held.filter.startswith("$") for held in attend.subscriptions):
+            core.disk.asked(place)
         ahead = {id: None for id, record in core.totals.locks.undelivered.items() if session.has(record.bundle)}
         if ahead:
             self._ahead[session.name] = ahead

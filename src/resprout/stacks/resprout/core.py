@@ -6,8 +6,10 @@ other parts (`joining/`, `repair/`) change who the `neighbours` are; these only 
 
 import random
 
+from resprout.core.bundle import Origin
 from resprout.core.contract import Retire, Timer
 from resprout.core.guarantee import Guarantee
+from resprout.core.marks import Reached
 from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
@@ -78,7 +80,7 @@ class Core(Step):
             self.links, self.faults, options.ack_delay_us, self.outbox.pass_by, lambda entry: self.book.touch(entry)
         )
         self.log = Log(self.faults, self.reports.rose)
-        self.interest = Interest(lambda: self.retained.marks())
+        self.interest = Interest(self._base)
         self.outbound: Outbound = []
         self.adverts = Adverts(self.outbound)
         self.pressure = BackPressure(options.log_bytes, self._held_of)
@@ -176,6 +178,11 @@ class Core(Step):
         next_to_show = self.log.next_to_show
         while (entry := next_to_show()) is not None:
             self.sessions.show(entry, self.out)
+
+    def _base(self) -> dict[Origin, Reached]:
+        """Of what becomes wanted now."""
+        retained = self.retained.marks()
+        return retained if self.disk is None else self.disk.base(retained)
 
     def _held_of(self, source: str) -> int:
         """What counts against it; all local publishers share one account (`order.log`)."""

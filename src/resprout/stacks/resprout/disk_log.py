@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from resprout.core.bundle import Origin
 from resprout.core.contract import Forget, Persist
-from resprout.core.marks import Mark, raise_to, to_marks
+from resprout.core.marks import Mark, Reached, raise_to, to_marks
 from resprout.order.entry import Entry
 from resprout.order.seen import ORIGINS_KEPT
 from resprout.overlay.places import Life
@@ -52,6 +53,8 @@ class DiskLog:
         """How far origins had come in entries whose records are gone."""
         self._moved: dict[str, None] = {}
         self._listening: dict[str, None] = {}
+        self._base: tuple[dict[Origin, Reached], dict[Origin, Reached]] = ({}, {})
+        """What was retained, and that with what has a record."""
 
     # -- what is written -----------------------------------------------------------------------------------------------
 
@@ -76,6 +79,25 @@ class DiskLog:
         for name in went:
             self._listening.pop(name, None)
         self._write(KeptListeners(tuple(came), tuple(went)))
+
+    def asked(self, place: int) -> None:
+        """Clients have asked for more, and everything about that stands in the step from this place on: if some of it
+        is hidden from wildcards, it has to be on disk before it is confirmed."""
+        hidden = self._hidden()
+        if not hidden or (self._roster is not None and set(hidden) <= set(self._roster.hidden)):
+            return
+        self._write_roster()
+        out = self._core.out
+        out.insert(place, out.pop())
+
+    def base(self, retained: dict[Origin, Reached]) -> dict[Origin, Reached]:
+        """Of what becomes wanted now: how far origins had come here. What has left the log and still has a record comes
+        up again when everything stops, and was never owed to whoever asks for it now. Not to be changed."""
+        if self._base[0] is not retained:
+            entries = (entry for entry, _ in self._kept if entry is not None)
+            marks = (Mark(*entry.origin, entry.last) for entry in entries)
+            self._base = (retained, raise_to(dict(retained), marks))
+        return self._base[1]
 
     def end(self) -> None:
         """Of a step: where this broker stands, when that has changed."""
@@ -118,12 +140,16 @@ class DiskLog:
         neighbours = tuple([Life(link.name, link.incarnation) for link in core.links.values()])
         others = tuple([place.life for name, place in view.places.items() if self._is_other(name)])
         moved = tuple([name for name in self._moved if name in core.sessions.all])
-        wanted = dict.fromkeys(p for session in core.sessions.all.values() for p in session.users)
-        hidden = tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
         life = Life(core.seat.name, core.seat.incarnation)
         kept_by = core.kept_by.items() if core.now_us < core.kept_until_us else ()
         given_up = tuple([former for former, keeper in kept_by if keeper == NOBODY])
-        return Roster(view.network, life, view.epoch, neighbours, others, view.looks_after, hidden, moved, given_up)
+        return Roster(
+            view.network, life, view.epoch, neighbours, others, view.looks_after, self._hidden(), moved, given_up
+        )
+
+    def _hidden(self) -> tuple[FormerWish, ...]:
+        wanted = dict.fromkeys(p for session in self._core.sessions.all.values() for p in session.users)
+        return tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
 
     def _is_other(self, name: str) -> bool:
         core = self._core

@@ -58,7 +58,10 @@ class Wishes:
     def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
         core = self._core
         self._book.listeners.came(client.name)
+        place = len(core.out)
         core.sessions.subscribe(client, message, core.out)
+        if core.disk is not None and message.filter.startswith("$"):
+            core.disk.asked(place)
 
     def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
         self._core.sessions.unsubscribe(client, message, self._core.out)

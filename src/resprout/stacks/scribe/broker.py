@@ -117,7 +117,7 @@ class ScribeBroker(Shell):
             },
             outcomes={
                 RingJoined: lambda outcome: owners.joined(),
-                RingMoved: lambda outcome: owners.moved(),
+                RingMoved: self._ring_moved,
                 KeyFound: self.errands.owner_found,
                 KeyNotFound: self.errands.owner_not_found,
                 TreeGrown: lambda outcome: None,
@@ -263,6 +263,11 @@ class ScribeBroker(Shell):
     def settled(self) -> None:
         successors = self.sessions.ring.successors
         self._step.note("joined", successors[0].name if successors else "")
+        self.trees.look_again()
+
+    def _ring_moved(self, outcome: RingMoved) -> None:
+        self.owners.moved()
+        self.trees.look_again()
 
     def found_leader(self, topic: str) -> None:
         self.errands.found_leader(topic)

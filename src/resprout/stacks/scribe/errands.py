@@ -19,6 +19,8 @@ from resprout.stacks.shell.step import Step
 
 Key = tuple[object, ...]
 LEADERS_MAX: Final = 10_000
+AGAIN_MAX: Final = 16
+"""Of what a leader has not answered for a while, so much is said again, the oldest: it may only be slow."""
 POINTERS_MAX: Final = 8
 """Brokers that may name each other before it is waited until errands are due."""
 
@@ -154,12 +156,12 @@ class Errands:
         if topic in self._open:
             self._pointers.pop(topic, None)
             self._wake(topic)
-            self._tell_all(topic)
+            self._tell_all(topic, AGAIN_MAX)
             self._seek(topic)
 
-    def _tell_all(self, topic: str) -> None:
+    def _tell_all(self, topic: str, most: int | None = None) -> None:
         leader = self._leader(topic)
-        for errand in list(self._open.get(topic, {}).values()) if leader is not None else ():
+        for errand in list(self._open.get(topic, {}).values())[:most] if leader is not None else ():
             self._tell(leader, errand)
 
     def _tell(self, leader: str | None, errand: Errand) -> None:

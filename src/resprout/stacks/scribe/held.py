@@ -13,9 +13,9 @@ from resprout.core import limits
 from resprout.core.bundle import Origin
 from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer
 from resprout.overlay.chord.ring import number_of
-from resprout.replicas.messages import Ask, Known
+from resprout.replicas.messages import Accept, Ask, Fetch, Known
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
-from resprout.replicas.values import NO_BALLOT
+from resprout.replicas.values import NO_BALLOT, Ballot
 from resprout.spread.scribe.messages import AskMissed, NotKept, Scribed
 from resprout.stacks.scribe.log import (
     LogCommand,
@@ -78,6 +78,10 @@ class HeldTopic:
         """And knows all that was decided before."""
         self.heard: dict[str, None] = {}
         """Other holders that were heard of it, in their sessions."""
+        self._sent: dict[str, tuple[Ballot, int]] = {}
+        """By holder: the last slot that it was asked to accept in this session, and in which ballot."""
+        self._fetched: dict[str, int] = {}
+        """By holder: after which slot it was asked for more in this session."""
         self._is_passed_on = False
         """This broker was left out, and most of those who hold the topic know so."""
         self._requests: dict[tuple[Origin, int], str] = {}
@@ -163,6 +167,7 @@ class HeldTopic:
         if self.is_leading or not (self.is_member or self._is_passed_on):
             for holder in self.others:
                 if holder not in self.heard:
+                    self.forget(holder)
                     self._house.post_holder(holder, self.known)
 
     # -- what the leader is asked --------------------------------------------------------------------------------------
@@ -222,7 +227,8 @@ class HeldTopic:
     def _take(self, news: Sequence[News], effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
-                self._house.post_holder(effect.peer, effect.message)
+                if not self._is_repeat(effect.peer, effect.message):
+                    self._house.post_holder(effect.peer, effect.message)
             elif isinstance(effect, SetTimer):
                 self._step.out.append(effect)
         self._news += news
@@ -233,6 +239,27 @@ class HeldTopic:
             self._learn(self._news.popleft())
         self._is_running = False
         self._keep_snapshot()
+
+    def _is_repeat(self, holder: str, message: ProtocolMessage) -> bool:
+        """Replicas say again what is not answered, as if it could be lost. In a session nothing is, and where it takes
+        long that would only make it longer."""
+        if isinstance(message, Fetch):
+            is_repeat = self._fetched.get(holder) == message.after
+            self._fetched[holder] = message.after
+            return is_repeat
+        if not isinstance(message, Accept) or not message.entries:
+            return False
+        sent = (message.ballot, message.first + len(message.entries) - 1)
+        if sent <= self._sent.get(holder, (NO_BALLOT, 0)):
+            return True
+        self._sent[holder] = sent
+        return False
+
+    def forget(self, holder: str) -> None:
+        """What was said to it may be lost."""
+        self.heard.pop(holder, None)
+        self._sent.pop(holder, None)
+        self._fetched.pop(holder, None)
 
     def _learn(self, news: News) -> None:
         if isinstance(news, Led):

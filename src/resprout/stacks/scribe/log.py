@@ -2,7 +2,8 @@
 
 A client's publications on the topic take places in the order of their numbers: each names the one before it, and gets
 no place before that one has. What comes again is no second one. So nothing more need be remembered of a client than the
-last number that has a place.
+last number that has a place. What an earlier life of it left without a place gets none behind what the next one has
+published: nobody was told that it is safe, and it would be out of order.
 
 What was spread and is old enough is let go of, by a command (`Spread`): the *watermark*. Whatever lies above it is in
 the log of whoever leads next, and goes to those who miss it.
@@ -84,9 +85,13 @@ class TopicLog:
         """Of that."""
         self._last: dict[Origin, int] = {}
         """The last number of each origin that has a place, the latest origin last."""
+        self._lives: dict[tuple[str, str], int] = {}
+        """By publisher and stream: the latest life that has one."""
 
     def has(self, bundle: Bundle) -> bool:
-        return bundle.first <= self._last.get(bundle.origin, 0)
+        """It has a place, or will never have one."""
+        is_over = bundle.incarnation < self._lives.get((bundle.publisher, bundle.stream), 0)
+        return is_over or bundle.first <= self._last.get(bundle.origin, 0)
 
     def after(self, position: int) -> list[PlacedAt]:
         return [placed for placed in self.recent if placed.position > position]
@@ -110,16 +115,24 @@ class TopicLog:
         origin = bundle.origin
         if self.has(bundle) or self._last.get(origin, 0) < previous:
             return None
-        self._last.pop(origin, None)
-        self._last[origin] = bundle.last
-        if len(self._last) > ORIGINS_KEPT:
-            del self._last[next(iter(self._last))]
+        self._remember(origin, bundle.last)
         self.position += 1
         placed = PlacedAt(self.position, bundle, self._next_tseq)
         self._next_tseq += bundle.count
         self.recent.append(placed)
         self.bytes += bundle.cost
         return placed
+
+    def _remember(self, origin: Origin, last: int) -> None:
+        publisher, stream, incarnation = origin
+        self._last.pop(origin, None)
+        self._last[origin] = last
+        self._lives[publisher, stream] = max(incarnation, self._lives.get((publisher, stream), 0))
+        if len(self._last) > ORIGINS_KEPT:
+            publisher, stream, incarnation = oldest = next(iter(self._last))
+            del self._last[oldest]
+            if self._lives[publisher, stream] == incarnation:
+                del self._lives[publisher, stream]
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
@@ -140,7 +153,9 @@ class TopicLog:
         log = cls()
         log.position, log._next_tseq, log.watermark = image.position, image.next_tseq, image.watermark
         log.is_announced = image.is_announced
-        log._last, log.recent = dict(image.last), deque(image.recent)
+        for origin, last in image.last:
+            log._remember(origin, last)
+        log.recent = deque(image.recent)
         log.bytes = sum(placed.bundle.cost for placed in log.recent)
         return log
 

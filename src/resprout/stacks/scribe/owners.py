@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.overlay.chord.ring import is_owned, member_number, number_of
+from resprout.replicas.messages import Known
 from resprout.replicas.replica import HeartbeatDue, PatienceOver
 from resprout.stacks.scribe.held import HeldTopic, TopicHouse
 from resprout.stacks.scribe.messages import (
@@ -99,6 +100,8 @@ class TopicOwners:
         self._wished: dict[str, None] = {}
         """Topics that are to be founded as soon as it is known who will hold them."""
         self._founded = 0
+        self._newcomers: dict[str, None] = {}
+        """Who has asked which topics are its own, and waits."""
         self._missing: dict[str, None] = {}
         """Brokers that hold topics with this one, and cannot be reached."""
         self._askers: dict[str, dict[str, bool]] = {}
@@ -148,16 +151,23 @@ class TopicOwners:
             self._sessions.say(self._ring.successors[0], AskRange())
 
     def hear_ask_range(self, peer: Peer, message: AskRange) -> None:
+        if len(self._newcomers) < ASKERS_MAX:
+            self._newcomers[peer.name] = None
+            self._cede()
+
+    def _cede(self) -> None:
+        """To the one before this broker, if it has asked, as soon as this broker knows its own topics."""
         before = self._ring.predecessor
-        if not self.is_settled or before is None or before.name != peer.name:
-            return  # it asks again
+        if not self.is_settled or before is None or before.name not in self._newcomers:
+            return
+        self._newcomers.pop(before.name)
         known = [held.known for held in self.held.values()]
         known += [TopicKnown(topic, one.group, one.holders, one.holders) for topic, one in self._founding.items()]
         known += [hint for topic, hint in self._hints.items() if topic not in self.held]
         for one in known:
             if not self._ring.owns(number_of(one.topic)):
-                self._sessions.post(peer.name, one)
-        self._sessions.post(peer.name, RangeCeded())
+                self._sessions.post(before.name, one)
+        self._sessions.post(before.name, RangeCeded())
 
     def hear_ceded(self, peer: Peer, message: RangeCeded) -> None:
         if self._ring.is_member:
@@ -167,6 +177,7 @@ class TopicOwners:
         if not self.is_settled:
             self.is_settled = True
             self._house.settled()
+            self._cede()
 
     # -- who leads -----------------------------------------------------------------------------------------------------
 
@@ -265,7 +276,10 @@ class TopicOwners:
             mine.agreed.update((holder, None) for holder in mine.holders if name_of(holder) == peer.name)
             self._look_at_founding(topic)
             return
-        if held is not None and (held.group == message.group or held.is_begun):
+        if held is not None and held.group == message.group:  # whoever says so hears how much is known here
+            self._sessions.post(peer.name, Known(held.group, held.replica.ledger.chosen))
+            return
+        if held is not None and held.is_begun:
             return
         self._founding.pop(topic, None)
         self._sessions.meet(message.holders)
@@ -324,11 +338,13 @@ class TopicOwners:
     def began(self, name: str) -> None:
         """A session: whoever was to be reached may be one of those that are missing."""
         for held in self.held.values():
-            for holder in [holder for holder in held.heard if name_of(holder) == name]:
-                del held.heard[holder]
+            for holder in dict.fromkeys((*held.holders, *held.heard)):
+                if name_of(holder) == name:
+                    held.forget(holder)
         self._found_wished()
 
     def ended(self, name: str) -> None:
+        self._newcomers.pop(name, None)
         if name not in self._missing and self._misses(name):
             self._missing[name] = None
             self._step.note("repair_begin", name)
@@ -355,6 +371,7 @@ class TopicOwners:
 
     def moved(self) -> None:
         """The ring has changed."""
+        self._cede()
         self._found_wished()
         self._claim()
 
