@@ -23,11 +23,13 @@ if TYPE_CHECKING:
         ConnectError,
         ForgetError,
         PublishError,
+        ReadError,
         SubscribeError,
     )
     from resprout.client.events import BrokerChanged, DeliveriesMissing, PublicationDelayed
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
+    from resprout.client.past import EventsPage, Offset
     from resprout.client.receipts import Receipt
     from resprout.core.errors import (
         NameRefusedError,
@@ -50,14 +52,17 @@ __all__ = [
     "ClosedError",
     "ConnectError",
     "DeliveriesMissing",
+    "EventsPage",
     "ForgetError",
     "Guarantee",
     "Inbox",
     "Message",
     "NameRefusedError",
+    "Offset",
     "PayloadRefusedError",
     "PublicationDelayed",
     "PublishError",
+    "ReadError",
     "Receipt",
     "ResproutError",
     "SubscribeError",
@@ -79,14 +84,17 @@ _HOMES = {
     "ClosedError": "resprout.client.errors",
     "ConnectError": "resprout.client.errors",
     "DeliveriesMissing": "resprout.client.events",
+    "EventsPage": "resprout.client.past",
     "ForgetError": "resprout.client.errors",
     "Guarantee": "resprout.core.guarantee",
     "Inbox": "resprout.client.inbox",
     "Message": "resprout.core.message",
     "NameRefusedError": "resprout.core.errors",
+    "Offset": "resprout.client.past",
     "PayloadRefusedError": "resprout.core.errors",
     "PublicationDelayed": "resprout.client.events",
     "PublishError": "resprout.client.errors",
+    "ReadError": "resprout.client.errors",
     "Receipt": "resprout.client.receipts",
     "ResproutError": "resprout.core.errors",
     "SubscribeError": "resprout.client.errors",

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import count
 
+from resprout.core.contract import Kept
 from resprout.journal.journal import Journal, open_journal
 from resprout.journal.options import JournalOptions
-from resprout.journal.reading import Kept
 from resprout.sim.files import VirtualFiles
 
 SMALL = JournalOptions(segment_bytes=4_096)

@@ -174,11 +174,11 @@ def test_a_damaged_folder_is_refused_shown_and_mended(tmp_path: Path, capfd: pyt
     assert command(["mend", str(tmp_path)]) == 0
     said = capfd.readouterr().out
     assert said == (
-        f"{tmp_path}: 4 records are kept; positions that are missing: 2; damaged bytes, 41 of them, are in"
+        f"{tmp_path}/journal: 4 records are kept; positions that are missing: 2; damaged bytes, 41 of them, are in"
         f" {file}.damaged-1\n"
     )
     assert command(["mend", str(tmp_path)]) == 0
-    assert capfd.readouterr().out == f"{tmp_path}: not damaged; 4 records are kept there\n"
+    assert capfd.readouterr().out == f"{tmp_path}/journal: not damaged; 4 records are kept there\n"
     folder = open_folder(tmp_path, "b1")
     assert folder.records.read() == [bytes([65 + n]) * 20 for n in (0, 1, 3, 4)]
     assert command(["mend", str(tmp_path)]) == 2

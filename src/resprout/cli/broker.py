@@ -51,6 +51,10 @@ LEAVE_SECONDS_MAX: Final = 30.0
 @click.option("--client-certificates", is_flag=True, help="Serve only clients that have a certificate.")
 @click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
 @click.option("--open", "opens", is_flag=True, help="Let in whoever comes, though others can reach where it listens.")
+@click.option(
+    "--keep", "keep", multiple=True, metavar="FILTER",
+    help="Keep events of these topics in the --data folder, for `resprout read`; may be repeated.",
+)  # fmt: skip
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
 @click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
@@ -71,6 +75,7 @@ def broker(
     founds_anew: bool,
     advertise: str | None,
     data: Path | None,
+    keep: tuple[str, ...],
     tls: Path | None,
     client_certificates: bool,
     rules: Path | None,
@@ -112,7 +117,7 @@ def broker(
         "tls": str(tls) if tls is not None else None, "client_certificates": "yes" if client_certificates else None,
         "rules": str(rules) if rules is not None else None, "open": "yes" if opens else None,
     }  # fmt: skip
-    settings = read_settings(config, given, overrides, delays, contacts)
+    settings = read_settings(config, given, overrides, delays, contacts, keep)
     voice = Voice(settings.name, announce, as_json)
     raise_limit(settings.links.sessions_max + settings.links.greetings_max)
     most = incarnation_max()
@@ -193,6 +198,7 @@ class _Life:
         return BrokerToRun(
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
             settings.advertise, settings.data, self._barred, settings.site, settings.journal,
+            settings.keep, settings.events,
         )  # fmt: skip
 
     async def _company(self) -> FoundCompany | None:

@@ -9,19 +9,20 @@ import msgspec
 
 from resprout.cli.paths import LocalPath
 from resprout.journal.reading import JournalReader
-from resprout.net.data_folder import look_into
+from resprout.net.data_folder import EVENTS, JOURNAL, look_into
 
 
 @click.command()
 @click.argument("folder", type=LocalPath(), metavar="DIR")
+@click.option("--events", is_flag=True, help="Tell of the journal of events instead of the log.")
 @click.option("--verify", is_flag=True, help="Read everything, and compare it with its checksums.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def journal(folder: Path, verify: bool, as_json: bool) -> None:
+def journal(folder: Path, events: bool, verify: bool, as_json: bool) -> None:
     """Tell what is kept in DIR, the --data folder of a broker, which may be running.
 
     Damage is told with its file, byte and position, and exit status 2; `resprout mend DIR` goes on with what is intact.
     """
-    reader = look_into(folder)
+    reader = look_into(folder, EVENTS if events else JOURNAL)
     facts = _facts(reader)
     if verify:
         facts["verified"] = sum(1 for _ in reader.all_from(reader.first))

@@ -17,8 +17,10 @@ from resprout.core.errors import ResproutError, UsageError
 VERBS: Final = {
     "broker": "resprout.cli.broker:broker",
     "up": "resprout.cli.up:up",
+    "tap": "resprout.cli.tap:tap",
     "pub": "resprout.cli.pub:pub",
     "sub": "resprout.cli.sub:sub",
+    "read": "resprout.cli.read:read",
     "status": "resprout.cli.status:status",
     "certificates": "resprout.cli.certificates:certificates",
     "secret": "resprout.cli.secret:secret",

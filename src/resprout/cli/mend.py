@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from resprout.cli.paths import LocalPath
-from resprout.net.data_folder import JOURNAL, mend_folder
+from resprout.net.data_folder import mend_folder
 
 
 @click.command()
@@ -17,14 +17,15 @@ def mend(folder: Path) -> None:
     passed on by the broker when it stopped, or had been, and nobody can tell: compare what publishers were told. Stop
     the broker first.
     """
-    done = mend_folder(folder)
-    kept = "1 record is" if done.records == 1 else f"{done.records} records are"
-    if not done.asides:
-        click.echo(f"{folder}: not damaged; {kept} kept there")
-        return
-    asides = ", ".join(str(folder / JOURNAL / aside) for aside in done.asides)
-    gone = ", ".join(f"{begin}" if end == begin + 1 else f"{begin}-{end - 1}" for begin, end in done.missing)
-    click.echo(
-        f"{folder}: {kept} kept; positions that are missing: {gone or 'none'}; damaged bytes, {done.damaged_bytes} of"
-        f" them, are in {asides}"
-    )
+    for name, done in mend_folder(folder):
+        place = folder / name
+        kept = "1 record is" if done.records == 1 else f"{done.records} records are"
+        if not done.asides:
+            click.echo(f"{place}: not damaged; {kept} kept there")
+            continue
+        asides = ", ".join(str(place / aside) for aside in done.asides)
+        gone = ", ".join(f"{begin}" if end == begin + 1 else f"{begin}-{end - 1}" for begin, end in done.missing)
+        click.echo(
+            f"{place}: {kept} kept; positions that are missing: {gone or 'none'}; damaged bytes,"
+            f" {done.damaged_bytes} of them, are in {asides}"
+        )

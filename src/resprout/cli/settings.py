@@ -22,6 +22,9 @@
     [journal]               # see JournalOptions; of what is kept in the data folder
     flush = "interval"
 
+    [events]                # the same, of the events that are kept: `keep = ["bank/#"]` above
+    retain_bytes = 10_000_000_000
+
     [delays]                # emulated one-way latencies, by peer
     b0 = "115ms"
 
@@ -38,9 +41,11 @@ from resprout.cli.addresses import address_of_peer
 from resprout.cli.paths import local_path
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
+from resprout.filters.topics import check_filter
 from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
+from resprout.net.broker import EVENT_OPTIONS
 from resprout.net.crowd import CrowdLimits
 from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.tls.files import Tls, tls_of_broker
@@ -52,9 +57,10 @@ from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
-    "rules", "open", "stack", "options", "links", "limits", "journal", "delays",
+    "rules", "open", "stack", "options", "links", "limits", "journal", "keep", "events", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
+KEPT_FILTERS_MAX: Final = 100
 DELAY_US_MAX: Final = 60_000_000
 
 
@@ -74,6 +80,9 @@ class Settings(msgspec.Struct, frozen=True):
     delays_s: Mapping[str, float]
     site: str = ""
     journal: JournalOptions = JournalOptions()
+    keep: tuple[str, ...] = ()
+    """Filters of the events that are kept for readers."""
+    events: JournalOptions = EVENT_OPTIONS
     tls: Tls | None = None
     """Its certificates; None: it speaks without TLS."""
     clients_certified: bool = False
@@ -91,6 +100,7 @@ def read_settings(
     overrides: Iterable[str],
     delays: Iterable[str],
     contacts: Sequence[str] = (),
+    keep: Sequence[str] = (),
 ) -> Settings:
     """`given` are texts from the command line by key of the file, None where it is silent; `overrides` are
     `option=value` for the stack, `links.option=value` or `journal.option=value`; `delays` are `peer=115ms`;
@@ -116,7 +126,9 @@ def read_settings(
         links=_links(source),
         delays_s=_delays(source) | dict(map(_delay, delays)),
         site=_site(file, texts),
-        journal=_journal(source),
+        journal=_journal(source, "journal", JournalOptions()),
+        keep=_keep(file, keep),
+        events=_journal(source, "events", EVENT_OPTIONS),
         tls=tls,
         clients_certified=_certified(file, texts, tls),
         rules=_path(file, texts, "rules"),
@@ -224,17 +236,24 @@ def _links(source: TomlSource) -> LinkOptions:
         table.fail(blamed, str(error))
 
 
-def _journal(source: TomlSource) -> JournalOptions:
-    if "journal" not in source.tree:
-        return JournalOptions()
-    table = Table(source, ("journal",))
+def _keep(file: Table, given: Sequence[str]) -> tuple[str, ...]:
+    if given:
+        return tuple(dict.fromkeys(map(check_filter, given)))
+    texts = file.texts("keep", KEPT_FILTERS_MAX) if "keep" in file else ()
+    return tuple(file.attempt(("keep", place), check_filter, text) for place, text in enumerate(texts))
+
+
+def _journal(source: TomlSource, name: str, default: JournalOptions) -> JournalOptions:
+    if name not in source.tree:
+        return default
+    table = Table(source, (name,))
     table.only(JournalOptions.__struct_fields__)
     for key, value in table.values.items():
         try:
             msgspec.convert({key: value}, JournalOptions)
         except msgspec.ValidationError as error:
             table.fail(key, f"journal option {key} cannot be {value!r}: {error}")
-    return msgspec.convert(table.values, JournalOptions)
+    return msgspec.convert({**msgspec.to_builtins(default), **table.values}, JournalOptions)
 
 
 def _limits(source: TomlSource) -> CrowdLimits:

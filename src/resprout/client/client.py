@@ -23,6 +23,7 @@ from typing import Any
 from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
 from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
 from resprout.client.inbox import Batch, Inbox
+from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
 from resprout.client.publisher import Publisher
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
 from resprout.client.turns import Turns
@@ -37,6 +38,7 @@ from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
     CopiesCounted,
+    EventsAnswered,
     ForgetAnswered,
     ForgetRequest,
     LeaveRequest,
@@ -78,6 +80,8 @@ class Client(Publisher):
         self._taking = Turns(self._loop, lambda: self._taken_batches, self._take)
         self._forgetting: dict[int, asyncio.Future[str]] = {}
         """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
+        self._reading: dict[int, asyncio.Future[EventsAnswered]] = {}
+        """The same of what is read."""
         self._tokens = itertools.count(1)
         self._tell: dict[type, Callable[[Any], None]] = {
             ReceiptTurned: self._turned,
@@ -138,6 +142,36 @@ class Client(Publisher):
         waits = [self._end(subscription) for subscription in self._subscriptions.of(inbox)]
         if waits:
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
+
+    # -- the past ------------------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        start: Start = "earliest",
+        size: int = PAGE_BYTES,
+    ) -> EventsPage:
+        """A page of what the broker that serves this client keeps of the past, where it keeps any (`keep`).
+
+        `start` is an offset, of a message or of the page before (`page.next`), or a time. An offset belongs to the
+        journal of one broker: it stays valid for as long as that keeps it, and means nothing to another one. A page
+        holds about `size` bytes of what is kept, and perhaps no message of it matches: go on until `page.at_end`.
+
+        Raises ReadError when the broker keeps no events, or not that position; UsageError for a filter or condition
+        that is none.
+        """
+        self._check_open()
+        request = read_request(filter, where, start, size)
+        token = next(self._tokens)
+        answered: asyncio.Future[EventsAnswered] = self._loop.create_future()
+        self._reading[token] = answered
+        self._host.handle(Request(request, token))
+        try:
+            return page_of(await answered)
+        finally:
+            self._reading.pop(token, None)
 
     # -- operating -----------------------------------------------------------------------------------------------------
 
@@ -254,7 +288,10 @@ class Client(Publisher):
         if self._on_event is not None:
             self._loop.call_soon(self._on_event, event)
 
-    def _answered(self, token: int, news: ForgetAnswered | Refused) -> None:
+    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | Refused) -> None:
+        read = self._reading.get(token)
+        if read is not None and not read.done():
+            read.set_result(news if isinstance(news, EventsAnswered) else EventsAnswered(reason=news.reason))
         answered = self._forgetting.get(token)
         if answered is not None and not answered.done():
             answered.set_result(news.reason)
@@ -317,7 +354,8 @@ class Client(Publisher):
         for stream in self._streams.values():
             stream.close(reason)
         self._subscriptions.shut(reason, failure)
-        for answered in self._forgetting.values():
+        waits: list[asyncio.Future[Any]] = [*self._forgetting.values(), *self._reading.values()]
+        for answered in waits:
             if not answered.done():
                 answered.set_exception(ClosedError(reason))
         self._room_again(RoomAgain())

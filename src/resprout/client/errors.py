@@ -40,3 +40,7 @@ class SubscribeError(ClientError):
 
 class ForgetError(ClientError):
     """The network was not told to forget the brokers, or it is not known whether it was; the text says why."""
+
+
+class ReadError(ClientError):
+    """Nothing of the past was read; the text says why."""

@@ -26,6 +26,7 @@ from resprout.client.connect import connect as connect_async
 from resprout.client.errors import ClosedError
 from resprout.client.events import OnEvent
 from resprout.client.inbox import Inbox
+from resprout.client.past import PAGE_BYTES, EventsPage, Start
 from resprout.client.receipts import Receipt
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
@@ -219,6 +220,18 @@ class BlockingClient:
     def unsubscribe(self, inbox: BlockingInbox, *, timeout: float | None = None) -> None:
         """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""
         self._background.call(_within(timeout, self._client.unsubscribe, inbox._inbox))
+
+    def read(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        start: Start = "earliest",
+        size: int = PAGE_BYTES,
+        timeout: float | None = None,
+    ) -> EventsPage:
+        """A page of what the broker keeps of the past; see the asynchronous client."""
+        return self._background.call(_within(timeout, self._client.read, filter, where, start=start, size=size))
 
     def forget(self, *names: str, force: bool = False, timeout: float | None = None) -> None:
         """Tell the network that these brokers never return. Everybody who can connect may do this: read what the

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
+from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
@@ -104,6 +104,22 @@ class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
     """Even those that are heard."""
 
 
+class ReadEvents(ProtocolMessage, frozen=True, tag=24):
+    """Read what this broker keeps of the past. Answered by `EventRead` any number of times, and `EventsEnd`."""
+
+    id: int
+    """Chosen by the client; comes back in the answers."""
+    filter: str
+    where: str | None
+    journal: str
+    """The one that the position belongs to; empty: any."""
+    position: Annotated[int, msgspec.Meta(ge=-2)]
+    """From here on; -1: from a time on; -2: what comes next."""
+    time_us: int
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    """About so many bytes, no more than the broker gives at once."""
+
+
 # broker to client
 
 
@@ -114,6 +130,8 @@ class Extra(enum.IntEnum):
     """`Advertise`, `Unadvertise`: it makes use of knowing where somebody may publish."""
     FORGETTING = 1
     """`ForgetBrokers`: it may wait for a broker for ever, and somebody has to tell it not to."""
+    READING = 2
+    """`ReadEvents`: this broker keeps a journal of events. Not said by stacks, but by what stands before one."""
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
@@ -232,8 +250,38 @@ class PublicationWaits(ProtocolMessage, frozen=True, tag=42):
         return True
 
 
+class EventRead(FreeBundleMessage, frozen=True, tag=44):
+    """One bundle of the past. Free, because it was asked for, and is no more than was asked for."""
+
+    id: int
+    bundle: Bundle
+    offsets: tuple[int, ...] | None
+    """Where a condition picked some messages: their places in the original bundle."""
+    tseq: Annotated[int, msgspec.Meta(ge=-1)]
+    """As in `Delivery`."""
+    position: int
+    life: int
+    """Of the broker that kept it."""
+    time_us: int
+    """When it was kept."""
+
+
+class EventsEnd(ProtocolMessage, frozen=True, tag=45):
+    """That was all of one answer."""
+
+    id: int
+    journal: str
+    following: int
+    """The position to go on from."""
+    first: int
+    """The first position that is kept, and the one behind the last."""
+    end: int
+    reason: str = ""
+    """Why nothing was read; empty when it was."""
+
+
 CLIENT_MESSAGES = (
-    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers,
+    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
-    BrokersForgotten, PublicationWaits, SafeCopies,
+    BrokersForgotten, PublicationWaits, SafeCopies, EventRead, EventsEnd,
 )  # fmt: skip

@@ -6,6 +6,7 @@ import msgspec
 
 from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 
 
@@ -52,6 +53,19 @@ class ForgetRequest(msgspec.Struct, frozen=True):
     """Even those that are heard: what hangs may look alive."""
 
 
+class ReadRequest(msgspec.Struct, frozen=True):
+    """What the broker keeps of the past. Answered by `EventsAnswered` under the same token."""
+
+    filter: str
+    where: str | None = None
+    journal: str = ""
+    """The one that the position belongs to; empty: any."""
+    position: int = 0
+    """From here on; -1: from a time on; -2: what comes next."""
+    time_us: int = 0
+    size: int = 256 << 10
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -64,6 +78,7 @@ ClientRequest = (
     | TakeRequest
     | LeaveRequest
     | ForgetRequest
+    | ReadRequest
     | FlushRequest
 )
 
@@ -116,6 +131,34 @@ class ForgetAnswered(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     reason: str
+
+
+class StoredMessage(msgspec.Struct, frozen=True):
+    """A message of the past."""
+
+    position: int
+    """Of its bundle, in the journal of one broker."""
+    index: int
+    """Its place in that bundle."""
+    life: int
+    """Of that broker. Between two of its lives there may be gaps."""
+    time_us: int
+    """When it was kept, in microseconds since 1970."""
+    message: Message
+
+
+class EventsAnswered(msgspec.Struct, frozen=True):
+    """To a `ReadRequest`."""
+
+    messages: tuple[StoredMessage, ...] = ()
+    journal: str = ""
+    following: int = 0
+    """The position to go on from."""
+    first: int = 0
+    """The first position that is kept, and the one behind the last."""
+    end: int = 0
+    reason: str = ""
+    """Why nothing was read; empty when it was."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -173,6 +216,7 @@ ClientNews = (
     | ReceiptTurned
     | ReceiptWaits
     | ForgetAnswered
+    | EventsAnswered
     | Refused
     | RoomAgain
 )

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-import msgspec
-
+from resprout.core.contract import Kept
 from resprout.journal.damage import damaged
 from resprout.journal.errors import DiskError, NotKeptError
 from resprout.journal.files import Files
@@ -16,15 +15,6 @@ from resprout.journal.segments import bases_of, head_of, segment_name
 CHUNK_BYTES: Final = 256 << 10
 """Read at once, unless a batch is larger."""
 PORTION_BYTES: Final = 1 << 20
-
-
-class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A record, as a journal keeps it."""
-
-    position: int
-    time_us: int
-    """When it was written."""
-    record: bytes
 
 
 class JournalReader:
@@ -63,8 +53,8 @@ class JournalReader:
                 if place >= position:
                     portion.append(Kept(place, batch.time_us, record))
                     size -= len(record)
-            if portion and size <= 0:
-                break
+                    if size <= 0:
+                        return portion
         return portion
 
     def all_from(self, position: int) -> Iterator[Kept]:

@@ -36,6 +36,7 @@ from resprout.core.contract import (
     Open,
     Persist,
     Received,
+    RecordEvent,
     Release,
     Retire,
     Send,
@@ -135,6 +136,7 @@ class Links:
             Hold: self._do_hold,
             Release: self._do_release,
             Persist: self._do_ship,
+            RecordEvent: self._do_ship,
             Retire: self._do_retire,
         }
         self._timers: dict[type[Any], Handler] = {
@@ -281,7 +283,7 @@ class Links:
             if link.connection and link.acknowledge_now:
                 link.nod(now_us, out)
 
-    def _do_ship(self, effect: Persist, now_us: int, out: Effects) -> None:
+    def _do_ship(self, effect: Persist | RecordEvent, now_us: int, out: Effects) -> None:
         """What was sent before leaves before."""
         self._ship_all(now_us, out)
         out.append(effect)

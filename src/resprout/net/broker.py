@@ -17,8 +17,10 @@ import msgspec
 
 from resprout.core.contract import Machine, Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
-from resprout.edge.broker.guard import Guard
+from resprout.edge.broker.guard import Guard, Permit
+from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.requests import LeaveRequest
+from resprout.edge.rights import may_subscribe
 from resprout.journal.errors import DiskError
 from resprout.journal.options import JournalOptions
 from resprout.links.links import Links
@@ -49,6 +51,10 @@ PAUSE_SECONDS_MAX: Final = 5.0
 """Before the next life when the last one was shorter than that: doubled each time from the first to the last."""
 
 
+EVENT_OPTIONS: Final = JournalOptions(retain_bytes=1 << 30)
+"""Events are retained for readers: as many as fit in a gigabyte."""
+
+
 class BrokerToRun(msgspec.Struct, frozen=True):
     """One broker to run."""
 
@@ -73,6 +79,10 @@ class BrokerToRun(msgspec.Struct, frozen=True):
     """The group of brokers that replicate each other; empty where there are no groups."""
     journal: JournalOptions = JournalOptions()
     """Of what is kept in the folder."""
+    keep: tuple[str, ...] = ()
+    """Filters of the events that are kept there, for whoever reads them later."""
+    events: JournalOptions = EVENT_OPTIONS
+    """Of these."""
 
 
 class RunningBroker:
@@ -187,8 +197,9 @@ class RunningBroker:
         seed = secrets.randbits(64)
         self._few_copies = ""
         machine = self._stack.make_broker(seat, self._options, random.Random(seed))
+        recorder = self._recorder(machine)
         node = Links(
-            machine,
+            recorder or machine,
             name=name,
             role="broker",
             incarnation=self.incarnation,
@@ -210,6 +221,7 @@ class RunningBroker:
             latest_incarnation=node.latest_incarnation,
             book=self._book,
             records=self._folder.records if self._folder is not None else None,
+            events=self._folder.events if self._folder is not None else None,
             ended=self._ended,
             remember=self._remember,
             asked=self._asked,
@@ -217,7 +229,7 @@ class RunningBroker:
             door=self._door,
         )
         if self._door.has_rules:
-            self._set_guard(machine, node, host)
+            self._set_guard(machine, node, host, recorder)
         self._since_s = time.monotonic()
         host.bar(self._barred)
         host.start()
@@ -226,10 +238,24 @@ class RunningBroker:
         if host.network and parent is None and not contacts:
             self._tell_founded(host.network)
 
-    def _set_guard(self, machine: Machine, node: Links, host: Host) -> None:
+    def _recorder(self, machine: Machine) -> EventRecorder | None:
+        if not self._spec.keep or self._folder is None:
+            return None
+        return EventRecorder(machine, self.name, self.incarnation, self._folder.events_id, self._spec.keep)
+
+    def _set_guard(self, machine: Machine, node: Links, host: Host, recorder: EventRecorder | None) -> None:
         if not isinstance(machine, Shell):
             raise UsageError(f"the stack {self._stack.name!r} cannot be given rules: its broker is no Shell")
-        machine.guard = Guard(lambda client: host.permit_of(node.connection_of(client)), host.reception.refused)
+
+        def permit(client: str) -> Permit:
+            return host.permit_of(node.connection_of(client))
+
+        machine.guard = guard = Guard(permit, host.reception.refused)
+        if recorder is not None:
+            recorder.may_read = lambda client, topic_filter: may_subscribe(permit(client).rights, topic_filter)
+            machine.guard = lambda session, message: (
+                (message, ()) if session.name == recorder.name else guard(session, message)
+            )
 
     def _tell_two_networks(self, line: str) -> None:
         self._heard(Note("two_networks", {"detail": line}))
@@ -337,8 +363,15 @@ async def serve(
     if spec.data is not None:
         folder = open_folder(spec.data, spec.name, spec.journal)
         spec = msgspec.structs.replace(spec, incarnation=max(spec.incarnation, folder.incarnation + 1))
-        if folder.warning:
-            heard(Note("note", {"detail": folder.warning}))
+        try:
+            warnings = [folder.warning, folder.open_events(spec.events).warning if spec.keep else ""]
+        except BaseException:
+            folder.close()
+            raise
+        for warning in filter(None, warnings):
+            heard(Note("note", {"detail": warning}))
+    elif spec.keep:
+        raise UsageError(f"{spec.name} is to keep events: give --data DIR, a folder for them")
     elif stack.keeps_records(options):
         raise UsageError(f"{spec.name} is to be durable: give --data DIR, a folder for what it must keep")
     broker = RunningBroker(spec, stack, options, links, heard, began, folder, door or Door())

@@ -18,7 +18,7 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.journal.errors import DamagedError, DiskError
-from resprout.journal.journal import open_journal
+from resprout.journal.journal import Journal, open_journal
 from resprout.journal.mending import Mended, mend
 from resprout.journal.options import JournalOptions
 from resprout.journal.reading import JournalReader, open_reader
@@ -28,6 +28,9 @@ from resprout.net.disk import RealFiles, sync_folder
 _OPTIONS: Final = JournalOptions()
 JOURNAL: Final = "journal"
 """The folder in it with the segments."""
+EVENTS: Final = "events"
+"""The same, of the journal of events."""
+_EVENTS_ID: Final = "events.json"
 _RECORDS_OF_OLD: Final = "records"
 _LIFE: Final = "life.json"
 _LOCK: Final = "lock"
@@ -39,6 +42,10 @@ MEMBERS_MAX: Final = 1_000
 class _Life(msgspec.Struct, frozen=True):
     name: str
     incarnation: int
+
+
+class _EventsId(msgspec.Struct, frozen=True):
+    journal: str
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -60,11 +67,34 @@ class DataFolder:
         self._name = name
         self._files = files
         self._lock = lock
+        self._event_files: RealFiles | None = None
+        self.events: Journal | None = None
+        """Where events are kept, once it is opened."""
+        self.events_id = ""
+        """What tells that journal from all others."""
 
     @property
     def warning(self) -> str:
         """One line for people when a part of what was kept is lost, otherwise nothing."""
         return self.records.journal.warning
+
+    def open_events(self, options: JournalOptions) -> Journal:
+        """The journal of events, begun when there is none. DamagedError when it is; DiskError when it cannot be
+        written."""
+        if self.events is None:
+            self._event_files = RealFiles(_folder_in(self.path, EVENTS))
+            try:
+                self.events = open_journal(self._event_files, options, _draw, time.time_ns() // 1_000)
+            except DamagedError as error:
+                raise DamagedError(f"{error}: {_mending(self.path)}") from None
+            try:
+                self.events_id = msgspec.json.decode((self.path / _EVENTS_ID).read_bytes(), type=_EventsId).journal
+            except FileNotFoundError:
+                self.events_id = f"{self._name}.{secrets.token_hex(4)}"
+                self._write(_EVENTS_ID, msgspec.json.encode(_EventsId(self.events_id)))
+            except (OSError, msgspec.MsgspecError) as error:
+                raise UsageError(f"{self.path / _EVENTS_ID} does not name a journal: {error}") from None
+        return self.events
 
     def begin_life(self, incarnation: int) -> None:
         """No later life takes this number again. DiskError when that cannot be kept."""
@@ -94,6 +124,10 @@ class DataFolder:
         with contextlib.suppress(DiskError):  # whoever wrote was told so, and has given up
             self.records.journal.sync()
         self._files.close()
+        if self.events is not None and self._event_files is not None:
+            with contextlib.suppress(DiskError):
+                self.events.sync()
+            self._event_files.close()
         os.close(self._lock)
 
 
@@ -113,39 +147,45 @@ def open_folder(path: Path, name: str, options: JournalOptions = _OPTIONS) -> Da
         records = Records(open_journal(files, options, _draw, time.time_ns() // 1_000))
     except DamagedError as error:
         os.close(lock)
-        raise DamagedError(
-            f"{error}: `resprout mend {path}` goes on with what is intact and sets damaged files aside"
-        ) from None
+        raise DamagedError(f"{error}: {_mending(path)}") from None
     except BaseException:
         os.close(lock)
         raise
     return DataFolder(path, name, lock, files, records, life.incarnation if life is not None else 0)
 
 
-def mend_folder(path: Path) -> Mended:
-    """Goes on with the records that are intact. UsageError when it is no folder of a broker, or somebody uses it."""
-    if not (path / JOURNAL).is_dir():
-        raise UsageError(f"{path}: no data folder of a broker, there is no folder {JOURNAL} in it")
+def mend_folder(path: Path) -> list[tuple[str, Mended]]:
+    """Goes on with the records that are intact, in each journal; by the name of its folder. UsageError when it is no
+    folder of a broker, or somebody uses it."""
+    _check(path)
     try:
         lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
+    done: list[tuple[str, Mended]] = []
     try:
         _take(lock, path)
-        files = RealFiles(path / JOURNAL)
-        try:
-            return mend(files, _draw)
-        finally:
-            files.close()
+        for name in (JOURNAL, EVENTS):
+            if (path / name).is_dir():
+                files = RealFiles(path / name)
+                try:
+                    done.append((name, mend(files, _draw)))
+                finally:
+                    files.close()
     finally:
         os.close(lock)
+    return done
 
 
-def look_into(path: Path) -> JournalReader:
-    """The journal of a broker, which may be running. UsageError when it is no folder of a broker, or damaged."""
+def look_into(path: Path, name: str = JOURNAL) -> JournalReader:
+    """A journal of a broker, which may be running. UsageError when it is no folder of a broker, or damaged."""
+    _check(path)
+    return open_reader(RealFiles(path / name))
+
+
+def _check(path: Path) -> None:
     if not (path / JOURNAL).is_dir():
         raise UsageError(f"{path}: no data folder of a broker, there is no folder {JOURNAL} in it")
-    return open_reader(RealFiles(path / JOURNAL))
 
 
 def remembered(path: Path | None) -> Remembered:
@@ -168,13 +208,22 @@ def _journal_folder(path: Path) -> Path:
     """Made when there is none."""
     if (path / _RECORDS_OF_OLD).exists():
         raise UsageError(f"{path / _RECORDS_OF_OLD}: records of an earlier version, which cannot be read: move it away")
-    folder = path / JOURNAL
+    return _folder_in(path, JOURNAL)
+
+
+def _folder_in(path: Path, name: str) -> Path:
+    """Made when there is none."""
+    folder = path / name
     try:
         folder.mkdir(exist_ok=True)
         sync_folder(path)
     except OSError as error:
         raise DiskError(f"{folder}: {error.strerror or error}") from None
     return folder
+
+
+def _mending(path: Path) -> str:
+    return f"`resprout mend {path}` goes on with what is intact and sets damaged files aside"
 
 
 def _draw() -> int:

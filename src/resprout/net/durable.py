@@ -19,8 +19,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from resprout.core.contract import CancelTimer, Effect, Forget, Note, Persist, SetTimer
+from resprout.core.contract import (
+    CancelTimer,
+    Effect,
+    EventsFetched,
+    FetchEvents,
+    Forget,
+    Note,
+    Persist,
+    RecordEvent,
+    SetTimer,
+)
 from resprout.journal.errors import DiskError
+from resprout.journal.journal import Journal
 from resprout.journal.options import Flush
 from resprout.journal.records import Records
 
@@ -38,13 +49,15 @@ class DurableEffects:
         records: Records,
         execute: Callable[[Sequence[Effect]], None],
         failed: Callable[[DiskError], None],
+        events: Journal | None = None,
     ) -> None:
         self._records = records
+        self._events = events
         self._execute = execute
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "records")
-        self._gathered: list[Persist | Forget] = []
+        self._gathered: list[Persist | Forget | RecordEvent] = []
         """Written when the disk is free again."""
         self._must_wait = False
         """There are records among what is gathered."""
@@ -61,9 +74,9 @@ class DurableEffects:
         if self._over:
             return now
         for effect in effects:
-            if isinstance(effect, Persist | Forget):
+            if isinstance(effect, Persist | Forget | RecordEvent):
                 self._gathered.append(effect)
-                self._must_wait = self._must_wait or isinstance(effect, Persist)
+                self._must_wait = self._must_wait or not isinstance(effect, Forget)
             elif type(effect) in _UNSEEN:
                 now.append(effect)
             elif self._must_wait:
@@ -96,8 +109,41 @@ class DurableEffects:
         batch, self._gathered = self._gathered, []
         self._must_wait = False
         self._behind_written, self._behind_gathered = self._behind_gathered, []
-        self._writing = self._loop.run_in_executor(self._thread, self._records.apply, batch, time.time_ns() // 1_000)
+        self._writing = self._loop.run_in_executor(self._thread, self._keep, batch, time.time_ns() // 1_000)
         self._writing.add_done_callback(self._written)
+
+    def _keep(self, batch: Sequence[Persist | Forget | RecordEvent], time_us: int) -> None:
+        """In the thread."""
+        events = [effect.event for effect in batch if isinstance(effect, RecordEvent)]
+        changes = [effect for effect in batch if not isinstance(effect, RecordEvent)]
+        if events:
+            if self._events is None:
+                raise DiskError("there are events to keep, and no journal for them")
+            self._events.append(events, time_us, self._events.next + len(events))
+        if changes:
+            self._records.apply(changes, time_us)
+
+    def fetch(self, effect: FetchEvents, done: Callable[[EventsFetched], None]) -> None:
+        """`done` is called later, unless this life is over by then."""
+
+        def found(reading: "asyncio.Future[EventsFetched]") -> None:
+            if not self._over and not reading.cancelled():
+                error = reading.exception()
+                done(reading.result() if error is None else EventsFetched(effect.token, (), 0, 0, str(error)))
+
+        self._loop.run_in_executor(self._thread, self._read, effect).add_done_callback(found)
+
+    def _read(self, effect: FetchEvents) -> EventsFetched:
+        """In the thread, which is also the one that writes: nothing changes meanwhile."""
+        if self._events is None:
+            return EventsFetched(effect.token, (), 0, 0, "no events are kept here")
+        reader = self._events.reader()
+        position = effect.position
+        if position == -1:
+            position = reader.position_at(effect.time_us)
+        elif position < 0:
+            position = reader.end
+        return EventsFetched(effect.token, reader.read(position, effect.size), reader.first, reader.end)
 
     def _written(self, writing: "asyncio.Future[None]") -> None:
         self._writing = None
@@ -114,14 +160,24 @@ class DurableEffects:
 
     def _flush_later(self) -> None:
         """What was written is with the system; to the disk it comes within the interval."""
-        options = self._records.journal.options
-        if options.flush is Flush.INTERVAL and self._flush_due is None:
-            self._flush_due = self._loop.call_later(options.flush_interval_us / 1_000_000, self._flush)
+        if self._flush_due is None:
+            waits = [j.options.flush_interval_us for j in self._journals() if j.options.flush is Flush.INTERVAL]
+            if waits:
+                self._flush_due = self._loop.call_later(min(waits) / 1_000_000, self._flush)
+
+    def _journals(self) -> list[Journal]:
+        return [self._records.journal, *([self._events] if self._events is not None else [])]
+
+    def _sync(self) -> None:
+        """In the thread."""
+        for journal in self._journals():
+            if journal.options.flush is Flush.INTERVAL:
+                journal.sync()
 
     def _flush(self) -> None:
         self._flush_due = None
         if not self._over:
-            self._loop.run_in_executor(self._thread, self._records.journal.sync).add_done_callback(self._flushed)
+            self._loop.run_in_executor(self._thread, self._sync).add_done_callback(self._flushed)
 
     def _flushed(self, flushing: "asyncio.Future[None]") -> None:
         if not self._over and not flushing.cancelled() and (error := flushing.exception()) is not None:

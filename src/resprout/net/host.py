@@ -19,11 +19,13 @@ from resprout.core.contract import (
     Disconnected,
     Effect,
     Event,
+    FetchEvents,
     Forget,
     Locate,
     Machine,
     Note,
     Persist,
+    RecordEvent,
     Recovered,
     Remember,
     Retire,
@@ -37,6 +39,7 @@ from resprout.core.errors import UsageError
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import NOTHING
 from resprout.journal.errors import DiskError
+from resprout.journal.journal import Journal
 from resprout.journal.records import Records
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
@@ -82,6 +85,7 @@ class Host:
         latest_incarnation: Callable[[str], int] = lambda name: 0,
         book: AddressBook | None = None,
         records: Records | None = None,
+        events: Journal | None = None,
         ended: Callable[[End], None] = lambda end: None,
         remember: Callable[[Remember], None] = lambda effect: None,
         asked: Callable[[Who], None] = lambda who: None,
@@ -116,7 +120,7 @@ class Host:
         self._place: ListeningPlace | None = None
         self._barred: frozenset[str] = frozenset()
         self._records = records
-        self._durable = DurableEffects(records, self._execute, self._end) if records is not None else None
+        self._durable = DurableEffects(records, self._execute, self._end, events) if records is not None else None
         self._closing = False
         self._do: dict[type, Callable[[Any], None]] = {
             Transmit: self._transmit,
@@ -127,6 +131,8 @@ class Host:
             Locate: self._locate,
             Remember: remember,
             Persist: self._cannot_persist,
+            RecordEvent: self._cannot_persist,
+            FetchEvents: self._fetch,
             Forget: _nothing,
             Retire: self._end,
         }
@@ -350,7 +356,11 @@ class Host:
         except UsageError as error:
             self._do[Note](Note("note", {"detail": f"where {effect.peer} listens is not believed: {error}"}))
 
-    def _cannot_persist(self, effect: Persist) -> None:
+    def _fetch(self, effect: FetchEvents) -> None:
+        if self._durable is not None:
+            self._durable.fetch(effect, self.handle)
+
+    def _cannot_persist(self, effect: Persist | RecordEvent) -> None:
         self._end(DiskError(f"{self.here.name} has something to keep, and no folder for it"))
 
     def _set_timer(self, effect: SetTimer) -> None:

@@ -36,6 +36,7 @@ from resprout.core.names import check_topic
 from resprout.edge.client.forgetting import ForgetRequests
 from resprout.edge.client.incoming import Incoming
 from resprout.edge.client.publishing import Publishing
+from resprout.edge.client.reading import ReadRequests
 from resprout.edge.client.search import BrokerSearch
 from resprout.edge.client.timers import TellTaken
 from resprout.edge.client.wanted import Asked, WantedSubscriptions, bytes_of
@@ -43,6 +44,8 @@ from resprout.edge.messages import (
     Attend,
     BrokersForgotten,
     Delivery,
+    EventRead,
+    EventsEnd,
     Extra,
     GoTo,
     PublicationWaits,
@@ -65,6 +68,7 @@ from resprout.edge.requests import (
     ForgetRequest,
     LeaveRequest,
     PublishRequest,
+    ReadRequest,
     Refused,
     SessionBegan,
     SessionLost,
@@ -110,6 +114,7 @@ class ClientMachine:
         self._candidate_life = self._home_life = 0
         self._controls: deque[Asked] = deque()
         self._forgetting = ForgetRequests()
+        self._reading = ReadRequests()
         self._early: deque[tuple[PublishRequest, int]] = deque()
         """Publications asked for before the network said what it offers."""
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -130,6 +135,7 @@ class ClientMachine:
             TakeRequest: self._take,
             LeaveRequest: self._leave,
             ForgetRequest: lambda request, token, out: self._forgetting.ask(request, token),
+            ReadRequest: lambda request, token, out: self._reading.ask(request, token),
         }
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
@@ -141,6 +147,8 @@ class ClientMachine:
             PublishRefused: lambda message, now_us, out: self.publishing.refuse(message, out),
             PublicationWaits: lambda message, now_us, out: self.publishing.waits(message, out),
             BrokersForgotten: lambda message, now_us, out: self._forgetting.answered(message, out),
+            EventRead: lambda message, now_us, out: self._reading.came(message, out),
+            EventsEnd: lambda message, now_us, out: self._reading.ended(message, out),
             Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
             GoTo: self._sent_on,
         }
@@ -189,6 +197,10 @@ class ClientMachine:
             self._forgetting.give_up("brokers of this stack are not told whom to forget: none is waited for", out)
         while (forget := self._forgetting.next()) is not None:
             out.append(Send(broker, forget))
+        if not self._offers(Extra.READING):
+            self._reading.give_up(f"{broker} keeps no events: ask a broker that does", out)
+        while (read := self._reading.next()) is not None:
+            out.append(Send(broker, read))
         while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.prompt)) is not None:
             self._room -= publish.bundle.cost
             out.append(Send(broker, publish))
@@ -329,6 +341,7 @@ class ClientMachine:
             out.append(Send(broker, Taken(0)))  # it has come, and did not turn to another one while it waited
             self.publishing.begin_session(message.faults_tolerated, out)
         self._forgetting.begin_session(out)
+        self._reading.begin_session(out)
         wanted = self._wanted.resume(message.resumed, self._offers(Extra.ADVERTISING))
         self._controls = deque(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)

@@ -1,0 +1,229 @@
+"""Keeps a journal of events at a broker, whatever its stack: a client inside it, which writes down what it is given.
+
+The recorder stands between the links and the stack. To the stack it is a client like any other, with subscriptions of
+its own: it is given each event once, in order, from the confirmation on. An event is written before the stack hears
+that it was taken, so the network keeps it until then. Each life of the broker begins anew: what is published between
+two lives is not here, but with others.
+
+What clients ask of the past (`ReadEvents`) is answered here, and the stack hears nothing of it. Reading is as good as
+subscribing: whoever may not do the one may not do the other (`may_read`).
+"""
+
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from resprout.core import limits
+from resprout.core.bundle import Bundle, pick, unpack_attributes
+from resprout.core.contract import (
+    Close,
+    Effect,
+    Event,
+    EventsFetched,
+    FetchEvents,
+    Hold,
+    LinkDown,
+    LinkUp,
+    Machine,
+    Note,
+    Received,
+    RecordEvent,
+    Release,
+    Retire,
+    Send,
+    Writable,
+)
+from resprout.core.errors import UsageError, WireError
+from resprout.edge.broker.event_record import event_record, read_event
+from resprout.edge.messages import (
+    Attend,
+    Delivery,
+    EventRead,
+    EventsEnd,
+    Extra,
+    ReadEvents,
+    Serving,
+    Subscribe,
+    Subscribed,
+    SubscribeRefused,
+    Taken,
+)
+from resprout.filters.predicate import Predicate, parse_predicate
+
+ROOM_BYTES: Final = 1 << 24
+"""What it may be given before it has said that it took any; it takes everything at once."""
+PAGE_BYTES: Final = 256 << 10
+"""Of the past that is given at once."""
+SUFFIX: Final = ".events"
+READS_MAX: Final = 64
+"""Of one client, not answered yet."""
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    client: str
+    asked: ReadEvents
+    predicate: Predicate
+
+
+class EventRecorder:
+    def __init__(self, machine: Machine, broker: str, life: int, journal: str, filters: Sequence[str]) -> None:
+        """`journal`: what tells this journal from all others."""
+        self.machine = machine
+        self.may_read: Callable[[str, str], bool] = lambda client, topic_filter: True
+        self.name = own_name(broker)
+        """As a client of the stack."""
+        self._life = life
+        self._journal = journal
+        self._filters = tuple(filters)
+        self._taken = 0
+        self._said: deque[Any] = deque()
+        """To the stack, as its client."""
+        self._reads: dict[int, _Reading] = {}
+        """By token."""
+        self._tokens = 0
+
+    def latest_life(self, client: str) -> int:
+        latest = getattr(self.machine, "latest_life", None)
+        return latest(client) if latest is not None else 0
+
+    def start(self, now_us: int) -> Sequence[Effect]:
+        out = self._sift(self.machine.start(now_us))
+        self._begin()
+        self._say(now_us, out)
+        return out
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        if type(event) is Received and type(event.message) is ReadEvents:
+            return self._asked(event.peer, event.message)
+        if type(event) is EventsFetched:
+            return self._fetched(event)
+        if getattr(event, "peer", None) == self.name:  # somebody else who is called so
+            return [Close(self.name, f"{self.name} is a name of the broker itself")] if type(event) is LinkUp else []
+        if type(event) is LinkDown:
+            self._reads = {token: read for token, read in self._reads.items() if read.client != event.peer}
+        effects = self.machine.step(event, now_us)
+        if not effects:
+            return effects
+        out = self._sift(effects)
+        if self._said:
+            self._say(now_us, out)
+        return out
+
+    # -- a client of the stack -----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._taken = 0
+        self._said.append(LinkUp(self.name, "client", self._life, ROOM_BYTES))
+        self._said.append(Attend(0))
+
+    def _say(self, now_us: int, out: list[Effect]) -> None:
+        """What the stack answers may give rise to more."""
+        while self._said:
+            message = self._said.popleft()
+            event = message if isinstance(message, Event) else Received(self.name, message)
+            out += self._sift(self.machine.step(event, now_us))
+
+    def _sift(self, effects: Sequence[Effect]) -> list[Effect]:
+        """What is meant for this client is heard; everything else goes on, in its order."""
+        out: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Send):
+                if effect.peer == self.name:
+                    self._hear(effect.message, out)
+                    continue
+                if type(effect.message) is Serving:
+                    extras = (*effect.message.extras, Extra.READING)
+                    effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
+            elif isinstance(effect, Close | Hold | Release) and effect.peer == self.name:
+                if isinstance(effect, Close):
+                    out.append(Note("note", {"detail": f"events are not kept any more: {effect.reason}"}))
+                continue
+            elif isinstance(effect, Retire):
+                self._said.clear()
+            out.append(effect)
+        return out
+
+    def _hear(self, message: Any, out: list[Effect]) -> None:
+        if isinstance(message, Delivery):
+            out.append(RecordEvent(event_record(self._life, message.tseq, message.bundle)))
+            self._taken += 1
+            self._said.append(Taken(self._taken))
+            self._said.append(Writable(self.name, ROOM_BYTES))
+        elif isinstance(message, Serving):
+            self._said.extend(Subscribe(id, topic_filter, None) for id, topic_filter in enumerate(self._filters, 1))
+        elif isinstance(message, Subscribed) and not message.more:
+            kept = self._filters[message.id - 1]
+            out.append(
+                Note("events", {"detail": f"{kept} is kept from here on, in {self._journal}, life {self._life}"})
+            )
+        elif isinstance(message, SubscribeRefused):
+            out.append(Note("events", {"detail": f"{self._filters[message.id - 1]} is not kept: {message.reason}"}))
+
+    # -- what clients read ---------------------------------------------------------------------------------------------
+
+    def _asked(self, client: str, message: ReadEvents) -> list[Effect]:
+        try:
+            predicate = parse_predicate(message.filter, message.where)
+        except UsageError as error:
+            return [self._refusal(client, message, str(error))]
+        if not self.may_read(client, message.filter):
+            return [self._refusal(client, message, f"{client} may not subscribe to {message.filter}")]
+        if message.journal not in ("", self._journal):
+            reason = f"that position is one of the journal {message.journal}, and this broker keeps {self._journal}"
+            return [self._refusal(client, message, reason)]
+        if sum(read.client == client for read in self._reads.values()) >= READS_MAX:
+            return [self._refusal(client, message, f"{READS_MAX} requests wait for their answers")]
+        self._tokens += 1
+        self._reads[self._tokens] = _Reading(client, message, predicate)
+        return [FetchEvents(self._tokens, message.position, message.time_us, max(1, min(message.size, PAGE_BYTES)))]
+
+    def _refusal(self, client: str, message: ReadEvents, reason: str) -> Effect:
+        return Send(client, EventsEnd(message.id, self._journal, max(0, message.position), 0, 0, reason))
+
+    def _fetched(self, event: EventsFetched) -> list[Effect]:
+        read = self._reads.pop(event.token, None)
+        if read is None:
+            return []
+        id = read.asked.id
+        out: list[Effect] = []
+        for kept in event.events:
+            found = read_event(kept.record)
+            picked = _picked(found.bundle, read.predicate) if found is not None else None
+            if found is not None and picked is not None:
+                bundle, offsets = picked
+                message = EventRead(id, bundle, offsets, found.tseq, kept.position, found.life, kept.time_us)
+                out.append(Send(read.client, message))
+        following = event.events[-1].position + 1 if event.events else max(read.asked.position, event.first)
+        if read.asked.position < 0 and not event.events:
+            following = event.end
+        out.append(Send(read.client, EventsEnd(id, self._journal, following, event.first, event.end, event.reason)))
+        return out
+
+
+def own_name(broker: str) -> str:
+    """As a client of its own: one that no other broker uses."""
+    name = f"{broker}{SUFFIX}"
+    if len(name) <= limits.NAME_BYTES:
+        return name
+    digits = f".{zlib.crc32(broker.encode()):08x}"
+    return broker[: limits.NAME_BYTES - len(SUFFIX) - len(digits)] + digits + SUFFIX
+
+
+def _picked(bundle: Bundle, predicate: Predicate) -> tuple[Bundle, tuple[int, ...] | None] | None:
+    """What matches of a bundle, and where that stood in it; None when nothing does."""
+    topics = bundle.topics
+    if predicate.where is None:
+        return (bundle, None) if any(predicate.matches(topic, {}) for topic in topics) else None
+    try:
+        rows = unpack_attributes(bundle)
+    except WireError:
+        return None
+    offsets = tuple(
+        [offset for offset, row in enumerate(rows) if any(predicate.matches(topic, row) for topic in topics)]
+    )
+    if not offsets:
+        return None
+    return (bundle, None) if len(offsets) == bundle.count else (pick(bundle, offsets), offsets)
