@@ -65,7 +65,8 @@ def commands() -> list[list[str]]:
 def prepare(folder: Path) -> None:
     (folder / "sweeps").mkdir(parents=True)
     (folder / "sweeps" / "tree.toml").write_text(SCENARIO)
-    (folder / "sweeps" / "seed000-5.4.toml").write_text(SWEEP)
+    for name in ("seed000-5.4", "stacks"):
+        (folder / "sweeps" / f"{name}.toml").write_text(SWEEP)
     scenario = parse_scenario(SCENARIO)
     result = run_scenario(scenario)
     write_trace(folder / "out" / "bank", result.rows, run_info(scenario, result.ended))
@@ -101,6 +102,6 @@ def test_what_the_commands_made_on_a_cluster_lies_where_they_were_given(done: Do
     assert names == ["a small tree/bank", *(f"small/ops={ops},seed={seed}" for ops in (3, 6) for seed in (1, 2))]
     assert "5 runs, " in done.out and "no violation" in done.out
     assert "clean, as far as it was watched" in done.out
-    assert (done.folder / "figures.html").read_text().startswith("<!doctype html>")
-    assert (done.folder / "bank.html").read_text().startswith("<!doctype html>")
-    assert sorted(path.name for path in done.folder.iterdir()) == ["bank.html", "figures.html", "out", "sweeps"]
+    pages = ["bank.html", "figures.html", "stacks.html"]
+    assert all((done.folder / page).read_text().startswith("<!doctype html>") for page in pages)
+    assert sorted(path.name for path in done.folder.iterdir()) == ["bank.html", "figures.html", "out", "stacks.html", "sweeps"]

@@ -45,7 +45,7 @@ def test_options_are_the_defaults_with_what_was_given() -> None:
         ({"heartbeat_us": 999}, "option 'heartbeat_us': expected `int` >= 1000"),
         ({"lease_us": 0}, "option 'lease_us': expected `int` >= 4000"),
         ({"ghost_us": -1}, "option 'ghost_us': expected `int` >= 0"),
-        ({"durable": 1}, "option 'durable': expected `str | bool`, got `int`"),
+        ({"durable": 1}, "option 'durable': expected `bool | str`, got `int`"),
         ({"faults_tolerated": 1, "log_bytes": "x"}, "option 'log_bytes': expected `int`, got `str`"),
     ],
 )

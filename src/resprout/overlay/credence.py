@@ -123,8 +123,8 @@ class Credence:
     # -- who is who ----------------------------------------------------------------------------------------------------
 
     def _may_end_this(self, peer: str, now_us: int) -> bool:
-        """Tell this broker that it is dead. Over the root nobody has authority alone. Two members have it, one of them a
-        voter, and so has half of the voters: as many as an operator needs who forgets it by force."""
+        """Tell this broker that it is dead. Over the root nobody has authority alone. Two members have it, one of them
+        a voter, and so has half of the voters: as many as an operator needs who forgets it by force."""
         here = self._view
         if self._has_authority(peer) or not self.holds_lease(now_us):
             return True
