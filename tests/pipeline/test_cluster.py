@@ -104,4 +104,10 @@ def test_what_the_commands_made_on_a_cluster_lies_where_they_were_given(done: Do
     assert "clean, as far as it was watched" in done.out
     pages = ["bank.html", "figures.html", "stacks.html"]
     assert all((done.folder / page).read_text().startswith("<!doctype html>") for page in pages)
-    assert sorted(path.name for path in done.folder.iterdir()) == ["bank.html", "figures.html", "out", "stacks.html", "sweeps"]
+    assert sorted(path.name for path in done.folder.iterdir()) == [
+        "bank.html",
+        "figures.html",
+        "out",
+        "stacks.html",
+        "sweeps",
+    ]
