@@ -1,11 +1,8 @@
 """What replicas of one group say to each other. Tags 160..175 of the wire belong to this file.
 
 `group` names the log, because a broker may be a replica of many. Any of these may be lost, come twice, or come in
-another order than they were sent. Those by which a leader is found and known to live overtake the rest: a replica that
-is told much must not take its leader for dead meanwhile.
+another order than they were sent.
 """
-
-from typing import ClassVar
 
 from resprout.core.contract import ProtocolMessage
 from resprout.replicas.values import AcceptedEntry, Ballot, SlotEntry, Snapshot
@@ -14,7 +11,6 @@ from resprout.replicas.values import AcceptedEntry, Ballot, SlotEntry, Snapshot
 class Ask(ProtocolMessage, frozen=True, tag=170):
     """Would you promise this ballot? Asked first, because a promise that leads to nothing disturbs a leader."""
 
-    express: ClassVar[bool] = True
     group: str
     ballot: Ballot
 
@@ -22,7 +18,6 @@ class Ask(ProtocolMessage, frozen=True, tag=170):
 class Willing(ProtocolMessage, frozen=True, tag=171):
     """Answer to `Ask`, by those who hear no leader. It promises nothing."""
 
-    express: ClassVar[bool] = True
     group: str
     ballot: Ballot
 
@@ -83,7 +78,6 @@ class Refuse(ProtocolMessage, frozen=True, tag=164):
 class Lead(ProtocolMessage, frozen=True, tag=165):
     """The leader lives, and everything up to `chosen` is decided. Answered by `Follow`."""
 
-    express: ClassVar[bool] = True
     group: str
     ballot: Ballot
     chosen: int
@@ -97,7 +91,6 @@ class Lead(ProtocolMessage, frozen=True, tag=165):
 class Follow(ProtocolMessage, frozen=True, tag=166):
     """Answer to `Lead`: I follow you."""
 
-    express: ClassVar[bool] = True
     group: str
     ballot: Ballot
     sent_us: int
