@@ -41,6 +41,8 @@ STACK_OPTIONS: Final[Mapping[str, Sequence[OptionValue]]] = {
 """Of the default stack: the values that are drawn from, each as likely as it is frequent here."""
 
 _TOPICS: Final = ("a", "a/b", "a/b/c", "a/d", "e/b", "e/d/f", "g", "$ops/b")
+LATENCIES_US: Final = (0, 100, 1_000, 20_000, 200_000)
+"""Of links, at most."""
 _BANDWIDTHS: Final = (10_000_000, 100_000_000, 1_000_000_000)
 
 
@@ -54,17 +56,21 @@ def draw_scenario(
     clients_max: int = CLIENTS_MAX,
     operations_max: int = OPERATIONS_MAX,
     site_brokers: int = 0,
+    reach_us: int = LATENCIES_US[-1],
 ) -> Scenario:
     """The scenario of this seed: equal arguments give an equal scenario everywhere.
 
     `guarantees` are those that the stack offers, `options` the choices for each of its options that is to be drawn.
-    With `site_brokers`, so many brokers each are a site, and the sites form the tree.
+    With `site_brokers`, so many brokers each are a site, and the sites form the tree. No link takes longer than
+    `reach_us`.
     """
     rng = random_for(seed, "draw")
     if site_brokers:
-        brokers = _in_sites(rng, _brokers(rng, rng.randint(1, max(1, brokers_max // site_brokers))), site_brokers)
+        brokers = _in_sites(
+            rng, _brokers(rng, rng.randint(1, max(1, brokers_max // site_brokers)), reach_us), site_brokers
+        )
     else:
-        brokers = _brokers(rng, rng.randint(1, brokers_max))
+        brokers = _brokers(rng, rng.randint(1, brokers_max), reach_us)
     topics = rng.sample(_TOPICS, rng.randint(1, min(5, len(_TOPICS))))
     clients = _clients(rng, rng.randint(1, clients_max), brokers, topics)
     workloads: list[WorkloadSpec] = []
@@ -83,9 +89,9 @@ def draw_scenario(
     )
 
 
-def _brokers(rng: random.Random, count: int) -> tuple[BrokerSpec, ...]:
+def _brokers(rng: random.Random, count: int, longest_us: int) -> tuple[BrokerSpec, ...]:
     parents = parents_in(rng.choice(SHAPES), count, rng.randint(2, 5), rng)
-    reach_us = rng.choice((0, 100, 1_000, 20_000, 200_000))
+    reach_us = rng.choice([latency_us for latency_us in LATENCIES_US if latency_us <= longest_us])
     even = rng.random() < 0.3
     narrow = rng.choice((0.0, 0.0, 0.3, 1.0))
     brokers = []

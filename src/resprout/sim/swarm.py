@@ -13,7 +13,7 @@ from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.core.errors import UsageError
 from resprout.scenario.describe import describe
-from resprout.scenario.draw import draw_scenario
+from resprout.scenario.draw import LATENCIES_US, draw_scenario
 from resprout.scenario.model import FaultSpec, Scenario
 from resprout.scenario.seeds import random_for
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
@@ -83,6 +83,7 @@ def swarm_trial(seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK) -> T
         guarantees=tried.offered(options),
         options={name: (value,) for name, value in given.items()},
         site_brokers=tried.site_brokers(options),
+        reach_us=tried.reach_us or LATENCIES_US[-1],
     )
     return with_mishaps(scenario)
 

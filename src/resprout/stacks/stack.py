@@ -87,6 +87,8 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     """How many brokers are a site, where sites form the tree; 0 where brokers do."""
     drawn: Mapping[str, tuple[Any, ...]] = {}
     """By option: what a swarm draws from; the others are as by default."""
+    reach_us: int = 0
+    """The longest link that a swarm draws, for a stack that assumes that messages do not take long; 0: any."""
     keeps_records: Callable[[O], bool] = _never
     """Whether its brokers persist anything with these options, and need a place for it."""
     known_anomalies: Mapping[str, str] = {}

@@ -32,8 +32,8 @@ may have missed something in between.
 on the ring, who take over its topics when the owner dies (`docs/decisions/0066-...`). One log for each topic, not for
 each node, so that topics move alone. Numbers of positions, and the leader's memory, make trees lossless.
 
-*Assumptions.* Messages take less than half of `suspect_us`; what is published while a broker is without a parent fits
-into `keep_bytes`, or its clients are told that they missed something.
+*Assumptions.* Messages between any two brokers take far less than `suspect_us` (swarms draw links up to 20 ms); what is
+published while a broker is without a parent fits into `keep_bytes`, or its clients are told that they missed something.
 """
 
 from resprout.core.promises import OrderScope
@@ -97,6 +97,7 @@ SCRIBE = Stack(
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     drawn={"suspect_us": (8_000_000,)},
+    reach_us=20_000,
     waits=lambda options: WaitTimes(death_us=options.silent_us + 3 * options.suspect_us + options.again_us),
     survives=_survives,
     known_anomalies={"lost_told": _CLIENTS},
