@@ -23,12 +23,12 @@ SMALLER = {
         "workload.1.depth=3", 'workload.1.topics=["line/down"]', "workload.1.interval=20ms",
     ],
     "chatter": [
-        "workload.0.operations=3", "workload.0.interval=20ms", "workload.0.start=1s", "workload.0.depth=3",
+        "workload.0.operations=3", "workload.0.interval=20ms", "workload.0.start=6s", "workload.0.depth=3",
         "workload.0.answer=1.0", 'workload.0.topics=["talk/a"]',
     ],
-    "content": ["workload.0.operations=60", "workload.0.start=1s"],
-    "flood": ["topology.brokers=7", "workload.0.operations=200"],
-    "random": ["workload.0.operations=40", "workload.0.start=1s", "workload.0.churn=0.0"],
+    "content": ["workload.0.operations=60", "workload.0.start=6s"],
+    "flood": ["topology.brokers=7", "workload.0.operations=200", "workload.0.start=6s"],
+    "random": ["workload.0.operations=40", "workload.0.start=6s", "workload.0.churn=0.0"],
     "seed001": [
         "topology.brokers=7", "client_links=charged", "workload.0.operations=64", "workload.0.interval=10ms",
         "workload.0.start=6s", "workload.1.start=6s", "workload.1.operations=3",
