@@ -8,16 +8,13 @@ from resprout.core.contract import (
     Close,
     Effect,
     Event,
-    EventsFetched,
-    FetchEvents,
-    Kept,
     LinkDown,
     LinkUp,
     Note,
     Received,
-    RecordEvent,
     Send,
 )
+from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_name
 from resprout.edge.broker.event_record import event_record, read_event

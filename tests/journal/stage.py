@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import count
 
-from resprout.core.contract import Kept
+from resprout.core.event_journal import Kept
 from resprout.journal.journal import Journal, open_journal
 from resprout.journal.options import JournalOptions
 from resprout.sim.files import VirtualFiles

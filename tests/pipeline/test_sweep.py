@@ -222,4 +222,6 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
 ) -> None:
     words = ["sweep", str(a_sweep(tmp_path)), "--out", str(tmp_path / "out"), "--report", str(tmp_path)]
     assert command(words) == 2
-    assert len(capfd.readouterr().err.splitlines()) == 1 and not (tmp_path / "out").exists()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line == f"resprout: --report {tmp_path}: that is a folder; name a file in it"
+    assert not (tmp_path / "out").exists()

@@ -12,13 +12,13 @@ from resprout.pipeline.session import SparkChoice, check_installed, session
 from resprout.pipeline.worth import is_worth_spark
 
 
-def write_page(folders: tuple[Path, ...], out: Path, spark: SparkChoice) -> int:
+def write_page(folders: tuple[Path, ...], out: Path, spark: SparkChoice, option: str = "--out") -> int:
     """How many runs are on it. Spark is started when there is much to look at, or when an option says how."""
-    check_target(out)
+    check_target(out, option)
     found = find_all(folders)
     check_installed()
     needs_spark = is_worth_spark(unknown(found), spark)
     with shown("looked at") as bar, session(spark) if needs_spark else nullcontext() as running:
         gathered = gather(running, found, bar.show)
-    write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand(folders, out)))
+    write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand(folders, out)), option)
     return len(gathered.facts)

@@ -47,7 +47,7 @@ def sweep(
     failed; the others are finished all the same, and shown on the page if one is asked for.
     """
     if page is not None:
-        check_target(page)
+        check_target(page, "--report")
     plan = load_plan(file, settings, seeds)
     check_usable(out)
     standing = look(plan, out, replace)
@@ -67,7 +67,7 @@ def sweep(
         _print(plan, standing, outcome, out, time.monotonic() - begin)
     _complain(plan, outcome)
     if page is not None and outcome.rows:
-        write_page((out,), page, spark)
+        write_page((out,), page, spark, "--report")
         click.echo(f"the page: {page}", err=as_json)
     return 1 if outcome.failed else 0
 

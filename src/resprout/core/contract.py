@@ -211,27 +211,6 @@ class Recovered(Event):
     records: Sequence[bytes]
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A record, as a journal keeps it."""
-
-    position: int
-    time_us: int
-    """When it was written, in microseconds since 1970."""
-    record: bytes
-
-
-class EventsFetched(Event):
-    """What a `FetchEvents` has found."""
-
-    token: int
-    events: Sequence[Kept]
-    first: int
-    """The first position that is kept, and the one behind the last."""
-    end: int
-    reason: str = ""
-    """Why nothing could be read."""
-
-
 class Send(Effect):
     """Give a message to a peer's session. Lost only when the session is."""
 
@@ -319,23 +298,6 @@ class Persist(Effect):
     """A barrier: nothing listed after it leaves the node before the record is durable."""
 
     record: bytes
-
-
-class RecordEvent(Effect):
-    """An event for the journal of events. A barrier like `Persist`; the driver gives it a position, and keeps it for as
-    long as it is told to."""
-
-    event: bytes
-
-
-class FetchEvents(Effect):
-    """Read the journal of events, about so many bytes; `EventsFetched` answers."""
-
-    token: int
-    position: int
-    """From here on; -1: from a time on."""
-    time_us: int
-    size: int
 
 
 class Forget(Effect):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from resprout.core.contract import Kept
+from resprout.core.event_journal import Kept
 from resprout.journal.damage import damaged
 from resprout.journal.errors import DiskError, NotKeptError
 from resprout.journal.files import Files

@@ -36,7 +36,6 @@ from resprout.core.contract import (
     Open,
     Persist,
     Received,
-    RecordEvent,
     Release,
     Retire,
     Send,
@@ -47,6 +46,7 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.errors import PeerError, UsageError
+from resprout.core.event_journal import RecordEvent
 from resprout.core.names import check_name
 from resprout.links.acknowledging import Acknowledging
 from resprout.links.frames import Data, Express, Part, Parted

@@ -22,14 +22,12 @@ from typing import Final
 from resprout.core.contract import (
     CancelTimer,
     Effect,
-    EventsFetched,
-    FetchEvents,
     Forget,
     Note,
     Persist,
-    RecordEvent,
     SetTimer,
 )
+from resprout.core.event_journal import EventsFetched, FetchEvents, RecordEvent
 from resprout.journal.errors import DiskError
 from resprout.journal.journal import Journal
 from resprout.journal.options import Flush

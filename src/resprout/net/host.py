@@ -19,13 +19,11 @@ from resprout.core.contract import (
     Disconnected,
     Effect,
     Event,
-    FetchEvents,
     Forget,
     Locate,
     Machine,
     Note,
     Persist,
-    RecordEvent,
     Recovered,
     Remember,
     Retire,
@@ -36,6 +34,7 @@ from resprout.core.contract import (
     Trickled,
 )  # fmt: skip
 from resprout.core.errors import UsageError
+from resprout.core.event_journal import FetchEvents, RecordEvent
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import NOTHING
 from resprout.journal.errors import DiskError

@@ -22,21 +22,19 @@ from resprout.core.contract import (
     Close,
     Effect,
     Event,
-    EventsFetched,
-    FetchEvents,
     Hold,
     LinkDown,
     LinkUp,
     Machine,
     Note,
     Received,
-    RecordEvent,
     Release,
     Retire,
     Send,
     Writable,
 )
 from resprout.core.errors import UsageError, WireError
+from resprout.core.event_journal import EventsFetched, FetchEvents, RecordEvent
 from resprout.edge.broker.event_record import event_record, read_event
 from resprout.edge.messages import (
     Attend,

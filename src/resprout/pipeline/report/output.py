@@ -7,20 +7,20 @@ from pathlib import Path
 from resprout.pipeline.errors import PipelineError
 
 
-def check_target(path: Path) -> None:
-    """PipelineError when a page cannot be written there."""
+def check_target(path: Path, option: str = "--out") -> None:
+    """PipelineError when a page cannot be written there; `option` is what named it."""
     if path.is_dir():
-        raise PipelineError(f"--out {path}: that is a folder; name a file in it")
+        raise PipelineError(f"{option} {path}: that is a folder; name a file in it")
     if not path.parent.is_dir():
-        raise PipelineError(f"--out {path}: there is no folder {path.parent}")
+        raise PipelineError(f"{option} {path}: there is no folder {path.parent}")
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, option: str = "--out") -> None:
     """Whoever opens the file sees the old page or the new one."""
     try:
         handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     except OSError as error:
-        raise PipelineError(f"--out {path}: cannot be written: {_reason(error)}") from None
+        raise PipelineError(f"{option} {path}: cannot be written: {_reason(error)}") from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -28,7 +28,7 @@ def write_whole(path: Path, text: str) -> None:
         Path(draft).replace(path)
     except OSError as error:
         Path(draft).unlink(missing_ok=True)
-        raise PipelineError(f"--out {path}: cannot be written: {_reason(error)}") from None
+        raise PipelineError(f"{option} {path}: cannot be written: {_reason(error)}") from None
 
 
 def _umask() -> int:

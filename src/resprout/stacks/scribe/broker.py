@@ -32,9 +32,10 @@ from resprout.stacks.scribe.messages import (
     TopicLed,
 )  # fmt: skip
 from resprout.stacks.scribe.options import ScribeOptions
-from resprout.stacks.scribe.owners import ClaimsDue, RangeOverdue, TopicOwners
+from resprout.stacks.scribe.owners import ClaimsDue, TopicOwners
 from resprout.stacks.scribe.publishing import TopicPublishing
 from resprout.stacks.scribe.pushing import ScribePushing
+from resprout.stacks.scribe.ranges import RangeOverdue
 from resprout.stacks.scribe.ring import RingSessions
 from resprout.stacks.scribe.wishes import DIRECTORY, TopicWishes
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
@@ -78,7 +79,7 @@ class ScribeBroker(Shell):
         self._announcing: dict[int, str] = {}
         """Announcements that have no place yet, and their topics."""
         clients = ClientDesk(
-            step, self._sessions, publish=self._publishing.publish, is_ready=lambda: owners.is_settled,
+            step, self._sessions, publish=self._publishing.publish, is_ready=lambda: owners.range.is_settled,
             successors=lambda: sessions.successors, left=self._publishing.left,
         )  # fmt: skip
         self._clients = clients
@@ -95,8 +96,8 @@ class ScribeBroker(Shell):
             FoundTopic: owners.hear_found,
             TopicKnown: owners.hear_known,
             ClaimTopic: owners.hear_claim,
-            AskRange: owners.hear_ask_range,
-            RangeCeded: owners.hear_ceded,
+            AskRange: owners.range.hear_ask,
+            RangeCeded: owners.range.hear_ceded,
             **dict.fromkeys(REPLICA_MESSAGES, owners.hear_replica),
         }
         super().__init__(
@@ -110,13 +111,13 @@ class ScribeBroker(Shell):
                 JoinOverdue: trees.join_overdue,
                 ErrandsDue: self._errands_due,
                 ClaimsDue: owners.claims_due,
-                RangeOverdue: owners.range_overdue,
+                RangeOverdue: owners.range.overdue,
                 HeartbeatDue: owners.fired,
                 PatienceOver: owners.fired,
                 **sessions.timers,
             },
             outcomes={
-                RingJoined: lambda outcome: owners.joined(),
+                RingJoined: lambda outcome: owners.range.joined(),
                 RingMoved: self._ring_moved,
                 KeyFound: self.errands.owner_found,
                 KeyNotFound: self.errands.owner_not_found,
@@ -301,7 +302,7 @@ class ScribeBroker(Shell):
         return self._step.now_us
 
     def next_hop(self, topic: str) -> str | None:
-        return self.owners.next_hop(topic) if self.owners.is_settled else None
+        return self.owners.next_hop(topic) if self.owners.range.is_settled else None
 
     def push(self, name: str, message: Scribed) -> None:
         self._pushing.push(name, message)

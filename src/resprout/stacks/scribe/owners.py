@@ -6,9 +6,6 @@ claims that the right ones hold it, which they decide (`replicas`, S4). The lead
 
 *Founding.* All who are to hold a topic must have agreed before it begins; one that knows of it already says so. So
 whoever owns the key later, and is one of them, knows of the topic.
-
-*Coming to the ring.* A broker asks its successor which topics are its own now, and owns none before it was told; from
-then on the successor founds none of these.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,17 +20,16 @@ from resprout.replicas.replica import HeartbeatDue, PatienceOver
 from resprout.stacks.scribe.held import HeldTopic, TopicHouse
 from resprout.stacks.scribe.messages import (
     HOLDERS_MAX,
-    AskRange,
     AskTopic,
     ClaimTopic,
     FoundTopic,
-    RangeCeded,
     TopicKnown,
     TopicLed,
     holder_of,
     name_of,
 )  # fmt: skip
 from resprout.stacks.scribe.options import ScribeOptions
+from resprout.stacks.scribe.ranges import SettledHouse, TopicRange
 from resprout.stacks.scribe.ring import RingSessions
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
@@ -53,14 +49,7 @@ class ClaimsDue(Timer, frozen=True):
         return True
 
 
-class RangeOverdue(Timer, frozen=True):
-    """When to ask the successor again which topics are owned here."""
-
-
-class OwnersHouse(TopicHouse, Protocol):
-    def settled(self) -> None:
-        """This broker has its place on the ring, and knows its topics."""
-
+class OwnersHouse(TopicHouse, SettledHouse, Protocol):
     def found_leader(self, topic: str) -> None:
         """Somebody leads it, or is said to."""
 
@@ -89,7 +78,7 @@ class TopicOwners:
         self._ring = sessions.ring
         self._house = house
         self._kept = kept
-        self.is_settled = False
+        self.range = TopicRange(options, step, sessions, house, self)
         self.held: dict[str, HeldTopic] = {}
         self._by_group: dict[str, HeldTopic] = {}
         self._hints: dict[str, TopicKnown] = {}
@@ -100,8 +89,6 @@ class TopicOwners:
         self._wished: dict[str, None] = {}
         """Topics that are to be founded as soon as it is known who will hold them."""
         self._founded = 0
-        self._newcomers: dict[str, None] = {}
-        """Who has asked which topics are its own, and waits."""
         self._missing: dict[str, None] = {}
         """Brokers that hold topics with this one, and cannot be reached."""
         self._askers: dict[str, dict[str, bool]] = {}
@@ -111,7 +98,7 @@ class TopicOwners:
         self._wake(ClaimsDue(), self._options.noop_us)
 
     def owns(self, topic: str) -> bool:
-        return self.is_settled and self._ring.owns(number_of(topic))
+        return self.range.is_settled and self._ring.owns(number_of(topic))
 
     def leads(self, topic: str) -> HeldTopic | None:
         held = self.held.get(topic)
@@ -133,51 +120,12 @@ class TopicOwners:
             if held.is_member:
                 yield from map(name_of, held.others)
 
-    # -- coming to the ring --------------------------------------------------------------------------------------------
-
-    def joined(self) -> None:
-        if self._sessions.is_alone or not self._ring.successors:
-            self._settle()
-        else:
-            self.range_overdue(RangeOverdue())
-
-    def range_overdue(self, timer: RangeOverdue) -> None:
-        if self.is_settled:
-            return
-        if not self._ring.successors:
-            self._settle()
-        else:
-            self._wake(timer, self._options.stabilise_us)
-            self._sessions.say(self._ring.successors[0], AskRange())
-
-    def hear_ask_range(self, peer: Peer, message: AskRange) -> None:
-        if len(self._newcomers) < ASKERS_MAX:
-            self._newcomers[peer.name] = None
-            self._cede()
-
-    def _cede(self) -> None:
-        """To the one before this broker, if it has asked, as soon as this broker knows its own topics."""
-        before = self._ring.predecessor
-        if not self.is_settled or before is None or before.name not in self._newcomers:
-            return
-        self._newcomers.pop(before.name)
-        known = [held.known for held in self.held.values()]
-        known += [TopicKnown(topic, one.group, one.holders, one.holders) for topic, one in self._founding.items()]
-        known += [hint for topic, hint in self._hints.items() if topic not in self.held]
-        for one in known:
-            if not self._ring.owns(number_of(one.topic)):
-                self._sessions.post(before.name, one)
-        self._sessions.post(before.name, RangeCeded())
-
-    def hear_ceded(self, peer: Peer, message: RangeCeded) -> None:
-        if self._ring.is_member:
-            self._settle()
-
-    def _settle(self) -> None:
-        if not self.is_settled:
-            self.is_settled = True
-            self._house.settled()
-            self._cede()
+    @property
+    def known(self) -> Iterator[TopicKnown]:
+        """What is known here of topics, for whoever is to own them."""
+        yield from [held.known for held in self.held.values()]
+        yield from [TopicKnown(topic, one.group, one.holders, one.holders) for topic, one in self._founding.items()]
+        yield from [hint for topic, hint in self._hints.items() if topic not in self.held]
 
     # -- who leads -----------------------------------------------------------------------------------------------------
 
@@ -344,7 +292,7 @@ class TopicOwners:
         self._found_wished()
 
     def ended(self, name: str) -> None:
-        self._newcomers.pop(name, None)
+        self.range.ended(name)
         if name not in self._missing and self._misses(name):
             self._missing[name] = None
             self._step.note("repair_begin", name)
@@ -371,7 +319,7 @@ class TopicOwners:
 
     def moved(self) -> None:
         """The ring has changed."""
-        self._cede()
+        self.range.cede()
         self._found_wished()
         self._claim()
 
