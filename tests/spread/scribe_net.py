@@ -48,6 +48,10 @@ class TreeMember:
         self.net.said.append((self.name, "root", missed))
         self.net.on_the_way.append((self.name, "root", missed))
 
+    def spread_again(self, topic: str, after: int) -> None:
+        for position in range(after + 1, len(self.net.log) + 1):
+            self.trees.spread(self.net.log[position])
+
     def deliver(self, scribed: Scribed, source: str | None) -> None:
         if self.trees.places[scribed.bundle.topic].wanted:
             self.got.append(scribed.position)

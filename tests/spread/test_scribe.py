@@ -49,6 +49,19 @@ def test_who_comes_later_begins_where_its_parent_is_or_from_the_beginning_if_it_
     assert net["b"].got == [4] and net["d"].got == [1, 2, 3, 4]
 
 
+def test_who_passed_it_on_may_go_back_to_the_beginning_and_so_may_the_root() -> None:
+    net = TreeNet(WAYS)
+    net.want("b")
+    net.publish(3)
+    for name in ("a", "root"):
+        net[name].trees.want("t", 0)
+        net[name].trees.rewind("t", 0)
+    net.settle()
+    net.publish()
+    assert net["a"].got == net["root"].got == [1, 2, 3, 4]
+    assert net["b"].got == [1, 2, 3, 4], "once"
+
+
 # -- repair ------------------------------------------------------------------------------------------------------------
 
 

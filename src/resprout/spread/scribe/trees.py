@@ -55,6 +55,9 @@ class TreeLines(Protocol):
     def ask_root(self, missed: AskMissed) -> None:
         """Again and again, for as long as something is `missed`."""
 
+    def spread_again(self, topic: str, after: int) -> None:
+        """By the root: from there on (`Trees.spread`)."""
+
     def deliver(self, scribed: Scribed, source: str | None) -> None:
         """Each in its turn; to whoever wants it here. `source`: who brought it, None for the root itself."""
 
@@ -100,6 +103,18 @@ class Trees:
         if place.position is None and after is not None:
             place.after = after
         self._grow(place)
+
+    def rewind(self, topic: str, after: int) -> None:
+        """What lies behind this position is delivered here, also what was before. Children have had it."""
+        place = self.places[topic]
+        if place.position is None or place.position <= after:
+            return
+        reached, place.position = place.position, after
+        place.missing = place.told = after
+        if place.is_root:
+            self._lines.spread_again(topic, after)
+        else:
+            self._look_for(place, reached)
 
     def unwant(self, topic: str) -> None:
         place = self.places.get(topic)

@@ -310,6 +310,13 @@ class ScribeBroker(Shell):
     def ask_root(self, missed: AskMissed) -> None:
         self.errands.add(missed.topic, ("missed",), missed)
 
+    def spread_again(self, topic: str, after: int) -> None:
+        held = self.owners.leads(topic)
+        assert held is not None, "this broker is the root"
+        self.trees.skip(topic, held.log.watermark)
+        for placed in held.log.after(after):
+            self.spread(placed)
+
     def deliver(self, message: Scribed, source: str | None) -> None:
         bundle, topic = message.bundle, message.bundle.topic
         if topic == DIRECTORY:
@@ -322,7 +329,7 @@ class ScribeBroker(Shell):
         picks = {}
         for name, offsets in self.wishes.table.matches(bundle).items():
             session = self._sessions.all[name]
-            if self.wishes.shows(name, topic, message.position) and not session.has(bundle):
+            if not session.has(bundle) and self.wishes.shows(name, topic, message.position):
                 self._kept.add_reader(item, session)
                 if offsets is not None:
                     picks[name] = offsets
