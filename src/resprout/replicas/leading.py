@@ -174,6 +174,8 @@ class Leadership:
             if upto == self._ledger.chosen:
                 break
             self._ledger.choose(upto)
+            for member in self._ledger.members:
+                self._followed.setdefault(member, now_us)  # whoever has just become one has time to answer
             proposer.settle()
             if not self._desk.is_member:
                 self._tell_lead(proposer, now_us)  # the others find a leader among themselves

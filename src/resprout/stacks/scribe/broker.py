@@ -51,6 +51,11 @@ GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.TOTAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 
+class StandsDue(Timer, frozen=True):
+    """When to say that this broker has its place: the ring around it has not changed for a while, so that those who are
+    to hold its topics have been told."""
+
+
 class SaidToMyself(Outcome, frozen=True):
     """This broker is the one that it wants something of."""
 
@@ -63,6 +68,9 @@ class ScribeBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: ScribeOptions, rng: Random) -> None:
         step = Step()
         self._seat = seat
+        self._options = options
+        self._is_said = False
+        """That it has its place."""
         self._outbox = outbox = Outbox(step)
         self._kept = kept = Retention(options.buffer)
         self.sessions = sessions = RingSessions(seat, options, step, outbox)
@@ -112,6 +120,7 @@ class ScribeBroker(Shell):
                 ErrandsDue: self._errands_due,
                 ClaimsDue: owners.claims_due,
                 RangeOverdue: owners.range.overdue,
+                StandsDue: self._stands,
                 HeartbeatDue: owners.fired,
                 PatienceOver: owners.fired,
                 **sessions.timers,
@@ -262,13 +271,23 @@ class ScribeBroker(Shell):
             self.owners.led(held)
 
     def settled(self) -> None:
-        successors = self.sessions.ring.successors
-        self._step.note("joined", successors[0].name if successors else "")
         self.trees.look_again()
+        if self.sessions.is_alone:
+            self._stands(StandsDue())
+        else:
+            self.wake(StandsDue(), self._options.suspect_us)
 
     def _ring_moved(self, outcome: RingMoved) -> None:
         self.owners.moved()
         self.trees.look_again()
+        if self.owners.range.is_settled and not self._is_said:
+            self.wake(StandsDue(), self._options.suspect_us)
+
+    def _stands(self, timer: StandsDue) -> None:
+        """For the trace: who waits for the ring to stand waits for this, too."""
+        successors = self.sessions.ring.successors
+        self._is_said = True
+        self._step.note("joined", successors[0].name if successors else "")
 
     def found_leader(self, topic: str) -> None:
         self.errands.found_leader(topic)
