@@ -78,7 +78,7 @@ class ScribeBroker(Shell):
         self.owners = owners = TopicOwners(seat, options, step, rng, sessions, self, DIRECTORY)
         self.errands = Errands(owners.me, step, sessions, options.again_us, self.say, self._leader_here)
         self.wishes = wishes = TopicWishes(trees, self._was_elsewhere, self._read)
-        self._pushing = ScribePushing(outbox, options.link_bytes)
+        self._pushing = ScribePushing(outbox, options.link_bytes, trees.catch_up)
         serving = Serving("scribe", GUARANTEES, options.faults, receipts=RECEIPTS)
         self._sessions = ClientSessions(serving, kept, wishes)
         self._publishing = TopicPublishing(step, self._sessions, kept, self.errands)
@@ -149,6 +149,7 @@ class ScribeBroker(Shell):
     # -- sessions with brokers -----------------------------------------------------------------------------------------
 
     def _began(self, name: str) -> None:
+        self.trees.met(name)
         self.owners.began(name)
         self.errands.began(name)
 
@@ -328,6 +329,10 @@ class ScribeBroker(Shell):
 
     def ask_root(self, missed: AskMissed) -> None:
         self.errands.add(missed.topic, ("missed",), missed)
+
+    def is_sole_root(self, topic: str) -> bool:
+        held = self.owners.leads(topic)
+        return held is not None and held.replica.has_lease(self._step.now_us)
 
     def spread_again(self, topic: str, after: int) -> None:
         held = self.owners.leads(topic)
