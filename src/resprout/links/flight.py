@@ -8,8 +8,8 @@ A frame is *marked* when more waits behind it than may leave: the peer acknowled
 acknowledgement is a round trip, and what was acknowledged meanwhile tells what the link carries. Nothing is measured,
 and nobody is asked for acknowledgements, while there is room for everything.
 
-A long round trip is that of a thin line with a queue, which must become shorter, or of a long way, which must be filled.
-Little makes no queue: so after a long one, as little as possible leaves once, and what that takes is the way.
+A long round trip is that of a thin line with a queue, which must become shorter, or of a long way, which must be
+filled. Little makes no queue: so after a long one, as little as possible leaves once, and what that takes is the way.
 """
 
 from collections import deque
