@@ -1,5 +1,5 @@
-"""Sessions with brokers of an overlay without a tree: whoever has a word to say calls; whoever falls silent is called and
-given up, if it is not heard for a while.
+"""Sessions with brokers of an overlay without a tree: whoever has a word to say calls; whoever falls silent is called
+and given up, if it is not heard for a while.
 
 The base of what such a stack has under its overlay (`overlay.wires.Wires`); what it means to lose somebody is for the
 stack to say.
