@@ -89,6 +89,22 @@ class Door:
             return Entrance("its certificate does not say that it is this client")
         return Entrance(identity=name)
 
+    def judge_asker(
+        self, role: str, name: str, proven: ProvenPeer | None, identity: str | None, local: bool, near: bool
+    ) -> str:
+        """Of somebody that wants to see what the network is like: why it may not, empty when it may. Whoever is on this
+        machine (`local`) may, where there are no rules; a broker without a certificate is believed to be one where a
+        broker is known to be (`near`). Nobody else is told anything before it has shown who it is."""
+        if role == "broker":
+            fault = self._judge_broker(name, proven).fault
+            return fault or ("" if proven is not None or near else "no broker is known to be there")
+        entrance = self.judge("client", name, proven, identity)
+        if entrance.fault:
+            return entrance.fault
+        if entrance.rights is not None:
+            return "" if entrance.identity and entrance.rights.sees else "it may neither observe nor operate"
+        return "" if local or proven is not None else "it comes from another machine, and has not shown who it is"
+
     def as_proven(self, asked: Who, proven: ProvenPeer | None) -> Who:
         """Of a question, what can be believed: which network a broker is in, only that broker says."""
         if not self._judge_broker(asked.name, proven).fault:
