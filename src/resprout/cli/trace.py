@@ -29,8 +29,8 @@ def trace(id: str, access: Access, as_json: bool) -> int:
     """Show where the publication ID went: at which brokers it was seen, when, and to whom it was given.
 
     \b
-        resprout trace "('teller', 1234, 'fifo', 7)" --server b0.example:7450
-        resprout trace teller.1234/fifo:7
+        resprout trace "('teller', 1234, 'ordered', 7)" --server b0.example:7450
+        resprout trace teller.1234/ordered:7
 
     ID is what `receipt.id` and `message.id` are in a program. Each broker remembers the latest 4096 bundles that passed
     it. Times are those of each broker's own clock. Exit status 1 when nobody remembers it.

@@ -109,6 +109,18 @@ class Bookkeeper:
     # -- what is told --------------------------------------------------------------------------------------------------
 
     @property
+    def stack(self) -> str:
+        return self._stack.name
+
+    @property
+    def life(self) -> int:
+        return self._life.incarnation if self._life is not None else 0
+
+    @property
+    def connections(self) -> int:
+        return self._life.host.connections if self._life is not None else 0
+
+    @property
     def machine(self) -> Any:
         """The stack's, of the life that runs."""
         return self._life.machine if self._life is not None else None
