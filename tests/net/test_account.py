@@ -13,7 +13,7 @@ from resprout.client.errors import PublishError
 from resprout.core.errors import UsageError
 from resprout.net.account.answering import ACCOUNT, PASSAGE, READERS, parse_id
 from resprout.net.account.survey import Asker, survey
-from resprout.net.account.values import BrokerAccount, LatencySummary, PassageAnswer, Survey, TopicAnswer
+from resprout.net.account.values import BrokerAccount, LatencySummary, PassageAnswer, TopicAnswer, TreeSurvey
 from resprout.net.discover import UnreachableError
 from resprout.net.door import Door
 from resprout.net.frames import Login
@@ -62,7 +62,7 @@ async def chain(stack: str = "resprout") -> AsyncIterator[list[Running]]:
             yield [b0, b1, b2]
 
 
-async def looked_at(first: Running) -> Survey:
+async def looked_at(first: Running) -> TreeSurvey:
     asker = somebody()
     return await survey(asker, await asker.account(first.address))
 

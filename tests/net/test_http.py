@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from resprout import __version__
 from resprout.client.connect import connect
 from resprout.core.errors import UsageError
-from resprout.net.account.values import Survey
+from resprout.net.account.values import TreeSurvey
 from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.http import server as http_server
@@ -140,7 +140,7 @@ def test_the_status_is_the_survey_that_commands_read() -> None:
     async def scene() -> None:
         async with broker("b0") as b0, broker("b1", parent=("b0", b0.address)) as b1, served(b1) as at:
             await until(lambda: b1.broker.books.status().serving)
-            found = msgspec.json.decode((await get(at, "/status.json")).body, type=Survey)
+            found = msgspec.json.decode((await get(at, "/status.json")).body, type=TreeSurvey)
             assert [one.name for one in found.brokers] == ["b1", "b0"]
             assert found.brokers[0].http == f"http://{at}/"
 

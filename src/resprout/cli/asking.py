@@ -9,7 +9,7 @@ from resprout.client.connect import read_keyring
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
 from resprout.net.account.survey import Asker, survey
-from resprout.net.account.values import BrokerAccount, Survey
+from resprout.net.account.values import BrokerAccount, TreeSurvey
 from resprout.net.discover import UnreachableError
 from resprout.net.frames import Login
 from resprout.net.identity.secret import read_login
@@ -17,7 +17,7 @@ from resprout.net.identity.secret import read_login
 BITE: Final = 1024
 
 
-class Asking:
+class AskingCommand:
     """Asks in the name of whoever runs the command."""
 
     def __init__(self, access: Access) -> None:
@@ -38,7 +38,7 @@ class Asking:
                 failures.append(str(error))
         raise UsageError("; ".join(failures))
 
-    async def survey(self) -> Survey:
+    async def survey(self) -> TreeSurvey:
         return await survey(self.asker, await self.first())
 
 

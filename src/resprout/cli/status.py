@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from resprout.cli.asking import Asking
+from resprout.cli.asking import AskingCommand
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments
 from resprout.cli.tree_view import heading, news_lines, tree_lines
@@ -25,7 +25,7 @@ def status(access: Access, as_json: bool) -> int:
     A notice tells that what is called safe rests on fewer than f + 1 brokers, or that a broker once known here is in
     another network. Exit status 1 when there is a notice, or a broker that does not answer.
     """
-    found = run_loop(Asking(access).survey())
+    found = run_loop(AskingCommand(access).survey())
     if as_json:
         click.echo(msgspec.json.encode(found))
     else:

@@ -12,12 +12,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from resprout.cli.asking import Asking, size
+from resprout.cli.asking import AskingCommand, size
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments
 from resprout.cli.show import plain
 from resprout.cli.tree_view import heading, news_lines
-from resprout.net.account.values import LatencySummary, Survey
+from resprout.net.account.values import LatencySummary, TreeSurvey
 
 COLUMNS = ("broker", "parent", "clients", "in/s", "out/s", "through/s", "safe p99", "delivered p99", "queue", "log")
 
@@ -37,10 +37,10 @@ def top(access: Access, interval: float, count: int | None, as_json: bool) -> in
     In a terminal the table is drawn anew each time. In a pipe each look is a line for each broker, with the time in
     front of it.
     """
-    return run_loop(_watch(Asking(access), interval, count, as_json))
+    return run_loop(_watch(AskingCommand(access), interval, count, as_json))
 
 
-async def _watch(asking: Asking, interval_s: float, count: int | None, as_json: bool) -> int:
+async def _watch(asking: AskingCommand, interval_s: float, count: int | None, as_json: bool) -> int:
     stop = stopped_by_signals()
     if as_json or not sys.stdout.isatty():
         show = _as_json if as_json else _as_lines
@@ -52,7 +52,7 @@ async def _watch(asking: Asking, interval_s: float, count: int | None, as_json: 
 
 
 async def _look(
-    asking: Asking, interval_s: float, count: int | None, stop: asyncio.Event, show: Callable[[Survey], None]
+    asking: AskingCommand, interval_s: float, count: int | None, stop: asyncio.Event, show: Callable[[TreeSurvey], None]
 ) -> None:
     looks = 0
     while count is None or looks < count:
@@ -70,18 +70,18 @@ async def _pause(seconds: float) -> bool:
     return True
 
 
-def _as_json(found: Survey) -> bytes:
+def _as_json(found: TreeSurvey) -> bytes:
     return msgspec.json.encode(found)
 
 
-def _as_lines(found: Survey) -> str:
+def _as_lines(found: TreeSurvey) -> str:
     at = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(found.time))
     lines = [f"{at} {' '.join(cell.replace(' ', '') or '-' for cell in row)}" for row in _rows(found)]
     lines += [f"{at} {plain(one.name)} no answer: {plain(one.reason)}" for one in found.missing]
     return "\n".join(lines)
 
 
-def _drawn(found: Survey) -> Group:
+def _drawn(found: TreeSurvey) -> Group:
     table = Table(*COLUMNS, box=None, pad_edge=False)
     for row in _rows(found):
         table.add_row(*map(Text, row))
@@ -90,7 +90,7 @@ def _drawn(found: Survey) -> Group:
     return Group(Text(heading(found)), table, *[Text(line) for line in news_lines(found)])
 
 
-def _rows(found: Survey) -> Iterator[tuple[str, ...]]:
+def _rows(found: TreeSurvey) -> Iterator[tuple[str, ...]]:
     for one in found.brokers:
         yield (
             plain(one.name),

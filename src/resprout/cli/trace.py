@@ -5,7 +5,7 @@ import time
 import click
 import msgspec
 
-from resprout.cli.asking import Asking
+from resprout.cli.asking import AskingCommand
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments
 from resprout.cli.show import plain
@@ -35,7 +35,7 @@ def trace(id: str, access: Access, as_json: bool) -> int:
     ID is what `receipt.id` and `message.id` are in a program. Each broker remembers the latest 4096 bundles that passed
     it. Times are those of each broker's own clock. Exit status 1 when nobody remembers it.
     """
-    found = run_loop(_ask(parse_id(id), Asking(access)))
+    found = run_loop(_ask(parse_id(id), AskingCommand(access)))
     if as_json:
         click.echo(msgspec.json.encode(found))
     else:
@@ -44,7 +44,7 @@ def trace(id: str, access: Access, as_json: bool) -> int:
     return 0 if found.brokers else 1
 
 
-async def _ask(id: PublicationId, asking: Asking) -> Traced:
+async def _ask(id: PublicationId, asking: AskingCommand) -> Traced:
     found = await asking.survey()
     unanswered = [f"{one.name}: {one.reason}" for one in found.missing]
     about = msgspec.json.encode(id).decode()

@@ -6,12 +6,12 @@ import msgspec
 
 from resprout.cli.asking import counted, size
 from resprout.cli.show import plain
-from resprout.net.account.values import BrokerAccount, MissingBroker, Survey
+from resprout.net.account.values import BrokerAccount, MissingBroker, TreeSurvey
 
 Node = BrokerAccount | MissingBroker
 
 
-def heading(survey: Survey) -> str:
+def heading(survey: TreeSurvey) -> str:
     brokers = survey.brokers
     network = f"network {survey.network}" if survey.network else "no network yet"
     silent = f", {len(survey.missing)} without an answer" if survey.missing else ""
@@ -23,7 +23,7 @@ def heading(survey: Survey) -> str:
     )
 
 
-def tree_lines(survey: Survey) -> list[str]:
+def tree_lines(survey: TreeSurvey) -> list[str]:
     """Children below their parents; all on one level where there is no tree."""
     nodes: dict[str, Node] = {one.name: one for one in survey.brokers}
     nodes.update({one.name: one for one in survey.missing})
@@ -39,7 +39,7 @@ def tree_lines(survey: Survey) -> list[str]:
     )  # a circle of parents
 
 
-def news_lines(survey: Survey) -> list[str]:
+def news_lines(survey: TreeSurvey) -> list[str]:
     """Repairs that go on, and what people should know."""
     repairs = dict.fromkeys(
         [

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 import click
 import msgspec
 
-from resprout.cli.asking import Asking, counted
+from resprout.cli.asking import AskingCommand, counted
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments
 from resprout.cli.show import plain
 from resprout.core.names import check_topic
 from resprout.net.account.answering import READERS
 from resprout.net.account.survey import ask_all
-from resprout.net.account.values import Survey, TopicAnswer
+from resprout.net.account.values import TopicAnswer, TreeSurvey
 
 
-class Receiver(msgspec.Struct, frozen=True):
+class ReceivingBroker(msgspec.Struct, frozen=True):
     """A broker that a publication comes to."""
 
     broker: str
@@ -26,10 +26,10 @@ class Receiver(msgspec.Struct, frozen=True):
     """Clients that get it if its attributes fit."""
 
 
-class Receivers(msgspec.Struct, frozen=True):
+class TopicReceivers(msgspec.Struct, frozen=True):
     topic: str
     published_at: str
-    brokers: tuple[Receiver, ...]
+    brokers: tuple[ReceivingBroker, ...]
     clients: int
     unanswered: tuple[str, ...]
     """Brokers that were not asked, or did not answer, and why."""
@@ -49,7 +49,7 @@ def who(topic: str, access: Access, as_json: bool) -> int:
     is published. Exit status 1 when nobody receives it.
     """
     check_topic(topic)
-    found = run_loop(_ask(topic, Asking(access)))
+    found = run_loop(_ask(topic, AskingCommand(access)))
     if as_json:
         click.echo(msgspec.json.encode(found))
     else:
@@ -58,21 +58,21 @@ def who(topic: str, access: Access, as_json: bool) -> int:
     return 0 if any(one.clients or one.conditional for one in found.brokers) else 1
 
 
-async def _ask(topic: str, asking: Asking) -> Receivers:
+async def _ask(topic: str, asking: AskingCommand) -> TopicReceivers:
     found = await asking.survey()
     unanswered = [f"{one.name}: {one.reason}" for one in found.missing]
     told = await ask_all(asking.asker, found.brokers, TopicAnswer, READERS, topic, unanswered.append)
     answers = {one.broker: one for one in told}
     receivers = tuple(
         [
-            Receiver(path[-1], tuple(path), answers[path[-1]].clients, answers[path[-1]].conditional)
+            ReceivingBroker(path[-1], tuple(path), answers[path[-1]].clients, answers[path[-1]].conditional)
             for path in _paths(found, answers)
         ]
     )
-    return Receivers(topic, found.name, receivers, sum(len(one.clients) for one in receivers), tuple(unanswered))
+    return TopicReceivers(topic, found.name, receivers, sum(len(one.clients) for one in receivers), tuple(unanswered))
 
 
-def _paths(found: Survey, answers: Mapping[str, TopicAnswer]) -> list[Sequence[str]]:
+def _paths(found: TreeSurvey, answers: Mapping[str, TopicAnswer]) -> list[Sequence[str]]:
     """To every broker that a publication comes to, and has readers or passes it on. Where the stack does not say whom
     it would pass it to, it is the way through neighbours to each that has readers."""
     beside = {one.name: [peer.name for peer in one.neighbours if peer.neighbour] for one in found.brokers}
@@ -90,7 +90,7 @@ def _paths(found: Survey, answers: Mapping[str, TopicAnswer]) -> list[Sequence[s
     return [paths[name] for name in line if name in on_the_way and name in answers]
 
 
-def _lines(found: Receivers) -> list[str]:
+def _lines(found: TopicReceivers) -> list[str]:
     lines = [f"{found.topic}, published at {found.published_at}: {counted(found.clients, 'client')}"]
     for one in found.brokers:
         clients = ", ".join(one.clients) or "nobody"

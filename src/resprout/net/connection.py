@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from resprout.core.errors import UsageError, WireError
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Hello
-from resprout.net.frames import Ask, Login, Who
+from resprout.net.frames import AskAccount, Login, Who
 from resprout.net.intake import weight_of
 from resprout.net.reception import refuse
 from resprout.net.tls.proven import ProvenPeer
@@ -278,7 +278,7 @@ class TcpConnection(asyncio.Protocol):
             if type(first) is Who:
                 host.answer(self, first)
                 return
-            if type(first) is Ask:
+            if type(first) is AskAccount:
                 host.tell_asker(self, first)
                 return
             if type(first) is Login:

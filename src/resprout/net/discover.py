@@ -11,14 +11,14 @@ from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.frames import Goodbye
 from resprout.net.address import Address, reason_of
 from resprout.net.connection import GREETING_BYTES_MAX
-from resprout.net.frames import Here, Told, Who, make_codec
+from resprout.net.frames import AccountTold, Here, Who, make_codec
 from resprout.net.tls.keyring import Keyring
 from resprout.net.tls.stream import TlsError
 from resprout.wire.framing import FrameReader, FrameWriter
 
 READ_BYTES = 65_536
 
-T = TypeVar("T", Here, Told)
+T = TypeVar("T", Here, AccountTold)
 
 
 class UnreachableError(ResproutError):
@@ -112,7 +112,7 @@ class _Line:
                 return plain
         return b""
 
-    def check(self, told: Here | Told) -> None:
+    def check(self, told: Here | AccountTold) -> None:
         """Whether it is whom its certificate says."""
         role = told.role if isinstance(told, Here) else "broker"
         if self._tls is not None and (proven := self._tls.proven) is not None and not proven.says(role, told.name):

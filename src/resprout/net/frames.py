@@ -41,7 +41,7 @@ class Login(msgspec.Struct, frozen=True, tag=10, array_like=True):
     secret: str
 
 
-class Ask(msgspec.Struct, frozen=True, tag=11, array_like=True):
+class AskAccount(msgspec.Struct, frozen=True, tag=11, array_like=True):
     """What a broker knows of itself, for people: asked on a connection of its own, after a `Login` if need be."""
 
     name: str
@@ -52,8 +52,8 @@ class Ask(msgspec.Struct, frozen=True, tag=11, array_like=True):
     about: str = ""
 
 
-class Told(msgspec.Struct, frozen=True, tag=12, array_like=True):
-    """Answer to `Ask`, followed by the end."""
+class AccountTold(msgspec.Struct, frozen=True, tag=12, array_like=True):
+    """Answer to `AskAccount`, followed by the end."""
 
     name: str
     """Who tells."""
@@ -65,4 +65,4 @@ class Told(msgspec.Struct, frozen=True, tag=12, array_like=True):
 def make_codec(messages: tuple[type[msgspec.Struct], ...]) -> Codec:
     """For connections of nodes that exchange these messages. It keeps nothing of any of them, and takes milliseconds to
     make: one serves all of a process."""
-    return Codec((*FRAMES, Who, Here, Login, Ask, Told), messages)
+    return Codec((*FRAMES, Who, Here, Login, AskAccount, AccountTold), messages)

@@ -49,7 +49,7 @@ from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
-from resprout.net.frames import Ask, Here, Told, Who
+from resprout.net.frames import AccountTold, AskAccount, Here, Who
 from resprout.net.intake import TurnIntake, together
 from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.reception import Reception, refuse
@@ -90,7 +90,7 @@ class Host:
         asked: Callable[[Who], None] = lambda who: None,
         notices: Callable[[], tuple[str, ...]] = lambda: (),
         door: Door | None = None,
-        tells: Callable[[Ask], bytes] | None = None,
+        tells: Callable[[AskAccount], bytes] | None = None,
     ) -> None:
         """`door`: who may come in; everybody, without one. `remember` keeps what the machine wants remembered; `asked`
         hears who wants to know who listens here, and `notices` is what such a one is told for people to read. `tells`:
@@ -272,7 +272,7 @@ class Host:
         connection.close("answered")
         self._asked(self.door.as_proven(asked, connection.proven))
 
-    def tell_asker(self, connection: TcpConnection, asked: Ask) -> None:
+    def tell_asker(self, connection: TcpConnection, asked: AskAccount) -> None:
         """To somebody who wants to know how this node is."""
         if asked.name in self._barred:
             connection.abort(CUT)
@@ -280,7 +280,7 @@ class Host:
             refuse(connection, f"{self.here.name} tells nothing of itself")
         elif not self.reception.check_asker(connection, asked):
             try:
-                connection.send(Told(self.here.name, self._tells(asked)))
+                connection.send(AccountTold(self.here.name, self._tells(asked)))
                 connection.close("told")
             except UsageError as error:
                 refuse(connection, str(error))

@@ -18,7 +18,7 @@ from resprout.links.refusals import TURNED_AWAY, Refusals
 from resprout.net.clock import now_us
 from resprout.net.crowd import Crowd
 from resprout.net.door import Door, Entrance, told
-from resprout.net.frames import Ask, Login
+from resprout.net.frames import AskAccount, Login
 from resprout.net.identity.logins import Logins
 from resprout.net.unidentified import Unidentified, is_local, source_of
 
@@ -136,7 +136,7 @@ class Reception:
         self._identities.enter(entrance.identity)
         return True
 
-    def check_asker(self, connection: "TcpConnection", asked: Ask) -> str:
+    def check_asker(self, connection: "TcpConnection", asked: AskAccount) -> str:
         """Somebody wants to know how this broker is: why it may not; empty when it may. Then it was told so."""
         local = is_local(source_of(connection.address))
         near = local or any(one.is_broker and one.address == connection.address for one in self._host.all_connections())

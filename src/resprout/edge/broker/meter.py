@@ -13,7 +13,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect, Event, LinkDown, Machine, Received, Send
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.broker.passages import Passage, Passages
-from resprout.edge.broker.tally import LatencyCounts, Tally
+from resprout.edge.broker.tally import LatencyCounts, TrafficTally
 from resprout.edge.messages import Delivery, Publish, PublishRefused, SubscribeRefused, Turned
 
 WAITING_MAX: Final = 32_768
@@ -29,7 +29,9 @@ Streams = dict[str, Waiting]
 class Meter:
     """`receipts`: the levels that the stack tells of."""
 
-    def __init__(self, machine: Machine, tally: Tally, passages: Passages, receipts: Collection[ReceiptLevel]) -> None:
+    def __init__(
+        self, machine: Machine, tally: TrafficTally, passages: Passages, receipts: Collection[ReceiptLevel]
+    ) -> None:
         self.machine = machine
         self._step = machine.step
         self._tally = tally
@@ -180,6 +182,6 @@ class Meter:
         return taken
 
 
-def _count(tally: Tally, level: str, latency: LatencyCounts, count: int, took_us: int) -> None:
+def _count(tally: TrafficTally, level: str, latency: LatencyCounts, count: int, took_us: int) -> None:
     tally.receipts[level] += count
     latency.add(took_us, count)

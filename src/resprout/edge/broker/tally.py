@@ -24,7 +24,7 @@ class LatencyCounts:
         self.sum_us += took_us * times
 
 
-class Tally:
+class TrafficTally:
     """Publications are counted as messages, not as bundles. `carried` is what other brokers sent, `passed_on` what was
     sent to other brokers, each copy."""
 

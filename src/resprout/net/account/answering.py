@@ -1,4 +1,4 @@
-"""Answers to `Ask`: what somebody wants to know of this broker, as JSON."""
+"""Answers to `AskAccount`: what somebody wants to know of this broker, as JSON."""
 
 import ast
 from typing import Any, Final
@@ -8,7 +8,7 @@ import msgspec
 from resprout.core.errors import UsageError
 from resprout.core.names import check_topic
 from resprout.net.account.bookkeeper import Bookkeeper
-from resprout.net.frames import Ask
+from resprout.net.frames import AskAccount
 
 ACCOUNT: Final = "account"
 READERS: Final = "readers"
@@ -24,7 +24,7 @@ class PublicationId(msgspec.Struct, frozen=True, array_like=True):
     seq: int
 
 
-def answer(books: Bookkeeper, asked: Ask) -> bytes:
+def answer(books: Bookkeeper, asked: AskAccount) -> bytes:
     """UsageError when that is no question."""
     match asked.what:
         case "account":

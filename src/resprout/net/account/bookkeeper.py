@@ -14,18 +14,18 @@ from resprout import __version__
 from resprout.core.contract import Machine, Note
 from resprout.edge.broker.meter import Meter
 from resprout.edge.broker.passages import Passages
-from resprout.edge.broker.tally import Tally
+from resprout.edge.broker.tally import TrafficTally
 from resprout.links.links import Links
 from resprout.links.status import LinkStatus
-from resprout.net.account.history import History
+from resprout.net.account.history import RateHistory
 from resprout.net.account.values import (
     BrokerAccount,
     ClientAccount,
     Counters,
-    Happening,
     JournalAccount,
     LatencySummary,
     NeighbourAccount,
+    NotedLine,
     PassageAnswer,
     TopicAnswer,
 )
@@ -60,13 +60,13 @@ class Bookkeeper:
         self._stack = stack
         self._book = book
         self._metered = metered
-        self.tally = Tally()
+        self.tally = TrafficTally()
         self._passages = Passages()
-        self._history = History(self.tally, time.monotonic())
+        self._history = RateHistory(self.tally, time.monotonic())
         self._since = time.time()
         self.kinds: Counter[str] = Counter()
         """Notes, by kind."""
-        self._recent: deque[Happening] = deque(maxlen=RECENT_MAX)
+        self._recent: deque[NotedLine] = deque(maxlen=RECENT_MAX)
         self._refused_before: Counter[str] = Counter()
         """In lives that are over."""
         self._life: _CurrentLife | None = None
@@ -91,7 +91,7 @@ class Bookkeeper:
 
     def note(self, note: Note) -> None:
         self.kinds[note.kind] += 1
-        self._recent.append(Happening(round(time.time(), 3), note.kind, str(note.columns.get("detail", ""))))
+        self._recent.append(NotedLine(round(time.time(), 3), note.kind, str(note.columns.get("detail", ""))))
 
     def close(self) -> None:
         if self._looking is not None:

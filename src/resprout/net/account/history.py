@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from resprout.edge.broker.tally import BOUNDS_US, Tally
+from resprout.edge.broker.tally import BOUNDS_US, TrafficTally
 from resprout.net.account.values import LatencySummary, Rates
 
 RATE_SECONDS: Final = 10
@@ -21,10 +21,10 @@ class _Look(NamedTuple):
     spread: tuple[int, ...]
 
 
-class History:
+class RateHistory:
     """`look` is called about once a second, and when somebody asks."""
 
-    def __init__(self, tally: Tally, now_s: float) -> None:
+    def __init__(self, tally: TrafficTally, now_s: float) -> None:
         self._tally = tally
         self._looks: deque[_Look] = deque([self._take(now_s)], maxlen=LATENCY_SECONDS + 2)
 

@@ -13,10 +13,10 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.net.account.answering import ACCOUNT
-from resprout.net.account.values import BrokerAccount, MissingBroker, Survey
+from resprout.net.account.values import BrokerAccount, MissingBroker, TreeSurvey
 from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError, exchange
-from resprout.net.frames import Ask, Login, Told
+from resprout.net.frames import AccountTold, AskAccount, Login
 from resprout.net.tls.keyring import Keyring
 from resprout.stacks.status import MemberSeen
 
@@ -49,9 +49,9 @@ class Asker:
         """UnreachableError says why there is no answer."""
         said: list[Any] = [
             *([self._login] if self._login is not None else []),
-            Ask(self._name, self._role, what, about),
+            AskAccount(self._name, self._role, what, about),
         ]
-        told = await exchange(address, self._timeout_s, said, Told, self._keyring)
+        told = await exchange(address, self._timeout_s, said, AccountTold, self._keyring)
         try:
             return msgspec.json.decode(told.answer, type=kind)
         except msgspec.MsgspecError as error:
@@ -63,7 +63,7 @@ class Asker:
         return await self.ask(address, BrokerAccount, ACCOUNT)
 
 
-async def survey(asker: Asker, first: BrokerAccount) -> Survey:
+async def survey(asker: Asker, first: BrokerAccount) -> TreeSurvey:
     """Everybody that can be found from here on."""
     found: dict[str, BrokerAccount] = {first.name: first}
     missing: dict[str, MissingBroker] = {}
@@ -94,7 +94,7 @@ async def survey(asker: Asker, first: BrokerAccount) -> Survey:
         told = await asyncio.gather(*[visit(member) for member in waiting])
         waiting = [member for members in told for member in _new(members, seen)]
     others = sorted((one for one in found.values() if one is not first), key=lambda one: one.name)
-    return Survey(
+    return TreeSurvey(
         name=first.name,
         incarnation=first.life,
         network=first.network,

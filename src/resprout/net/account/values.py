@@ -83,7 +83,7 @@ class JournalAccount(msgspec.Struct, frozen=True):
     event_bytes: int | Absent = msgspec.UNSET
 
 
-class Happening(msgspec.Struct, frozen=True):
+class NotedLine(msgspec.Struct, frozen=True):
     time: float
     kind: str
     detail: str
@@ -117,7 +117,7 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Brokers that it knows, as it knows them."""
     repairs: tuple[RepairSeen, ...]
     """That go on now."""
-    recent: tuple[Happening, ...]
+    recent: tuple[NotedLine, ...]
     """What it has noted lately, the last one last."""
     notices: tuple[str, ...]
     """What people should know about it."""
@@ -144,7 +144,7 @@ class MissingBroker(msgspec.Struct, frozen=True):
     """Others say that it is; then it was not asked."""
 
 
-class Survey(msgspec.Struct, frozen=True):
+class TreeSurvey(msgspec.Struct, frozen=True):
     """All that could be learnt by asking from one broker on."""
 
     name: str

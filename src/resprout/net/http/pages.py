@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from resprout.net.account.survey import Asker, survey
-from resprout.net.account.values import Survey
+from resprout.net.account.values import TreeSurvey
 from resprout.net.address import Address
 from resprout.net.broker import RunningBroker
 from resprout.net.door import Door
@@ -38,7 +38,7 @@ class Pages:
         self._broker: RunningBroker | None = None
         self._metrics: Metrics | None = None
         self._asker = Asker(name, "broker", door.keyring)
-        self._survey: asyncio.Task[Survey] | None = None
+        self._survey: asyncio.Task[TreeSurvey] | None = None
         self._survey_s = 0.0
         self._paths: dict[str, Callable[[HttpRequest], Awaitable[HttpAnswer]]] = {
             "/": self._page,
@@ -104,7 +104,7 @@ class Pages:
         body, kind = self._metrics.render(request.headers.get("accept", ""))
         return HttpAnswer(body, kind=kind)
 
-    async def _look(self, broker: RunningBroker) -> Survey:
+    async def _look(self, broker: RunningBroker) -> TreeSurvey:
         """One at a time, for all who ask meanwhile."""
         loop = asyncio.get_running_loop()
         task = self._survey
