@@ -133,8 +133,8 @@ def test_what_is_read_is_fetched_filtered_and_given_with_its_position() -> None:
 def test_what_matches_any_of_several_filters_is_read_once_and_the_life_is_told_of_what_matches_none() -> None:
     machine = recorder(StubStack())
     machine.start(0)
-    ask(machine, also=("#", "b"))
-    records = [bundle("a"), bundle("b"), bundle("$c")]
+    ask(machine, also=("#", "b"), until=13)
+    records = [bundle("a"), bundle("b"), bundle("$c"), bundle("a")]
     kept = [Kept(10 + n, 100, event_record(4 + n, -1, each)) for n, each in enumerate(records)]
     out = machine.step(EventsFetched(1, kept, 10, 99), 0)
     *read, end = [effect.message for effect in out if isinstance(effect, Send)]

@@ -120,6 +120,8 @@ class ReadEvents(ProtocolMessage, frozen=True, tag=24):
     """About so many bytes, no more than the broker gives at once."""
     also: tuple[str, ...] = ()
     """Other filters: what matches any of them is read, too."""
+    until: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Nothing from this position on; 0: no bound."""
 
 
 # broker to client

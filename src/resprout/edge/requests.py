@@ -67,6 +67,8 @@ class ReadRequest(msgspec.Struct, frozen=True):
     size: int = 256 << 10
     also: tuple[str, ...] = ()
     """Other filters: what matches any of them is read, too."""
+    until: int = 0
+    """Nothing from this position on; 0: no bound."""
 
 
 class FlushRequest(msgspec.Struct, frozen=True):

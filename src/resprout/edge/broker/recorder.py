@@ -193,7 +193,9 @@ class EventRecorder:
             return []
         id, life = read.asked.id, 0
         out: list[Effect] = []
-        for kept in event.events:
+        until = read.asked.until
+        events = [kept for kept in event.events if kept.position < until] if until else event.events
+        for kept in events:
             found = read_event(kept.record)
             if found is None:
                 continue
@@ -203,7 +205,7 @@ class EventRecorder:
                 bundle, offsets = picked
                 message = EventRead(id, bundle, offsets, found.tseq, kept.position, found.life, kept.time_us)
                 out.append(Send(read.client, message))
-        following = event.events[-1].position + 1 if event.events else max(read.asked.position, event.first)
+        following = events[-1].position + 1 if events else max(read.asked.position, event.first)
         if read.asked.position < 0 and not event.events:
             following = event.end
         end = EventsEnd(id, self._journal, following, event.first, event.end, event.reason, life)
