@@ -35,11 +35,11 @@ STARTING_MAX: Final = 8
 class LocalTree:
     """`port`: the first broker listens there, the next on the next one; 0 takes free ports.
 
-    `data`: what brokers keep is there, in a folder for each; None: they keep nothing. `tls`: a folder with certificates
-    for all of them; None: they speak without. `rules`: which clients are known. `opens`: they let in whoever comes,
-    wherever they listen. `http_port`: the first broker serves its page there, the next on the next one, on this machine
-    only; 0 takes free ports, None: they serve none. `on_note` hears what brokers have for a trace, `on_line` what they
-    write for people.
+    `data`: what brokers keep is there, in a folder for each, with these options of the `journal`; None: they keep
+    nothing. `tls`: a folder with certificates for all of them; None: they speak without. `rules`: which clients are
+    known. `opens`: they let in whoever comes, wherever they listen. `http_port`: the first broker serves its page
+    there, the next on the next one, on this machine only; 0 takes free ports, None: they serve none. `on_note` hears
+    what brokers have for a trace, `on_line` what they write for people.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class LocalTree:
         host: str = "127.0.0.1",
         port: int = 0,
         links: Mapping[str, int] | None = None,
+        journal: Mapping[str, str | int] | None = None,
         start_seconds_max: float = START_SECONDS_MAX,
         data: Path | None = None,
         tls: Path | None = None,
@@ -63,6 +64,7 @@ class LocalTree:
         self._host = host
         self._port = port
         self._links = links or {}
+        self._journal = journal or {}
         self._start_seconds_max = start_seconds_max
         self._data = data
         self._tls = tls
@@ -176,6 +178,7 @@ class LocalTree:
             stack=self.scenario.stack,
             options=self.scenario.options,
             links=self._links,
+            journal=self._journal,
             delays_us=self._delays_us.get(broker.name, {}),
             data=self._data / broker.name if self._data is not None else None,
             tls=self._tls,

@@ -211,7 +211,7 @@ class RingSessions:
             self._peers.open(name)  # whoever opened the session may be gone: its host is asked
             if name not in self._silent:
                 self._silent[name] = None
-                self.wake(SilentForLong(name), self._options.silent_us)
+                self.wake(SilentForLong(name), self._options.suspect_us)
 
     def heard(self, event: Heard) -> None:
         self._is_heard(event.peer)
