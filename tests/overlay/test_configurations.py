@@ -29,7 +29,9 @@ class Voters:
         self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in self.names[1:]}
         self.registries = {name: self._registry(name) for name in self.names[1:]}
         self.decided: list[tuple[Configuration, frozenset[Life]]] = []
-        """With everybody who had agreed to it."""
+        """With everybody who had agreed to it, as far as whoever says so has heard."""
+        self._proposed: dict[tuple[str, int], Configuration] = {}
+        self._agreed: dict[Configuration, set[Life]] = {}
 
     def _standing(self, name: str) -> MembershipView:
         root = self.names[0]
@@ -49,6 +51,7 @@ class Voters:
 
     def _registry(self, name: str) -> Registry:
         def post(peer: str, message: ProtocolMessage) -> None:
+            self._note(name, message)
             lost = isinstance(message, Decided) and self.chance.random() < 0.8
             if peer in self.standings and not lost:
                 self.queues.setdefault((name, peer), []).append(message)
@@ -64,11 +67,12 @@ class Voters:
                 self._deliver(*self.chance.choice(waiting), now_us=step * 100)
             elif name not in self.fenced:
                 self._stir(name, step * 100)
-            self._look()
 
     def _deliver(self, sender: str, receiver: str, now_us: int) -> None:
         message: Any = self.queues[sender, receiver].pop(0)
         if receiver not in self.fenced and self.chance.random() < 0.95:
+            if isinstance(message, Enrolled) and message.yes:
+                self._agreed[self._proposed[receiver, message.number]].add(Life(sender, message.incarnation))
             self.registries[receiver].handlers[type(message)](sender, message, now_us)
 
     def _stir(self, name: str, now_us: int) -> None:
@@ -84,13 +88,15 @@ class Voters:
         else:
             registry.tick(now_us)
 
-    def _look(self) -> None:
-        for registry in self.registries.values():
-            entry = registry._entry
-            if entry is not None and entry.done and entry.new is not None:
-                found = (entry.new, frozenset(entry.yes))
-                if found not in self.decided:
-                    self.decided.append(found)
+    def _note(self, name: str, message: ProtocolMessage) -> None:
+        """What somebody says: that it asks for consent, and that it has enough of it."""
+        if isinstance(message, Enrol):
+            self._proposed[name, message.number] = message.new
+            self._agreed.setdefault(message.new, {Life(name, 1)})
+        elif isinstance(message, Decided):
+            new = message.configuration
+            if all(new != known for known, _ in self.decided):
+                self.decided.append((new, frozenset(self._agreed[new])))
 
 
 def test_decided_lists_form_one_line_in_which_each_had_the_consent_of_the_one_before() -> None:
