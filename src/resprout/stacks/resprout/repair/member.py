@@ -14,10 +14,16 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ParcelEnd
 from resprout.stacks.resprout.outcomes import Repaired
-from resprout.stacks.resprout.repair.inventory import Inventory
-from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
-from resprout.stacks.resprout.repair.parcels import Parcel, learn
-from resprout.stacks.resprout.repair.pool import Taking, in_order
+from resprout.stacks.resprout.repair.parcels import (
+    Parcel,
+    learn,
+    pack_asks,
+    pack_last_totals,
+    pack_marks,
+    pack_served,
+    pack_surroundings,
+)
+from resprout.stacks.resprout.repair.pool import Inventory, Taking, in_order
 from resprout.stacks.resprout.repair.states import AttachedRepair, RepairState
 
 
