@@ -32,8 +32,8 @@ def burst() -> bytes:
 
 
 def subscribed(running: Running) -> int:
-    guest = running.machine.core.sessions.all.get("busy")
-    return len(guest.subscriptions) if guest is not None else 0
+    session = running.machine.core.sessions.all.get("busy")
+    return len(session.subscriptions) if session is not None else 0
 
 
 @pytest.mark.parametrize("fast_loop", [False, True])

@@ -47,7 +47,7 @@ def test_adjacent_brokers_that_crash_together_are_all_replaced(faults: int) -> N
 
 
 @pytest.mark.parametrize("faults", [1, 2])
-def test_the_death_of_the_root_makes_one_root_with_a_later_list(faults: int) -> None:
+def test_the_death_of_the_root_makes_one_root_with_a_later_configuration(faults: int) -> None:
     for seed in range(cases(6, 60)):
         world, _, parents = draw_world(seed, faults)
         old = next(iter(parents))

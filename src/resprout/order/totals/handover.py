@@ -18,7 +18,7 @@ before anything goes on: `take_locks` holds the totals, `resume` lets them go. I
 
 What a member has logged since its report crosses the new link behind the pool, and among it, for each total that it
 delivered meanwhile on what the dead had said, that it is closed: what was logged before the total crosses before that,
-what was logged after it does not. The stack sees to it: it has the log.
+what was logged after it does not. The stack sees to it, which has the log.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -161,10 +161,7 @@ class Member:
         for origin, reached in parcel.seen.items():
             core.seen.raise_to(origin, reached)
         core.handover.follow(coordinator)
-        for entry in core.log.entries.values():
-            if entry.tseq >= 0 and entry.no >= repair.inventory.snapshot:
-                assert entry.bundle is not None
-                link.after.append((entry.no, Closed(entry.publisher, entry.incarnation, entry.first, entry.stamp - 1)))
+        self.close_behind(link, repair.inventory.snapshot)
         # What had to wait for the Grant, then everything as on any link.
         for message in unsaid:
             core.outbox.send(coordinator, message)
@@ -174,3 +171,12 @@ class Member:
         core.waves.start(view.publish_place(), view.reach, lambda: None)
         core.waves.exchange(coordinator)
         core.handover.resume()
+
+    def close_behind(self, link: Link, since: int) -> None:
+        """Totals that were delivered here since the report, on what the dead had said, are not in the pool. The new
+        link is told of each that this side is closed, at its place among what was logged since and crosses now: behind
+        what came before it, and before what came after it."""
+        for entry in self._core.log.entries.values():
+            if entry.tseq >= 0 and entry.no >= since:
+                assert entry.bundle is not None
+                link.after.append((entry.no, Closed(entry.publisher, entry.incarnation, entry.first, entry.stamp - 1)))
