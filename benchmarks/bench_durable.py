@@ -44,7 +44,7 @@ class DurableChain:
 
     async def start(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="resprout-bench-")
-        options = {"durable": "journal", "faults_tolerated": len(self._brokers) - 1}
+        options: dict[str, str | int] = {"durable": "journal", "faults_tolerated": len(self._brokers) - 1}
         scenario = Scenario(name="a chain with disks", brokers=self._brokers, options=options)
         self._tree = LocalTree(scenario, data=Path(self._folder.name), journal={"flush": self._flush})
         await self._tree.start()

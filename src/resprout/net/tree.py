@@ -37,9 +37,9 @@ class LocalTree:
 
     `data`: what brokers keep is there, in a folder for each, with these options of the `journal`; None: they keep
     nothing. `tls`: a folder with certificates for all of them; None: they speak without. `rules`: which clients are
-    known. `opens`: they let in whoever comes, wherever they listen. `http_port`: the first broker serves its page there,
-    the next on the next one, on this machine only; 0 takes free ports, None: they serve none. `on_note` hears what
-    brokers have for a trace, `on_line` what they write for people.
+    known. `opens`: they let in whoever comes, wherever they listen. `http_port`: the first broker serves its page
+    there, the next on the next one, on this machine only; 0 takes free ports, None: they serve none. `on_note` hears
+    what brokers have for a trace, `on_line` what they write for people.
     """
 
     def __init__(
