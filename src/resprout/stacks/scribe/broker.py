@@ -42,10 +42,12 @@ from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.TOTAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -141,6 +143,12 @@ class ScribeBroker(Shell):
         self.trees.begin()
         self.owners.begin()
         self.sessions.ring.begin()
+
+    def status(self) -> StackStatus:
+        return self.sessions.status(self.owners.range.is_settled)
+
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self._sessions, topic)
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):

@@ -21,6 +21,7 @@ from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import MemberSeen, StackStatus
 
 ADDRESSES_MAX: Final = 10_000
 SUCCESSORS_TOLD: Final = 8
@@ -59,6 +60,18 @@ class RingSessions(MeshSessions):
         if {one.name for one in told} != {one.name for one in self._told}:
             self._told = told  # their order alone is no news
         return self._told
+
+    def status(self, is_settled: bool) -> StackStatus:
+        """For people: neighbours are those on the ring."""
+        ring = self.ring
+        beside = [*([ring.predecessor] if ring.predecessor is not None else []), *ring.successors]
+        known = {one.name: one for one in (*beside, *ring.fingers) if one.name != self._seat.name}
+        return StackStatus(
+            is_settled,
+            neighbours=tuple(dict.fromkeys([one.name for one in beside if one.name != self._seat.name])),
+            members=tuple([MemberSeen(one.name, address=one.address) for one in known.values()]),
+            silent=tuple(self._silent),
+        )
 
     def find(self, name: str) -> Peer | None:
         return self._peers.find(name)
