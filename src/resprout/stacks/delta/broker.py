@@ -44,6 +44,7 @@ from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.serving import ServingShell
 from resprout.stacks.shell.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -83,6 +84,9 @@ class DeltaBroker(ServingShell):
             },
             at_end=((self._wishes.outbound, self._announce), self._tell_confirmed),
         )
+
+    def status(self) -> StackStatus:
+        return msgspec.structs.replace(super().status(), serving=self._is_operational)
 
     # -- what is routed (Algorithm 1) ----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
 from resprout.stacks.shell.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, seen
 
 
 class HopFound(Outcome, frozen=True):
@@ -69,6 +70,15 @@ class KnownTree:
     def frontier(self) -> dict[str, Path]:
         """The living that have none but dead before them, and the path to each."""
         return {name: self.path(name) for name in self.view.bypass(self.is_dead).hops}
+
+    def status(self) -> StackStatus:
+        """For people."""
+        return StackStatus(
+            parent=self._seat.parent,
+            neighbours=tuple(self.linked),
+            members=tuple([seen(one, one.name in self.dead) for one in self.view.places(self.view.nodes())]),
+            silent=tuple([name for name in self.linked if not self.peers.is_heard(name)]),
+        )
 
     def may_live(self, name: str, life: int) -> bool:
         """It stands near here, and this life of it is not known to be over."""

@@ -19,15 +19,18 @@ from resprout.stacks.shell.clients import ClientDesk, Door, ReceiptsDue
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import BrokerSessions, SessionEvents
 from resprout.stacks.shell.shell import Finish, Shell, Table
 from resprout.stacks.shell.step import Step
+from resprout.stacks.status import StackStatus, TopicReaders
 
 
 class TreeOfBrokers(BrokerSessions, Protocol):
     """Knows the other brokers, and hears what they say about the tree."""
 
     def begin(self) -> None: ...
+    def status(self) -> StackStatus: ...
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
         """What brokers may say; `handlers`: what neighbours may, besides."""
 
@@ -74,6 +77,12 @@ class ServingShell(Shell):
 
     def begin(self) -> None:
         self._brokers.begin()
+
+    def status(self) -> StackStatus:
+        return self._brokers.status()
+
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self._sessions, topic)
 
     def _show_to(self, readers: Matches, item: KeptItem) -> None:
         """It is their turn to be shown it."""
