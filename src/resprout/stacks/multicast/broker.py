@@ -33,12 +33,6 @@ GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 OWED_KEPT: Final = 10_000
 """Bundles that are kept for a neighbour of a dead broker of which nobody has heard, after all others have them."""
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
-CLIENTS_TOLD: Final = (
-    "clients of a dead broker go on at its neighbours, and are told that they may have missed something"
-)
-ONE_DEATH: Final = (
-    "one broker may die: what two neighbours had that died together is lost, and what depends on that waits"
-)
 
 
 class _Owed(NamedTuple):
