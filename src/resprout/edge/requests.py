@@ -8,6 +8,7 @@ from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
+from resprout.edge.durable_messages import Standing
 
 
 class PublishRequest(msgspec.Struct, frozen=True):
@@ -64,6 +65,16 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """From here on; -1: from a time on; -2: what comes next."""
     time_us: int = 0
     size: int = 256 << 10
+
+
+class AcknowledgeRequest(msgspec.Struct, frozen=True):
+    """Of a consumer: these are processed."""
+
+    messages: tuple[Message, ...]
+
+
+class EndRequest(msgspec.Struct, frozen=True):
+    """Of a consumer: the durable subscription is over, for everybody. Answered by `ConsumerOver`."""
 
 
 class FlushRequest(msgspec.Struct, frozen=True):
@@ -159,6 +170,23 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     end: int = 0
     reason: str = ""
     """Why nothing was read; empty when it was."""
+
+
+class ConsumerBegan(msgspec.Struct, frozen=True):
+    """The durable subscription is confirmed, and this one consumes it."""
+
+
+class ConsumerOver(msgspec.Struct, frozen=True):
+    """It does not consume any more, or never did."""
+
+    standing: Standing
+    reason: str
+
+
+class MessagesDropped(msgspec.Struct, frozen=True):
+    """So many were dropped because too many waited, before what comes next."""
+
+    count: int
 
 
 class Refused(msgspec.Struct, frozen=True):
