@@ -55,6 +55,8 @@ class Standing(enum.IntEnum):
     """There is no such subscription any more."""
     INCOMPLETE = 4
     """Messages may be missing, and nobody can make them good: whoever asks again goes on from here."""
+    DIFFERENT = 5
+    """It is none, because what it asks for is not what has this name."""
 
 
 class Terms(msgspec.Struct, frozen=True, array_like=True):

@@ -110,8 +110,8 @@ class Consumers:
     def confirmed(self, held: HeldDurable, out: list[Effect]) -> None:
         """Those who wait for it may begin."""
         held.is_confirmed = True
-        for consumer in held.queue.consumers:
-            out.append(Send(consumer, Consuming(Standing.CONSUMER, turn=held.turn)))
+        told = Consuming(Standing.CONSUMER, turn=held.turn)
+        out.extend([Send(consumer, told) for consumer in held.queue.consumers])
         self._sessions.waking[held.queue.session.name] = held.queue.session
 
     # -- consumers -----------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Consumers:
 
     def _refusal(self, held: HeldDurable, message: Consume) -> Consuming | None:
         if message.terms != held.terms:
-            return Consuming(Standing.REFUSED, f"{held.name!r} is there already, and is {_told(held.terms)}")
+            return Consuming(Standing.DIFFERENT, f"{held.name!r} is there already, and is {_told(held.terms)}")
         if held.missing:
             reason, held.missing = held.missing, ""
             return Consuming(Standing.INCOMPLETE, reason)

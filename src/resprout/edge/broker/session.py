@@ -21,8 +21,10 @@ class ClientSession:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted", "delivered",
-        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "last", "moved", "name", "received",
+        "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
+        "delivered",
+        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "last", "moved", "name",
+        "received",
         "room", "safe", "subscriptions", "taken", "told_safe", "unconfirmed", "unsaid", "unturned", "users",
         "waiting", "withheld",
     )  # fmt: skip

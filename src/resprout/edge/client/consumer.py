@@ -155,8 +155,8 @@ class ConsumerMachine:
         for span in spans:
             self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
         if self._search.stands:
-            for start in range(0, len(spans), SPANS_MAX):
-                out.append(Send(self.broker, Acknowledge(tuple(spans[start : start + SPANS_MAX]))))
+            starts = range(0, len(spans), SPANS_MAX)
+            out.extend([Send(self.broker, Acknowledge(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,12 @@ class ConsumerMachine:
                     done.append(Span(*origin, 1, ranges.upto))
             has = _spans({origin: sorted(seqs) for origin, seqs in self._has.items()})
             asked = Consume(
-                self.subscription, self.terms, self._window, self._turn, tuple(done[-SPANS_MAX:]), tuple(has[:SPANS_MAX])
+                self.subscription,
+                self.terms,
+                self._window,
+                self._turn,
+                tuple(done[-SPANS_MAX:]),
+                tuple(has[:SPANS_MAX]),
             )
             out.append(Send(event.peer, asked))
 

@@ -97,7 +97,8 @@ RESPROUT = Stack(
         ),
         Family.REPAIR: (
             AttachRequest, NotMember, Attach, Grant, Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, ParcelEnd,
-            LockReport, GrantedLock, Listeners, ClientLives, DurablePart, Republished, Recollect, Recollected, Recollection, Revived,
+            LockReport, GrantedLock, Listeners, ClientLives, DurablePart, Republished, Recollect, Recollected,
+            Recollection, Revived,
         ),
         Family.CLIENTS: (
             *CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan, DurableKnown, DurableHeard, DurableDone,

@@ -1,4 +1,4 @@
-"""What brokers tell each other about clients: who listens where, the latest life of each name, and durable subscriptions.
+"""What brokers tell each other about clients: who listens where, the latest life of each name, durable subscriptions.
 All are said as they change, and as a whole at the beginning of a new link."""
 
 from resprout.core.contract import ProtocolMessage

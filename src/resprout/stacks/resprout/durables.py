@@ -1,10 +1,10 @@
 """Durable subscriptions of the default stack: which broker holds one, and who holds it next.
 
-Each lives at one broker, its *home*: where somebody first asked for it. There it is a reader like a client, but one that
-stays. Every broker knows all of them (`durable_book`), so a consumer that comes elsewhere is sent to the home. When that
-is dead, whoever has its ghost takes over its durable subscriptions at once, as if each were a client that came and
-brought along what is known of it: the share of the ghost that is not done is claimed, and nothing waits for a consumer
-to return. After everything had stopped it is the same, with what the disks say.
+Each lives at one broker, its *home*: where somebody first asked for it. There it is a reader like a client, but one
+that stays. Every broker knows all of them (`durable_book`), so a consumer that comes elsewhere is sent to the home.
+When that is dead, whoever has its ghost takes over its durable subscriptions at once, as if each were a client that
+came and brought along what is known of it: the share of the ghost that is not done is claimed, and nothing waits for a
+consumer to return. After everything had stopped it is the same, with what the disks say.
 """
 
 from typing import Final
@@ -34,6 +34,7 @@ from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, MARKS_MAX, DurableState
 from resprout.stacks.resprout.messages import NOBODY
+from resprout.stacks.shell.desk import Handler
 
 RETURN_LEASES: Final = 4
 """So long the next broker of a subscription waits for the consumers of the last one: what they have, and have done,
@@ -60,7 +61,7 @@ class Durables:
         clients.looked = self.decide_all
         book.durables.changed = self._changed
         book.durables.heard_of = self._heard_of
-        self.of_clients = {
+        self.of_clients: dict[type, Handler] = {
             Consume: self.consume,
             Acknowledge: self.consumers.acknowledge,
             EndSubscription: self._end,
