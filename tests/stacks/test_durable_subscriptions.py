@@ -15,7 +15,7 @@ from resprout.edge.requests import (
     ConsumerBegan,
     ConsumerOver,
     EndRequest,
-    MessagesDropped,
+    DroppedBefore,
     PublishRequest,
 )
 from resprout.stacks.resprout import ResproutOptions
@@ -183,7 +183,7 @@ def test_where_the_oldest_are_dropped_so_many_wait_and_the_rest_is_counted() -> 
     tree.consume("w1", "b2", "orders", terms)
     settle(tree)
     assert payloads(tree, "w1") == [7, 8, 9]
-    assert [news.count for news in tree.news["w1"] if isinstance(news, MessagesDropped)] == [7]
+    assert [news.count for news in tree.news["w1"] if isinstance(news, DroppedBefore)] == [7]
 
 
 def test_when_its_broker_dies_the_consumer_goes_on_without_a_repeat() -> None:

@@ -24,6 +24,7 @@ VERBS: Final = {
     "status": "resprout.cli.status:status",
     "certificates": "resprout.cli.certificates:certificates",
     "secret": "resprout.cli.secret:secret",
+    "end-subscription": "resprout.cli.end_subscription:end_subscription",
     "forget": "resprout.cli.forget:forget",
     "journal": "resprout.cli.journal:journal",
     "mend": "resprout.cli.mend:mend",

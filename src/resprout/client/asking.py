@@ -14,7 +14,7 @@ from resprout.edge.requests import EventsAnswered, ForgetAnswered, ForgetRequest
 from resprout.net.host import Host
 
 
-class Asking(Publisher):
+class AskingClient(Publisher):
     def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
         super().__init__(machine, host, copies)
         self._forgetting: dict[int, asyncio.Future[str]] = {}

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
-from resprout.client.asking import Asking
+from resprout.client.asking import AskingClient
 from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_terms
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import PublishError, SubscribeError
@@ -31,8 +31,9 @@ from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.message import Message
-from resprout.core.names import check_topic
+from resprout.core.names import check_name, check_topic
 from resprout.edge.client.machine import ClientMachine
+from resprout.edge.durable_messages import Terms
 from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
@@ -56,7 +57,7 @@ from resprout.net.host import Host, Upward
 CLOSE_SECONDS_MAX = 5.0
 
 
-class Client(Asking):
+class Client(AskingClient):
     """A connected client. Made by `resprout.connect`."""
 
     def __init__(
@@ -192,6 +193,16 @@ class Client(Asking):
         waits = [self._end(subscription) for subscription in self._subscriptions.of(inbox)]
         if waits:
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
+
+    async def end_subscription(self, name: str) -> None:
+        """End a durable subscription for everybody, with all that waits for it, without consuming it. Where rules say
+        who may do what, this is for operators. SubscribeError when there is none."""
+        self._check_open()
+        check_offered_here(self._machine.serving)
+        check_name(name, "name of a durable subscription")
+        brokers, terms = self._machine.brokers, Terms("#", None, False)
+        over = await consume(self._host, self.name, brokers, self._links, name, terms, ends=True)
+        await over.close()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -77,16 +77,18 @@ async def consume(
     name: str,
     terms: Terms,
     *,
-    window: int | None,
-    by_hand: bool,
-    on_event: OnEvent | None,
+    window: int | None = None,
+    by_hand: bool = False,
+    on_event: OnEvent | None = None,
+    ends: bool = False,
 ) -> DurableInbox:
-    """`host`: that of the client, which knows where `brokers` are. Returns when the subscription is confirmed."""
+    """`host`: that of the client, which knows where `brokers` are. Returns when the subscription is confirmed; with
+    `ends`, when it is over."""
     session = consumer_name(client, name)
     here = await _first_that_answers(host, session, brokers)
     incarnation = next_incarnation(here.met)
     others = [other for other in brokers if other != here.name]
-    machine = ConsumerMachine(session, incarnation, here.name, name, terms, window=window, others=others)
+    machine = ConsumerMachine(session, incarnation, here.name, name, terms, window=window, others=others, ends=ends)
     inbox = DurableInbox(name, by_hand, on_event, asyncio.get_running_loop())
     carried = Links(
         machine,
@@ -103,7 +105,7 @@ async def consume(
     inbox.run_on(own)
     own.start()
     try:
-        await inbox.began
+        await (inbox.over_for_all() if ends else inbox.began)
     except BaseException:
         await inbox.close()
         raise

@@ -24,8 +24,14 @@ from resprout.client.inbox import Batch, Inbox
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
-from resprout.edge.requests import AcknowledgeRequest, ConsumerBegan, ConsumerOver, EndRequest, LeaveRequest
-from resprout.edge.requests import MessagesDropped as Dropped
+from resprout.edge.requests import (
+    AcknowledgeRequest,
+    ConsumerBegan,
+    ConsumerOver,
+    DroppedBefore,
+    EndRequest,
+    LeaveRequest,
+)
 
 if TYPE_CHECKING:
     from resprout.net.host import Host, Upward
@@ -55,6 +61,7 @@ class DurableInbox(Inbox):
         self._on_event = on_event
         self._host: Host
         self._is_fenced = False
+        self._standing: Standing | None = None
         self._is_ending = False
         self._out: list[Message] = []
         """Handed to the program, and acknowledged when it asks for more."""
@@ -128,6 +135,13 @@ class DurableInbox(Inbox):
         await asyncio.shield(self.ended)
         self._raise_if_over()
 
+    async def over_for_all(self) -> None:
+        """Of one that has come to say so."""
+        await self.ended
+        if self._standing is not Standing.ENDED:
+            self.began.result()
+        self.began.exception()  # it never began, and nobody will ask
+
     def hear(self, effect: "Upward") -> None:
         if isinstance(effect, Deliver):
             self.put(Batch(1), effect.messages)
@@ -136,7 +150,7 @@ class DurableInbox(Inbox):
             if isinstance(news, ConsumerBegan):
                 if not self.began.done():
                     self.began.set_result(None)
-            elif isinstance(news, Dropped):
+            elif isinstance(news, DroppedBefore):
                 self.dropped += news.count
                 if self._on_event is not None:
                     self._loop.call_soon(self._on_event, MessagesDropped(self.name, news.count))
@@ -156,6 +170,7 @@ class DurableInbox(Inbox):
             self._host.handle(Request(AcknowledgeRequest(said)))
 
     def _is_over(self, news: ConsumerOver) -> None:
+        self._standing = news.standing
         self._is_fenced = news.standing is Standing.FENCED
         if not self.began.done():
             error = _ERRORS.get(news.standing, SubscribeError)

@@ -88,6 +88,8 @@ class Consume(ProtocolMessage, frozen=True, tag=25):
     """What it has acknowledged that may not be known everywhere."""
     has: tuple[Span, ...] = ()
     """What it was given and has not acknowledged."""
+    ends: bool = False
+    """An operator says that the subscription is over, for everybody, whatever its terms."""
 
     @property
     def bulk(self) -> int:

@@ -183,7 +183,7 @@ class ConsumerOver(msgspec.Struct, frozen=True):
     reason: str
 
 
-class MessagesDropped(msgspec.Struct, frozen=True):
+class DroppedBefore(msgspec.Struct, frozen=True):
     """So many were dropped because too many waited, before what comes next."""
 
     count: int

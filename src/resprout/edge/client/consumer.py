@@ -51,7 +51,7 @@ from resprout.edge.requests import (
     ConsumerOver,
     EndRequest,
     LeaveRequest,
-    MessagesDropped,
+    DroppedBefore,
 )
 from resprout.order.ranges import Ranges, as_ranges
 
@@ -73,8 +73,10 @@ class ConsumerMachine:
         window: int | None = None,
         options: ClientOptions | None = None,
         others: Sequence[str] = (),
+        ends: bool = False,
     ) -> None:
-        """`name`: of the consumer. `others`: brokers to turn to when the first one cannot be reached."""
+        """`name`: of the consumer. `others`: brokers to turn to when the first one cannot be reached. `ends`: it
+        consumes nothing, and says that the subscription is over."""
         self.name = name
         self.incarnation = incarnation
         self.subscription = subscription
@@ -93,6 +95,7 @@ class ConsumerMachine:
         self._last: dict[Origin, int] = {}
         """Of one that has the subscription alone: the last number that it was handed."""
         self._ending = False
+        self._ends = ends
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Received: self._received,
             Request: self._requested,
@@ -164,11 +167,9 @@ class ConsumerMachine:
         if self._search.up(event.peer, now_us, out):
             done: list[Span] = []
             for origin, ranges in self._done.items():
-                if ranges.upto and not self.terms.group:
+                if ranges.upto:
                     done.append(Span(*origin, 1, ranges.upto))
                 done += [Span(*origin, first, last) for first, last in ranges.islands()]
-                if ranges.upto and self.terms.group:
-                    done.append(Span(*origin, 1, ranges.upto))
             has = _spans({origin: sorted(seqs) for origin, seqs in self._has.items()})
             asked = Consume(
                 self.subscription,
@@ -177,6 +178,7 @@ class ConsumerMachine:
                 self._turn,
                 tuple(done[-SPANS_MAX:]),
                 tuple(has[:SPANS_MAX]),
+                self._ends,
             )
             out.append(Send(event.peer, asked))
 
@@ -238,10 +240,10 @@ class ConsumerMachine:
     def _handed(self, message: Handed, now_us: int, out: list[Effect]) -> None:
         """WireError, with nothing done, for what no honest broker sends."""
         if message.dropped:
-            out.append(Answer(MessagesDropped(message.dropped)))
+            out.append(Answer(DroppedBefore(message.dropped)))
         messages = self._unpack(message)
         origin = message.bundle.origin
-        has, done = self._has.setdefault(origin, set()), self._done.get(origin)
+        has, done = self._has.get(origin, set()), self._done.get(origin)
         known = [each for each in messages if done is not None and each.seq in done]
         if known:  # the broker had not heard
             spans = _spans({origin: [each.seq for each in known]})
@@ -251,6 +253,7 @@ class ConsumerMachine:
             return
         self._position += len(new)
         has.update([each.seq for each in new])
+        self._has[origin] = has
         if not self.terms.group:
             self._skip(origin, [each.seq for each in new])
         out.append(Deliver(new))

@@ -138,6 +138,13 @@ class Durables:
             return
         del self._waiting[session.name]
         self._clients.begin(session)
+        if message.ends:
+            reason = f"there is no durable subscription {message.subscription!r}"
+            standing = Standing.REFUSED if held is None else Standing.ENDED
+            if held is not None:
+                self._end_held(held)
+            core.out.append(Send(session.name, Consuming(standing, reason)))
+            return
         if held is None:
             refusal = self._refusal(message, state)
             if refusal is not None:
@@ -230,7 +237,11 @@ class Durables:
         held = self.consumers.of(session.name)
         if held is None:
             core.out.append(Send(session.name, Consuming(Standing.ENDED, "it consumes nothing any more")))
-            return
+        else:
+            self._end_held(held)
+
+    def _end_held(self, held: HeldDurable) -> None:
+        core = self._core
         held.edition += 1
         over = msgspec.structs.replace(self._state(held), over=True, base=(), done=(), consumers=())
         self.consumers.close(held.name, Standing.ENDED, f"{held.name!r} was ended", core.out)
