@@ -14,8 +14,8 @@ from resprout.edge.requests import (
     ClientRequest,
     ConsumerBegan,
     ConsumerOver,
-    EndRequest,
     DroppedBefore,
+    EndRequest,
     PublishRequest,
 )
 from resprout.stacks.resprout import ResproutOptions

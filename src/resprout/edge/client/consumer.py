@@ -49,9 +49,9 @@ from resprout.edge.requests import (
     BrokerChanged,
     ConsumerBegan,
     ConsumerOver,
+    DroppedBefore,
     EndRequest,
     LeaveRequest,
-    DroppedBefore,
 )
 from resprout.order.ranges import Ranges, as_ranges
 
