@@ -107,4 +107,5 @@ RESPROUT = Stack(
     waits=_waits,
     survives=lambda options: everything(options.faults_tolerated),
     keeps_records=lambda options: bool(options.durable),
+    keeps_subscriptions=True,
 )  # fmt: skip

@@ -13,7 +13,7 @@ import msgspec
 
 from resprout.core.bundle import Origin
 from resprout.core.errors import NameRefusedError, PeerError
-from resprout.core.marks import Marks, Reached, raise_to, to_marks
+from resprout.core.marks import NOTHING, Marks, Reached, raise_to, to_marks
 from resprout.core.names import check_name
 from resprout.order.link import Link
 from resprout.stacks.resprout.core import Core
@@ -127,16 +127,17 @@ class DurableBook:
         before = self.states.pop(state.subscription, None)
         if before is None or before.over or state.over:
             self._done.pop(state.subscription, None)
-        self._raise(state.subscription, state.done)
+        raise_to(self._done.setdefault(state.subscription, {}), state.done)
         kept = self.states[state.subscription] = msgspec.structs.replace(state, done=())
         if self._core.disk is not None:
             self._core.disk.durable(self.whole(kept))
 
     def _raise(self, subscription: str, marks: Marks) -> None:
-        if marks:
-            raise_to(self._done.setdefault(subscription, {}), marks)
-            if self._core.disk is not None:
-                self._core.disk.durable_done(subscription, self.states[subscription].term, marks)
+        done = self._done.setdefault(subscription, {})
+        new = tuple([mark for mark in marks if mark.seq > done.get(mark.origin, NOTHING)])
+        raise_to(done, new)
+        if new and self._core.disk is not None:
+            self._core.disk.durable_done(subscription, self.states[subscription].term, new)
 
     def _spread(self, state: DurableState, source: str) -> None:
         core = self._core
