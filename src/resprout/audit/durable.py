@@ -1,7 +1,7 @@
 """Durable subscriptions are judged by what all their consumers were handed together.
 
-- *lost*: what was published after the subscription was confirmed, matches, and is known to be safe or comes from a client
-  that is there to the end, was handed to somebody; judged when the run came to rest and somebody consumes to the end.
+- *lost*: what was published after the subscription was confirmed, matches, and is known to be safe or comes from a
+  client that is there to the end, was handed to somebody; judged when the run came to rest and somebody consumes it.
 - *invented*: only what was published and matches is handed out.
 - *twice*: it is handed out once without saying that it may have been before; and not at all to somebody who has
   acknowledged it.

@@ -16,9 +16,7 @@ from resprout.trace.schema import Row
 class ConsumerSide:
     """Every life of one. Takes `reading_us` for each message, and acknowledges it then."""
 
-    def __init__(
-        self, spec: ClientSpec, wanted: SubscriptionSpec, world: World, record: Callable[[Row], None]
-    ) -> None:
+    def __init__(self, spec: ClientSpec, wanted: SubscriptionSpec, world: World, record: Callable[[Row], None]) -> None:
         self._spec = spec
         self._wanted = wanted
         self._world = world

@@ -52,8 +52,8 @@ CONSUME: Final = "consume"
 CONSUMING: Final = "consuming"
 """It is confirmed: from the first of these on nothing that matches is missed. `filter, where`."""
 HANDED: Final = "handed"
-"""A consumer is handed a message. As `deliver`; `redelivered` in the attributes where it may have been handed out before,
-`dropped` with the number of messages that were dropped before it."""
+"""A consumer is handed a message. As `deliver`; `redelivered` in the attributes where it may have been handed out
+before, `dropped` with the number of messages that were dropped before it."""
 ACKNOWLEDGED: Final = "acknowledged"
 """A consumer has processed it. Identity."""
 CONSUME_OVER: Final = "consume_over"
