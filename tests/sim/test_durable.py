@@ -50,7 +50,7 @@ def recover(at_ms: int, *nodes: str, found: bool = False) -> FaultSpec:
 
 def with_faults(scenario: Scenario, faults: list[FaultSpec], **more: object) -> Scenario:
     in_time = tuple(sorted(faults, key=lambda fault: fault.at_us))
-    return msgspec.structs.replace(scenario, faults=in_time, **more)  # type: ignore[arg-type]
+    return msgspec.structs.replace(scenario, faults=in_time, **more)
 
 
 def test_the_ready_made_scenario_hands_out_everything_over_all_deaths() -> None:
