@@ -12,6 +12,7 @@ from resprout.cli.server import Access, access_arguments, connected, verbose_opt
 from resprout.cli.show import Show, as_json, as_payload, as_text
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.inbox import Inbox
+from resprout.client.replaying import read_start
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
@@ -25,6 +26,7 @@ from resprout.filters.topics import check_filter
 @click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
 @click.option("--durable", metavar="NAME", help="A subscription that stays, under this name; goes on where it was.")
 @click.option("--group", metavar="NAME", help="The same, shared: each message goes to one of those who name it.")
+@click.option("--replay-from", metavar="WHERE", help="First what is kept: from 'beginning', an offset or a time on.")
 @access_arguments
 @verbose_option
 def sub(
@@ -35,6 +37,7 @@ def sub(
     raw: bool,
     durable: str | None,
     group: str | None,
+    replay_from: str | None,
     access: Access,
     verbose: bool,
 ) -> int:
@@ -46,16 +49,21 @@ def sub(
         resprout sub 'news/#'
         resprout sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
         resprout sub logs/app --raw --count 100 > sample.log
+        resprout sub 'bank/#' --replay-from beginning --server tap.example:7450
         resprout sub 'orders/#' --durable billing
         resprout sub 'jobs/#' --group workers
 
     What a durable subscription is given counts as processed when it is printed. `resprout end-subscription` ends it.
     """
+    if replay_from is not None:
+        if durable is not None or group is not None:
+            raise UsageError("--replay-from is for a subscription that is not durable")
+        read_start(replay_from)
     if json and raw:
         raise UsageError("--json and --raw are two ways to print; choose one")
     _check(filter, where)
     show = as_json if json else as_payload if raw else as_text
-    work = _follow(filter, where, count, show, access, verbose or sys.stderr.isatty(), durable, group)
+    work = _follow(filter, where, count, show, access, verbose or sys.stderr.isatty(), durable, group, replay_from)
     run_loop(_print(work))
     return 0
 
@@ -81,12 +89,13 @@ async def _follow(
     verbose: bool,
     durable: str | None,
     group: str | None,
+    replay_from: str | None,
 ) -> None:
     output = Output(sys.stdout.fileno())
     async with connected(access) as client:
         inbox: Inbox
         if durable is None and group is None:
-            inbox = await client.subscribe(filter, where)
+            inbox = await client.subscribe(filter, where, replay_from=replay_from)
         else:
             # By hand: exactly what was printed counts as processed, and of what came with the last message, the rest
             # is for the next one.

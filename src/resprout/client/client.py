@@ -19,16 +19,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
+import msgspec
+
 from resprout.client.asking import AskingClient
 from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_terms
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import PublishError, SubscribeError
 from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
 from resprout.client.inbox import Batch, Inbox
+from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
+from resprout.client.replaying import ReplayingInbox, read_start
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
 from resprout.client.turns import Turns
 from resprout.core.contract import Answer, Deliver, EndCode
-from resprout.core.errors import UsageError
+from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.message import Message
 from resprout.core.names import check_name, check_topic
@@ -105,7 +109,14 @@ class Client(AskingClient):
     # -- subscribing ---------------------------------------------------------------------------------------------------
 
     @overload
-    async def subscribe(self, filter: str, where: str | None = None, *, into: Inbox | None = None) -> Inbox: ...
+    async def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        into: Inbox | None = None,
+        replay_from: Start | str | None = None,
+    ) -> Inbox: ...
     @overload
     async def subscribe(
         self,
@@ -131,11 +142,15 @@ class Client(AskingClient):
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
+        replay_from: Start | str | None = None,
     ) -> Inbox:
         """Subscribe and return when it is confirmed: from then on nothing that matches is missed.
 
         With a name, `durable`, the subscription outlives this program and the broker that holds it: whoever consumes it
         next goes on where it was (`client.durable_inbox`, docs/client.md). Members of a `group` share one.
+
+        With `replay_from` it begins in the past, with what the broker that serves this client keeps: "beginning", an
+        offset or a time. ReadError when that broker does not keep all of it.
 
         Every subscription has an inbox of its own, unless one is given. A message that matches several subscriptions
         is put once into each inbox concerned. Read them all: messages are acknowledged in the order in which they came,
@@ -145,6 +160,10 @@ class Client(AskingClient):
         if durable is not None or group is not None:
             if into is not None:
                 raise UsageError("a durable subscription has an inbox of its own")
+            if replay_from is not None:
+                raise UnsupportedSubscriptionError(
+                    "a durable subscription does not begin in the past: read what is kept with an ordinary one first"
+                )
             check_offered_here(self._machine.serving)
             name, terms = read_terms(filter, where, durable, group, when_full, most)
             if any(other.name == name and not other.is_over for other in self._durables):
@@ -164,7 +183,10 @@ class Client(AskingClient):
             self._check_open()
         if into is not None and not into.belongs_to(self._taken):
             raise UsageError("this inbox is over, or belongs to another client")
-        inbox = into or Inbox(self._taken, self._loop)
+        if replay_from is not None and into is not None:
+            raise UsageError("what begins in the past has an inbox of its own")
+        replaying = self._replaying(filter, where, read_start(replay_from)) if replay_from is not None else None
+        inbox = replaying or into or Inbox(self._taken, self._loop)
         subscription = self._subscriptions.add(request, inbox)
         self._ask(request)
         try:
@@ -176,7 +198,20 @@ class Client(AskingClient):
                 self._subscriptions.give_up(subscription)
                 self._end(subscription)
             raise
+        if replaying is not None:
+            try:
+                await replaying.open()
+            except BaseException:
+                self._end(subscription)
+                raise
         return inbox
+
+    def _replaying(self, filter: str, where: str | None, start: Start) -> ReplayingInbox:
+        async def read(start: Start) -> EventsPage:
+            request = read_request(filter, where, start, PAGE_BYTES)
+            return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
+
+        return ReplayingInbox(self._taken, self._loop, start, read)
 
     async def unsubscribe(self, inbox: Inbox) -> None:
         """End every subscription that feeds the inbox; returns when nothing of them can come any more.

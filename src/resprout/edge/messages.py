@@ -123,6 +123,8 @@ class ReadEvents(ProtocolMessage, frozen=True, tag=24):
     """Other filters: what matches any of them is read, too."""
     until: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Nothing from this position on; 0: no bound."""
+    whole: bool = False
+    """Nothing is read unless everything on these topics is kept."""
 
 
 # broker to client

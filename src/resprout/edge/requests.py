@@ -70,6 +70,8 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """Other filters: what matches any of them is read, too."""
     until: int = 0
     """Nothing from this position on; 0: no bound."""
+    whole: bool = False
+    """Nothing is read unless everything on these topics is kept."""
 
 
 class AcknowledgeRequest(msgspec.Struct, frozen=True):
