@@ -135,7 +135,7 @@ def test_other_terms_under_a_name_that_is_taken_are_refused() -> None:
     settle(tree)
     tree.consume("w1", "b0", "orders", Terms("bills/#", None, False))
     settle(tree)
-    assert over(tree, "w1") is Standing.REFUSED
+    assert over(tree, "w1") is Standing.DIFFERENT
     assert over(tree, "w0") is None
 
 
@@ -201,10 +201,10 @@ def test_when_its_broker_dies_the_consumer_goes_on_without_a_repeat() -> None:
         assert [message.seq for message in tree.delivered["w0"]] == list(range(1, 11)), seed
 
 
-@pytest.mark.parametrize("block", range(cases(2, 12)))
+@pytest.mark.parametrize("block", range(cases(1, 24)))
 @pytest.mark.parametrize("terms", [JOBS, GROUP])
 def test_over_deaths_of_consumers_and_brokers_nothing_is_lost_and_repeats_say_so(block: int, terms: Terms) -> None:
-    for seed in range(block * 10, block * 10 + 10):
+    for seed in range(block * 5, block * 5 + 5):
         rng = random.Random(f"durable {seed}")
         faults = rng.choice((1, 1, 2))
         tree = make_tree(seed, brokers=2 * faults + rng.randint(1, 4), faults=faults, publishers=2)
