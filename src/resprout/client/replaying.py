@@ -101,9 +101,9 @@ class ReplayingInbox(Inbox):
             async with self._reading:
                 message = await self._next_past()
                 if message is not None:
-                    batch = [message, *self._past]
+                    past = [message, *self._past]
                     self._past.clear()
-                    yield batch
+                    yield past
         async for batch in super().batches():
             if new := [message for message in batch if self._is_new(message)]:
                 yield new
