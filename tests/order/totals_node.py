@@ -146,7 +146,7 @@ class Node:
         mark = (bundle.incarnation, bundle.last)
         self.seen[bundle.publisher] = max(mark, self.seen.get(bundle.publisher, (0, 0)))
 
-    def deliver(self, bundle: Bundle, tseq: int) -> None:
+    def deliver(self, bundle: Bundle, tseq: int, prompt: bool) -> None:
         self.tseqs[id_of(bundle)] = tseq
         if bundle.guarantee is Guarantee.TOTAL or not self.is_seen(bundle):
             self._append(bundle)
