@@ -54,6 +54,7 @@ def find_peers() -> list[Peer]:
     peers = [
         Peer("zenoh", "zenoh_client", python_server("zenoh_router")),
         Peer("pyzmq proxy", "zmq_client", python_server("zmq_proxy")),
+        Peer("bare relay", "bare_client", python_server("bare_relay"), chains=False),
     ]
     peers += _installed("nats-server", lambda found: Peer("nats", "nats_client", rows.nats(found), settles=True))
     peers += _installed("mosquitto", lambda found: Peer("mosquitto", "mqtt_client", rows.mosquitto(found)))
