@@ -21,6 +21,8 @@ IN_FLIGHT: Final = 256
 SETTLE_SIZE: Final = 32
 PACED_SIZE: Final = 32
 
+ONE_COPY: Final = "resprout with f = 0"
+
 BATCHES: Final = 0
 """Beside numbers of messages per turn: as many as fit, with a subscriber that takes messages as they come together."""
 
@@ -63,8 +65,8 @@ async def flood(effort: Effort, peers: Sequence[Peer], work: FloodWork) -> dict[
 
 async def settle(effort: Effort, peers: Sequence[Peer]) -> dict[int, dict[str, list[float]]]:
     """Until it is safe, one at a time and with `IN_FLIGHT` under way. Ours has two brokers and a subscriber behind the
-    second; others have one server that stores, and nobody who reads."""
-    teams = {OURS: our_team(2, 1)}
+    second, and once more one broker that is enough; others have one server that stores, and nobody who reads."""
+    teams = {OURS: our_team(2, 1), ONE_COPY: our_team(1, 1, options={"faults_tolerated": 0})}
     teams |= {peer.name: peer.team(1, 0, settle=True) for peer in peers if peer.settles}
 
     async def once(team: Team, count: int, in_flight: int) -> float:
