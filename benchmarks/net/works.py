@@ -67,7 +67,7 @@ async def settle(effort: Effort, peers: Sequence[Peer]) -> dict[int, dict[str, l
     """Until it is safe, one at a time and with `IN_FLIGHT` under way. Ours has two brokers and a subscriber behind the
     second, and once more one broker that is enough; others have one server that stores, and nobody who reads."""
     teams = {OURS: our_team(2, 1), ONE_COPY: our_team(1, 1, options={"faults_tolerated": 0})}
-    teams |= {peer.name: peer.team(1, 0, settle=True) for peer in peers if peer.settles}
+    teams |= {peer.name: peer.team(1, 0, settle="memory") for peer in peers if peer.settles}
 
     async def once(team: Team, count: int, in_flight: int) -> float:
         return await team.settle(Settle(SETTLE_SIZE, count, in_flight))

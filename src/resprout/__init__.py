@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resprout import sync
+    from resprout import spark, sync
     from resprout.client.client import Client
     from resprout.client.connect import connect
     from resprout.client.errors import (
@@ -72,6 +72,7 @@ __all__ = [
     "UsageError",
     "connect",
     "local",
+    "spark",
     "sync",
 ]
 
@@ -108,8 +109,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "sync":
-        return importlib.import_module("resprout.sync")
+    if name in ("spark", "sync"):
+        return importlib.import_module(f"resprout.{name}")
     try:
         home = _HOMES[name]
     except KeyError:

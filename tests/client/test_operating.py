@@ -11,7 +11,6 @@ from resprout.client.local import Local
 from resprout.core.contract import Answer
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.requests import ReceiptTurned, ReceiptWaits, Refused
-from resprout.links.links import Links
 from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout import ResproutBroker
 from resprout.testing import Broker
@@ -22,9 +21,9 @@ WHY = "waits for b3, which is not heard"
 
 def view_of(network: Local) -> MembershipView:
     """What the root knows of the tree."""
-    links = network.brokers[0].host.machine
-    assert isinstance(links, Links) and isinstance(links.machine, ResproutBroker)
-    return links.machine.core.view
+    machine = network.brokers[0].books.machine
+    assert isinstance(machine, ResproutBroker)
+    return machine.core.view
 
 
 # -- forget ------------------------------------------------------------------------------------------------------------

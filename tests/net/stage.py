@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import uvloop
@@ -63,7 +64,7 @@ class Running:
 
     @property
     def machine(self) -> Any:
-        return self.host.machine.machine  # type: ignore[attr-defined]
+        return self.broker.books.machine
 
     @property
     def sessions(self) -> list[str]:
@@ -81,10 +82,11 @@ async def broker(
     links: LinkOptions = QUICK,
     door: Door | None = None,
     stack: Stack[Any] = STACK,
+    data: Path | None = None,
 ) -> AsyncIterator[Running]:
     notes: list[Note] = []
     above, peers = (parent[0], dict([parent])) if parent is not None else (None, {})
-    spec = BrokerToRun(name, incarnation, listen, above, peers)
+    spec = BrokerToRun(name, incarnation, listen, above, peers, data=data)
     running, address = await serve(spec, stack, stack.parse_options(options or {}), links, notes.append, door=door)
     try:
         yield Running(running, address, notes)

@@ -42,6 +42,7 @@ from resprout.edge.requests import (
     ForgetAnswered,
     ForgetRequest,
     LeaveRequest,
+    ReadRequest,
     ReceiptTurned,
     ReceiptWaits,
     Refused,
@@ -162,14 +163,18 @@ class Client(Publisher):
         Raises ReadError when the broker keeps no events, or not that position; UsageError for a filter or condition
         that is none.
         """
+        return page_of(await self.read_events(read_request(filter, where, start, size)))
+
+    async def read_events(self, request: ReadRequest) -> EventsAnswered:
+        """The same as the broker gives it: bundles, and a reason where `read` raises ReadError. For those who make
+        columns of many messages."""
         self._check_open()
-        request = read_request(filter, where, start, size)
         token = next(self._tokens)
         answered: asyncio.Future[EventsAnswered] = self._loop.create_future()
         self._reading[token] = answered
         self._host.handle(Request(request, token))
         try:
-            return page_of(await answered)
+            return await answered
         finally:
             self._reading.pop(token, None)
 

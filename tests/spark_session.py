@@ -1,24 +1,21 @@
 """One Spark session for all tests that need one, in one worker of the test run."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
-from resprout.pipeline.session import SparkChoice, start
 from tests.pipeline.java import SHORT_LIVED
 from tests.turns import SPARK, TOGETHER, file_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE = Path(__file__).parent
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def check_named(items: Sequence[pytest.Item]) -> None:
+    """Those who share the session are in one worker."""
     for item in items:
-        if isinstance(item, pytest.Function) and HERE in item.path.parents and "spark" in item.fixturenames:
+        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
             if TOGETHER.get(file_of(item.nodeid)) != SPARK:
                 raise pytest.UsageError(f"{item.nodeid} uses Spark: name its file in tests/turns.py")
             if item.get_closest_marker("timeout") is None:
@@ -27,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> "Iterator[SparkSession]":
+    from resprout.pipeline.session import SparkChoice, start
+
     if worker_id != "master":
         (tmp_path_factory.getbasetemp().parent / "spark").touch(exist_ok=False)  # or another worker has one
     options = {
