@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from benchmarks.measure import Measure
-from benchmarks.net.in_turns import FULL, QUICK, Effort, in_turns, suitable
+from benchmarks.net.in_turns import COUNT_MIN, FULL, QUICK, Effort, in_turns, suitable
+from benchmarks.net.works import EACH_LEAST
 from benchmarks.seed000.stage import Played, play
 from resprout.cli.load import ours
 from resprout.cli.load.chain import OurChain
@@ -145,7 +146,7 @@ async def _flood(effort: Effort, brokers: int, publishers: int, keys: int) -> di
         return flooded.messages_per_s
 
     teams = {guarantee.label: _team(brokers, publishers, guarantee, keys) for guarantee in _BOTH}
-    return (await in_turns(effort, teams, (1,), once, suitable(rate)))[1]
+    return (await in_turns(effort, teams, (1,), once, suitable(rate, max(COUNT_MIN, EACH_LEAST * publishers))))[1]
 
 
 _BOTH: Final = (Guarantee.TOTAL, Guarantee.CAUSAL)
