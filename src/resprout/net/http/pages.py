@@ -120,8 +120,8 @@ def live_page() -> tuple[bytes, str]:
     text = resources.files("resprout.net.http").joinpath("live.html").read_text()
     script, style = (_digest(text, tag) for tag in ("script", "style"))
     policy = (
-        f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; base-uri 'none';"
-        " form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:;"
+        " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     return text.encode(), policy
 
