@@ -36,13 +36,12 @@ class PublishedRows(WriterCommitMessage):
 
 
 class ResproutStreamWriter(DataSourceStreamArrowWriter):
-    """`writeStream`."""
+    """`writeStream`. In the output mode `complete` (`overwrite`) every batch brings the whole table, which is published
+    again: subscribers take the latest."""
 
     def __init__(self, options: Mapping[str, str], schema: "StructType", overwrite: bool) -> None:
         self._options = sink_options(options)
         check_columns(schema, self._options)
-        if overwrite:
-            raise UsageError("what was published cannot be replaced: use the output mode append or update")
         place = self._options.ledger or options.get("checkpointLocation")
         if not place:
             raise UsageError("the option checkpointLocation is needed, or ledger: a folder that all tasks see")
