@@ -11,6 +11,8 @@
     client_certificates = true                # clients need one, too
     rules = "/etc/resprout/rules.toml"        # which clients are known, and what each may do
     open = false                              # true: let everybody in, though it listens to other machines
+    http = "localhost:8450"                   # a live page, metrics and signs of health
+    http_open = false                         # true: let everybody look at these
 
     [options]               # of the stack
     faults_tolerated = 2
@@ -57,7 +59,7 @@ from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
-    "rules", "open", "stack", "options", "links", "limits", "journal", "keep", "events", "delays",
+    "rules", "open", "http", "http_open", "stack", "options", "links", "limits", "journal", "keep", "events", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 KEPT_FILTERS_MAX: Final = 100
@@ -92,6 +94,9 @@ class Settings(msgspec.Struct, frozen=True):
     limits: CrowdLimits = CrowdLimits()
     opens: bool = False
     """It lets in whoever comes, even from other machines."""
+    http: Address | None = None
+    """Where it serves a page, metrics and signs of health; None: nowhere."""
+    http_opens: bool = False
 
 
 def read_settings(
@@ -134,6 +139,8 @@ def read_settings(
         rules=_path(file, texts, "rules"),
         limits=_limits(source),
         opens="open" in texts or file.flag("open", False),
+        http=_address(file, texts, "http", parse_address),
+        http_opens="http_open" in texts or file.flag("http_open", False),
     )
 
 

@@ -17,7 +17,9 @@ from resprout.stacks.delta.messages import MeetRequest, Path
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
+from resprout.stacks.shell.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, seen
 
 
 class HopFound(Outcome, frozen=True):
@@ -25,12 +27,6 @@ class HopFound(Outcome, frozen=True):
 
     name: str
     is_operational: bool
-
-
-class HopLost(Outcome, frozen=True):
-    """There is no link with this one any more; it lives, as far as is known."""
-
-    name: str
 
 
 class HopDied(Outcome, frozen=True):
@@ -74,6 +70,15 @@ class KnownTree:
     def frontier(self) -> dict[str, Path]:
         """The living that have none but dead before them, and the path to each."""
         return {name: self.path(name) for name in self.view.bypass(self.is_dead).hops}
+
+    def status(self) -> StackStatus:
+        """For people."""
+        return StackStatus(
+            parent=self._seat.parent,
+            neighbours=tuple(self.linked),
+            members=tuple([seen(one, one.name in self.dead) for one in self.view.places(self.view.nodes())]),
+            silent=tuple([name for name in self.linked if not self.peers.is_heard(name)]),
+        )
 
     def may_live(self, name: str, life: int) -> bool:
         """It stands near here, and this life of it is not known to be over."""
@@ -155,7 +160,7 @@ class KnownTree:
 
     def _unlink(self, name: str) -> None:
         if self.linked.pop(name, None) is not None:
-            self._step.outcomes.append(HopLost(name))
+            self._step.outcomes.append(LinkEnded(name))  # it lives, as far as is known
 
     def meet(self, name: str) -> None:
         """If it is next to this broker, past none but dead. One that has begun a new life has to ask first."""
@@ -186,7 +191,7 @@ class KnownTree:
 
     def _say_met(self, name: str) -> None:
         between = [Life(one, self.dead[one]) for one in self.path(name)[:-1] if one in self.dead]
-        places = [place for one in between if (place := self.view.place(one.name)) is not None]
+        places = self.view.places([life.name for life in between])
         self._outbox.send(name, MeetRequest(tuple(between), (self.view.own, *places)))
 
     # -- what is known -------------------------------------------------------------------------------------------------
@@ -209,8 +214,8 @@ class KnownTree:
             self._find_successors()
 
     def _find_successors(self) -> None:
-        places = [self.view.place(name) for name in self.view.nodes()]
-        self.successors = tuple(Successor(place.name, place.address) for place in places if place is not None)
+        places = self.view.places(self.view.nodes())
+        self.successors = tuple([Successor(place.name, place.address) for place in places])
 
     def _look_again(self) -> None:
         early, self._early = self._early, {}

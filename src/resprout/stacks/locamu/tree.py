@@ -69,6 +69,9 @@ class SafeTree(MappedTree):
         dead = self._all_dead()
         return sum(name not in dead for name in self.near.reach)
 
+    def is_passed_by(self, name: str) -> bool:
+        return name in self._all_dead()
+
     def _all_dead(self) -> dict[str, None]:
         """Those included that others have named."""
         return dict.fromkeys((*self.dead, *[one for names in self._dead_beyond.values() for one in names]))
@@ -78,8 +81,7 @@ class SafeTree(MappedTree):
     @property
     def places(self) -> tuple[Place, ...]:
         """Everything that is known, this broker's own place first: what its next life has to know."""
-        found = [self.near.place(name) for name in (self.near.name, *self.near.nodes())]
-        return tuple([place for place in found if place is not None])
+        return self.near.places((self.near.name, *self.near.nodes()))
 
     def restore(self, places: Iterable[Place]) -> None:
         """This broker had its place in an earlier life."""

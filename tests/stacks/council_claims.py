@@ -3,21 +3,22 @@
 import random
 
 from resprout.overlay.places import Configuration, Life
-from tests.overlay.repair import Broker
-from tests.overlay.world import HEARTBEAT_US, LEASE_US, World, draw_tree
+from tests.stacks.council_world import FORMED_LEASES, HEARTBEAT_US, LEASE_US, CouncilWorld, Witness, draw_tree
 
 
-def draw_world(seed: int, faults: int) -> tuple[World, random.Random, dict[str, str | None]]:
-    """A tree that has run for a while and is watched, the chance of its faults, and every broker's parent."""
+def draw_world(seed: int, faults: int) -> tuple[CouncilWorld, random.Random, dict[str, str | None]]:
+    """A tree that has formed and is watched, the chance of its faults, and every broker's parent."""
     chance = random.Random(seed)
     parents = draw_tree(chance, chance.randint(4 * faults, 4 + 5 * faults))
-    world = World(seed, parents, faults)
+    world = CouncilWorld(seed, parents, faults)
+    run_until_settled(world, least=1, most=FORMED_LEASES)
+    assert is_settled(world) and not world.history
+    assert {name: broker.core.view.parent for name, broker in world.brokers.items()} == parents
     world.watch = Watch(world)
-    world.run(0.6)
     return world, chance, parents
 
 
-def run_until_settled(world: World, least: float, most: float = 40) -> None:
+def run_until_settled(world: CouncilWorld, least: float, most: float = 40) -> None:
     """At least and at most so many leases."""
     world.run(least)
     end_us = world.now_us + int((most - least) * LEASE_US)
@@ -28,57 +29,53 @@ def run_until_settled(world: World, least: float, most: float = 40) -> None:
 
 class Watch:
     """Looks at a world again and again: there is never more than one root with a majority, and never more than one
-    decided configuration of a version. Neither would pass quickly, so every tenth event is enough."""
+    decided configuration of a version."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CouncilWorld) -> None:
         self.world = world
-        self.events = 0
         self.decided: dict[int, Configuration] = {}
 
     def __call__(self) -> None:
-        self.events += 1
-        if self.events % 10:
-            return
         roots = 0
         for broker in self.world.brokers.values():
-            known = broker.view.decided
+            known = broker.core.view.decided
             if self.decided.setdefault(known.version, known) is not known:
                 assert self.decided[known.version] == known
             if broker.council.is_root and self.world.lives(broker.name):
                 roots += self._has_majority(broker)
         assert roots <= 1
 
-    def _has_majority(self, broker: Broker) -> bool:
-        mine = broker.view.configuration
+    def _has_majority(self, broker: Witness) -> bool:
+        mine = broker.core.view.configuration
         voters = [voter for voter in mine.voters if self.world.lives(voter.name)]
         followers = [
             voter.life
             for voter in voters
             if self.world.brokers[voter.name].incarnation == voter.incarnation
-            and self.world.brokers[voter.name].view.configuration == mine
+            and self.world.brokers[voter.name].core.view.configuration == mine
         ]
-        return broker.view.is_majority(mine, followers)
+        return broker.core.view.is_majority(mine, followers)
 
 
-def is_settled(world: World) -> bool:
+def is_settled(world: CouncilWorld) -> bool:
     """No repair is running, everybody has a place and hears the root, both ends agree on every link, and the
     configuration is whole again."""
     living = world.living()
     for broker in living:
-        here = broker.view
-        if not broker.is_joined or broker.repair is not None or not all(here.neighbours.values()):
+        here = broker.core.view
+        if not broker.core.attached or broker.core.leading or not all(here.neighbours.values()):
             return False
         if not broker.council.leased:
             return False
         for name in here.neighbours:
-            if not world.lives(name) or broker.name not in world.brokers[name].view.neighbours:
+            if not world.lives(name) or broker.name not in world.brokers[name].core.view.neighbours:
                 return False
-    roots = [broker for broker in living if broker.view.parent is None]
+    roots = [broker for broker in living if broker.core.view.parent is None]
     return len(roots) == 1 and len(_under(world, roots[0].name)) == len(living) and _is_list_whole(world, roots[0])
 
 
-def _is_list_whole(world: World, root: Broker) -> bool:
-    voters = root.view.configuration.voters
+def _is_list_whole(world: CouncilWorld, root: Witness) -> bool:
+    voters = root.core.view.configuration.voters
     if len(voters) != min(2 * world.faults + 1, len(world.living())):
         return False
     return all(
@@ -86,29 +83,29 @@ def _is_list_whole(world: World, root: Broker) -> bool:
     )
 
 
-def _under(world: World, root: str) -> set[str]:
+def _under(world: CouncilWorld, root: str) -> set[str]:
     found = {root}
     ends = [root]
     while ends:
         here = ends.pop()
         for name, broker in world.brokers.items():
-            if name not in found and world.lives(name) and broker.view.parent == here:
+            if name not in found and world.lives(name) and broker.core.view.parent == here:
                 found.add(name)
                 ends.append(name)
     return found
 
 
-def check_peace(world: World) -> None:
+def check_peace(world: CouncilWorld) -> None:
     """What must be true some time after the last fault."""
     assert is_settled(world)
     living = world.living()
     for broker in living:
-        here = broker.view
+        here = broker.core.view
         for name, incarnation in here.tombstones.items():
             assert world.brokers[name].incarnation > incarnation or not world.lives(name), "a living broker was buried"
         for name, distance in _distances(world, broker.name).items():
             if distance <= world.faults + 1:
-                there = world.brokers[name].view
+                there = world.brokers[name].core.view
                 place = here.places[name]
                 assert (place.incarnation, place.parent) == (there.incarnation, there.parent)
                 assert set(place.neighbours) == set(there.neighbours)
@@ -116,7 +113,7 @@ def check_peace(world: World) -> None:
         assert len(leaders_of(world, life)) <= 1
 
 
-def leaders_of(world: World, life: Life) -> set[str]:
+def leaders_of(world: CouncilWorld, life: Life) -> set[str]:
     """The brokers that repaired it and still live that life."""
     return {
         who
@@ -125,10 +122,10 @@ def leaders_of(world: World, life: Life) -> set[str]:
     }
 
 
-def _distances(world: World, start: str) -> dict[str, int]:
+def _distances(world: CouncilWorld, start: str) -> dict[str, int]:
     found = {start: 0}
     for here in (queue := [start]):
-        for name in world.brokers[here].view.neighbours:
+        for name in world.brokers[here].core.view.neighbours:
             if name not in found:
                 found[name] = found[here] + 1
                 queue.append(name)
