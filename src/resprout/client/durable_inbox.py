@@ -23,7 +23,7 @@ from resprout.client.errors import (
 )
 from resprout.client.events import MessagesDropped, OnEvent
 from resprout.client.inbox import Batch, Inbox
-from resprout.client.replaying import Past, ReadPage, read_start
+from resprout.client.replaying import ReadPage, ReplayedPast, read_start
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
@@ -76,7 +76,7 @@ class DurableInbox(Inbox):
         self._standing: Standing | None = None
         self._is_ending = False
         self._read = read
-        self._past: Past | None = None
+        self._past: ReplayedPast | None = None
         self._is_replaying = self._is_replayed_again = False
         self._out: list[Message] = []
         """Handed to the program, and acknowledged when it asks for more."""
@@ -155,7 +155,7 @@ class DurableInbox(Inbox):
         """Somebody has to read it first: this one."""
         if began.replay and self._read is not None:
             start = read_start(began.replay)
-            self._past = Past(start, self._read, lambda: bool(self._batches), lambda: self._over)
+            self._past = ReplayedPast(start, self._read, lambda: bool(self._batches), lambda: self._over)
             self._is_replaying, self._is_replayed_again = True, began.again
 
     async def _next_past(self) -> Message | None:

@@ -50,7 +50,7 @@ def replay_text(start: Start) -> str:
     return start.isoformat() if isinstance(start, datetime) else str(start)
 
 
-class Past:
+class ReplayedPast:
     """What is read, until what comes is enough. `has_come`: something waits; `is_over`: nothing more will come."""
 
     def __init__(self, start: Start, read: ReadPage, has_come: Callable[[], bool], is_over: Callable[[], bool]) -> None:
@@ -121,7 +121,7 @@ class ReplayingInbox(Inbox):
     ) -> None:
         super().__init__(taken, loop)
         self.replaying = True
-        self._past = Past(start, read, lambda: bool(self._batches), lambda: self._over)
+        self._past = ReplayedPast(start, read, lambda: bool(self._batches), lambda: self._over)
 
     async def open(self) -> None:
         """The first page. ReadError when nothing of the kind is kept."""
