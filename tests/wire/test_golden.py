@@ -185,7 +185,8 @@ CONVERSATION: dict[str, Any] = {
         Forward(bundle(), 1), Forward(bundle(first=2), 2, True, True), Levels((9, 7), (6, 5), (8,), (4, 3), 2),
     ),
     "totals": data(
-        Submit(TOTAL), Lock(0, 1, TOTAL), Closed("c0", 1, 5, 70), TotalLevels((TotalLevel("c0", 1, 5, 1, 2, True),)),
+        Submit(TOTAL), Submit(TOTAL, True), Lock(0, 1, TOTAL), Lock(0, 1, TOTAL, True), Closed("c0", 1, 5, 70),
+        TotalLevels((TotalLevel("c0", 1, 5, 1, 2, True),)),
     ),
     "totals over a repair": data(
         LockReport(0, 1, TOTAL), LockReport(0, 1, TOTAL, -1, 7, 300), GrantedLock(0, 1, TOTAL),

@@ -233,6 +233,19 @@ class BlockingClient:
         work = self._client.publish(topic, payload, guarantee=guarantee, keys=keys, attributes=attributes)
         return BlockingReceipt(self._background, self._background.call(work))
 
+    def publish_bundle(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        *,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Sequence[Mapping[str, AttributeValue]] | None = None,
+    ) -> BlockingReceipt:
+        """Publish many messages as one bundle, which nothing else joins; the receipt is that of the last."""
+        work = self._client.publish_bundle(topic, payloads, guarantee=guarantee, keys=keys, attributes=attributes)
+        return BlockingReceipt(self._background, self._background.call(work))
+
     def subscribe(
         self,
         filter: str,

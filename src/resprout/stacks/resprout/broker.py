@@ -29,6 +29,7 @@ from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
+from resprout.order.totals.messages import Lock
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed, Seek, Sought
 from resprout.overlay.outcomes import Declared, Expelled, Registered
@@ -235,6 +236,7 @@ class ResproutBroker(Shell):
                 **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
+                Lock: self.clients.take_lock,
                 **self.tree_news.handlers,
             },
             heard=self.council.heard,

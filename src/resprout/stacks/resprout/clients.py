@@ -24,7 +24,8 @@ from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors, Taken
 from resprout.order.entry import Entry
-from resprout.order.totals.messages import TotalId, id_of
+from resprout.order.link import Link
+from resprout.order.totals.messages import Lock, TotalId, id_of
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
@@ -331,6 +332,14 @@ class Clients:
                 self.drain(session)
         self._core.show()  # a broker that is alone has at once as many copies as there can be
 
+    def take_lock(self, link: Link, message: Lock) -> None:
+        """A total has its place. If it is of a client here, that one may have one more without a place."""
+        self._core.totals.handlers[Lock](link.name, message)
+        session = self._core.sessions.all.get(message.bundle.publisher)
+        if session is not None and session.waiting:
+            self.drain(session)
+            self._core.show()
+
     def drain(self, session: ClientSession) -> None:
         """Take what need not wait any longer."""
         core = self._core
@@ -353,7 +362,7 @@ class Clients:
             elif not totals.has_room_for(session.name) or self._is_patient(session, bundle):
                 break
             else:
-                totals.submit(self._stamped(bundle))
+                totals.submit(self._stamped(bundle), message.prompt)
             queue.popleft()
             core.log.local_bytes -= bundle.cost
         self._draining.discard(session.name)

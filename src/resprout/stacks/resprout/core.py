@@ -119,6 +119,8 @@ class Core(Step):
             reports.receipts_soon()
         if not self.links and len(self.book):
             self.total_way.report()  # nobody is told, and no timer comes: forget what is delivered
+        if self.book.urgent:
+            self.total_way.report(only_done=True)
         if reports.due:
             reports.flush(self.now_us, self.out)
 
