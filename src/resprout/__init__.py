@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from resprout import spark, sync
     from resprout.client.client import Client
     from resprout.client.connect import connect
+    from resprout.client.durable_inbox import DurableInbox
     from resprout.client.errors import (
         ClientError,
         ClosedError,
         ConnectError,
+        DifferentSubscriptionError,
+        FencedError,
         ForgetError,
+        MessagesMissingError,
         PublishError,
         ReadError,
         SubscribeError,
     )
-    from resprout.client.events import BrokerChanged, DeliveriesMissing, PublicationDelayed
+    from resprout.client.events import BrokerChanged, DeliveriesMissing, MessagesDropped, PublicationDelayed
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
     from resprout.client.past import EventsPage, Offset
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
         ResproutError,
         UnsupportedGuaranteeError,
         UnsupportedReceiptError,
+        UnsupportedSubscriptionError,
         UsageError,
     )
     from resprout.core.guarantee import Guarantee
@@ -52,11 +57,16 @@ __all__ = [
     "ClosedError",
     "ConnectError",
     "DeliveriesMissing",
+    "DifferentSubscriptionError",
+    "DurableInbox",
     "EventsPage",
+    "FencedError",
     "ForgetError",
     "Guarantee",
     "Inbox",
     "Message",
+    "MessagesDropped",
+    "MessagesMissingError",
     "NameRefusedError",
     "Offset",
     "PayloadRefusedError",
@@ -69,6 +79,7 @@ __all__ = [
     "Tls",
     "UnsupportedGuaranteeError",
     "UnsupportedReceiptError",
+    "UnsupportedSubscriptionError",
     "UsageError",
     "connect",
     "local",
@@ -85,11 +96,16 @@ _HOMES = {
     "ClosedError": "resprout.client.errors",
     "ConnectError": "resprout.client.errors",
     "DeliveriesMissing": "resprout.client.events",
+    "DifferentSubscriptionError": "resprout.client.errors",
+    "DurableInbox": "resprout.client.durable_inbox",
     "EventsPage": "resprout.client.past",
+    "FencedError": "resprout.client.errors",
     "ForgetError": "resprout.client.errors",
     "Guarantee": "resprout.core.guarantee",
     "Inbox": "resprout.client.inbox",
     "Message": "resprout.core.message",
+    "MessagesDropped": "resprout.client.events",
+    "MessagesMissingError": "resprout.client.errors",
     "NameRefusedError": "resprout.core.errors",
     "Offset": "resprout.client.past",
     "PayloadRefusedError": "resprout.core.errors",
@@ -102,6 +118,7 @@ _HOMES = {
     "Tls": "resprout.net.tls.files",
     "UnsupportedGuaranteeError": "resprout.core.errors",
     "UnsupportedReceiptError": "resprout.core.errors",
+    "UnsupportedSubscriptionError": "resprout.core.errors",
     "UsageError": "resprout.core.errors",
     "connect": "resprout.client.connect",
     "local": "resprout.client.local",

@@ -41,3 +41,10 @@ def test_blocking_without_a_broker() -> None:
     command = [sys.executable, str(EXAMPLES / "blocking.py"), "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (1, "no broker: 127.0.0.1:1: connection refused\n")
+
+
+def test_work_queue() -> None:
+    assert run_example("work_queue.py") == [
+        "60 of 60 jobs are done",
+        "what the dead worker had in its hands was done by others",
+    ]

@@ -193,6 +193,8 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._count = 0
         self.resets = 0
+        self.attempts = 0
+        """How often somebody has tried to connect."""
         self.passed = bytearray()
         """What has come by lately."""
         self.address = target
@@ -235,6 +237,7 @@ class Proxy:
         self.resets += 1
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.attempts += 1
         if self.refusing:
             reset(writer)
             return

@@ -21,12 +21,8 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(Path(tmp_path_factory.mktemp("papers")), brokers="b0 b1 b2", clients="teller witness")
-
-
 @pytest.mark.parametrize("encrypted", [True, False], ids=["TLS", "plain"])
 @pytest.mark.parametrize("who", LIARS)
-def test_whoever_lies_harms_nobody_else(who: str, encrypted: bool, papers: Papers) -> None:
-    assert run(outcomes(who, papers if encrypted else None)) == EXPECTED[who, encrypted]
+def test_whoever_lies_harms_nobody_else(who: str, encrypted: bool, tmp_path: Path) -> None:
+    papers = Papers(tmp_path, brokers="b0 b1 b2", clients="teller witness") if encrypted else None
+    assert run(outcomes(who, papers)) == EXPECTED[who, encrypted]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import resprout
-from resprout.client import connect as connect_module
+from resprout.client import sessions as session_module
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
@@ -44,7 +44,9 @@ def test_a_second_broker_of_a_living_name_is_refused_far_from_it_and_the_first_o
     run(scene())
 
 
-def test_a_greeting_with_the_highest_number_locks_nobody_out_and_poisons_no_client() -> None:
+def test_a_greeting_with_the_highest_number_locks_nobody_out_and_poisons_no_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scene() -> None:
         async with broker("b0") as b0:
             async with bare(b0.address) as liar:
@@ -61,11 +63,8 @@ def test_a_greeting_with_the_highest_number_locks_nobody_out_and_poisons_no_clie
             async with resprout.connect(str(b0), name="c2") as client:
                 await (await client.publish("t", b"x")).delivered()
 
-    before = connect_module._latest_incarnation
-    try:
-        run(scene())
-    finally:
-        connect_module._latest_incarnation = before
+    monkeypatch.setattr(session_module, "_latest_incarnation", 0)  # and what it becomes is no later test's
+    run(scene())
 
 
 def test_what_cannot_have_been_met_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,19 @@ class SubscribeError(ClientError):
     """The network refused a subscription."""
 
 
+class DifferentSubscriptionError(SubscribeError):
+    """A durable subscription of this name is there, and asks for something else."""
+
+
+class MessagesMissingError(SubscribeError):
+    """What a durable subscription had kept was lost with the brokers that had it. Whoever subscribes again goes on with
+    what comes from now on."""
+
+
+class FencedError(ClosedError):
+    """Another consumer has taken over the durable subscription, with what this one has not acknowledged."""
+
+
 class ForgetError(ClientError):
     """The network was not told to forget the brokers, or it is not known whether it was; the text says why."""
 

@@ -23,6 +23,8 @@ from resprout.client.background import Background
 from resprout.client.client import Client
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
+from resprout.client.durable import WhenFullWord
+from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import ClosedError
 from resprout.client.events import OnEvent
 from resprout.client.inbox import Inbox
@@ -183,6 +185,26 @@ class BlockingInbox:
         return message is not None
 
 
+class BlockingDurableInbox(BlockingInbox):
+    """Of a durable subscription: a message is acknowledged when the next one is asked for, or by hand."""
+
+    def __init__(self, background: Background, inbox: DurableInbox) -> None:
+        super().__init__(background, inbox)
+        self._durable = inbox
+
+    def acknowledge(self, *messages: Message) -> None:
+        """These are processed."""
+
+        async def acknowledge() -> None:
+            self._durable.acknowledge(*messages)
+
+        self._background.call(acknowledge())
+
+    def close(self) -> None:
+        """Let go of the subscription, which stays."""
+        self._background.call(self._durable.close())
+
+
 class BlockingClient:
     """A connected client. Made by `resprout.sync.connect`."""
 
@@ -211,11 +233,56 @@ class BlockingClient:
         work = self._client.publish(topic, payload, guarantee=guarantee, keys=keys, attributes=attributes)
         return BlockingReceipt(self._background, self._background.call(work))
 
-    def subscribe(self, filter: str, where: str | None = None, *, timeout: float | None = None) -> BlockingInbox:
+    def publish_bundle(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        *,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Sequence[Mapping[str, AttributeValue]] | None = None,
+    ) -> BlockingReceipt:
+        """Publish many messages as one bundle, which nothing else joins; the receipt is that of the last."""
+        work = self._client.publish_bundle(topic, payloads, guarantee=guarantee, keys=keys, attributes=attributes)
+        return BlockingReceipt(self._background, self._background.call(work))
+
+    def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        replay_from: Start | str | None = None,
+        timeout: float | None = None,
+    ) -> BlockingInbox:
         """Subscribe and return when it is confirmed: from then on nothing that matches is missed."""
-        return BlockingInbox(
-            self._background, self._background.call(_within(timeout, self._client.subscribe, filter, where))
-        )
+
+        async def subscribe() -> Inbox:
+            return await self._client.subscribe(filter, where, replay_from=replay_from)
+
+        return BlockingInbox(self._background, self._background.call(_within(timeout, subscribe)))
+
+    def consume(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        durable: str | None = None,
+        group: str | None = None,
+        when_full: WhenFullWord = "push back",
+        most: int | None = None,
+        window: int | None = None,
+        by_hand: bool = False,
+        timeout: float | None = None,
+    ) -> BlockingDurableInbox:
+        """Consume a durable subscription, alone or in a group: `Client.subscribe` with a name."""
+
+        async def consume() -> DurableInbox:
+            return await self._client.subscribe(
+                filter, where, durable=durable or group, group=group, when_full=when_full, most=most, window=window,
+                by_hand=by_hand,
+            )  # fmt: skip
+
+        return BlockingDurableInbox(self._background, self._background.call(_within(timeout, consume)))
 
     def unsubscribe(self, inbox: BlockingInbox, *, timeout: float | None = None) -> None:
         """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""

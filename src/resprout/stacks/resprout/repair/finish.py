@@ -8,7 +8,7 @@ from resprout.core.contract import ProtocolMessage, SetTimer
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.order.link import Link
-from resprout.order.totals.merge import MemberLocks, MergedLocks, Piece
+from resprout.order.totals.handover import MemberLocks, MergedLocks, Piece
 from resprout.order.totals.messages import GrantedLock
 from resprout.overlay.places import Place
 from resprout.spread.messages import Interested, Uninterested
@@ -16,10 +16,8 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Grant, Item, ParcelEnd, Stub
 from resprout.stacks.resprout.outcomes import Repaired
-from resprout.stacks.resprout.repair.inventory import Inventory
-from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
-from resprout.stacks.resprout.repair.parcels import Parcel
-from resprout.stacks.resprout.repair.pool import OWN_SIDE, Pool, Taking, in_order
+from resprout.stacks.resprout.repair.parcels import Parcel, pack_asks, pack_last_totals, pack_marks, pack_surroundings
+from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, Taking, in_order
 from resprout.stacks.resprout.repair.states import LedRepair, RepairState
 
 
@@ -131,7 +129,7 @@ class FinishRepair:
     def _listeners(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
         """The clients of the dead, as far as they are owed anything and are not here already. None when nobody is left
         who was next to one of the dead."""
-        told = {link.name: self._book.listeners.lost(link.name) for link in old}
+        told = {link.name: self._book.lost(link.name) for link in old}
         for parcel in parcels.values():
             for name in repair.dead.keys() & parcel.listeners.keys():
                 told.setdefault(name, set()).update(parcel.listeners[name])
@@ -159,6 +157,7 @@ class FinishRepair:
         links = {name: core.neighbours.add(name, repair.got[name][0]) for name in parcels}
         for name, parcel in parcels.items():
             self._book.listeners.meet(name, parcel)
+            self._book.durables.meet(name, parcel.durables)
         here = view.publish_place()
         for name, link in links.items():
             place = view.places.get(name)
