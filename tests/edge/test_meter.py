@@ -147,6 +147,7 @@ def test_what_is_remembered_is_bounded_and_left_out_when_there_is_too_much_of_it
 
 def test_a_machine_is_not_changed_by_being_counted() -> None:
     stage = Stage()
-    stage.machine.answer = answer = [Send("c", Taken(1))]
+    answer: list[Effect] = [Send("c", Taken(1))]
+    stage.machine.answer = answer
     assert stage.meter.step(TimerFired(None), 0) is answer  # type: ignore[arg-type]
     assert stage.meter.latest_life("c") == 0
