@@ -1,11 +1,11 @@
 """One client name in two programs, and programs that were away for too long; over TCP."""
 
 import asyncio
-import sys
 
 import pytest
 
 import resprout
+from resprout.client import sessions
 from resprout.client.errors import ClosedError, PublishError
 from resprout.net.address import parse_address
 from resprout.net.discover import who_is
@@ -71,16 +71,14 @@ def test_what_the_older_one_published_is_delivered_or_uncertain() -> None:
 def test_the_newer_one_stays_though_the_clock_of_the_older_one_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every broker knows the latest life, so whoever begins takes a later one."""
 
-    connect_module = sys.modules["resprout.client.connect"]
-
     async def scene() -> None:
         async with resprout.local(brokers=3) as network:
             ahead = new_incarnation() + 3_600
-            monkeypatch.setattr(connect_module, "new_incarnation", lambda: ahead)
+            monkeypatch.setattr(sessions, "new_incarnation", lambda: ahead)
             older = await network.connect("x", broker=1)
             last = await older.subscribe("nothing/comes")
-            monkeypatch.setattr(connect_module, "new_incarnation", lambda: 1)
-            monkeypatch.setattr(connect_module, "_latest_incarnation", 0)
+            monkeypatch.setattr(sessions, "new_incarnation", lambda: 1)
+            monkeypatch.setattr(sessions, "_latest_incarnation", 0)
             far = parse_address(network.addresses[2])
             while (await who_is(far, 5, "x")).met < ahead:
                 await asyncio.sleep(0.01)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from resprout.client import connect as connecting
+from resprout.client import sessions
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ClosedError, ConnectError, PublishError
@@ -126,7 +127,7 @@ def test_a_newer_client_takes_the_name_and_the_older_one_does_not_fight_back() -
 
 def test_two_lives_with_one_number_are_never_mistaken_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two machines whose clocks agree to the tick may do that; one of the two sessions wins, whole."""
-    monkeypatch.setattr(connecting, "_next_incarnation", lambda met: 7)
+    monkeypatch.setattr(connecting, "next_incarnation", lambda met: 7)
 
     async def scene() -> None:
         newer_won = 0
@@ -157,8 +158,8 @@ def test_a_clock_that_goes_back_keeps_no_client_out(monkeypatch: pytest.MonkeyPa
     async def scene() -> None:
         async with broker() as running:
             for now in (1000, 10, 1):
-                monkeypatch.setattr(connecting, "new_incarnation", lambda now=now: now)
-                monkeypatch.setattr(connecting, "_latest_incarnation", 0)
+                monkeypatch.setattr(sessions, "new_incarnation", lambda now=now: now)
+                monkeypatch.setattr(sessions, "_latest_incarnation", 0)
                 async with connect(str(running), name="c") as client:
                     await (await client.publish("t", b"x")).delivered()
             assert running.host.machine.latest_incarnation("c") == 1002  # type: ignore[attr-defined]
