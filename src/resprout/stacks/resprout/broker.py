@@ -39,6 +39,7 @@ from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.dismissing import Dismissing
+from resprout.stacks.resprout.draining import Draining, DrainOver
 from resprout.stacks.resprout.durable import Durable
 from resprout.stacks.resprout.forgetting import Forgetting
 from resprout.stacks.resprout.joining.admission import Admission
@@ -107,6 +108,7 @@ class ResproutBroker(Shell):
         self.balance = Balance(core, offers)
         self.newcomer = Newcomer(core, self.book)
         self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company)
+        self.draining = Draining(core, self.council, self.admission)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)
         self.dismissing = Dismissing(core, self.ghosts, self.clients, self.admission)
@@ -137,6 +139,7 @@ class ResproutBroker(Shell):
             timers={
                 Tick: self._tick,
                 JoinAgain: lambda timer: self.newcomer.again(),
+                DrainOver: self.draining.over,
                 ChooseParent: lambda timer: self.newcomer.choose(),
                 GhostOver: self.dismissing.due,
                 NothingKept: lambda timer: self.clients.settle(),
@@ -160,6 +163,7 @@ class ResproutBroker(Shell):
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
                 *([core.disk.end] if core.disk is not None else []),
+                (self.draining.asked, self.draining.check),
             ),
             in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan),
         )
@@ -208,7 +212,6 @@ class ResproutBroker(Shell):
                 ListenersHeard: self.book.listeners.heard,
                 ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
                 MoveAway: lambda link, message: self.newcomer.move_away(link.name, message),
-                Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
                 **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
@@ -239,9 +242,10 @@ class ResproutBroker(Shell):
 
         probed = at_council(self.council.handlers[Probed])
 
-        def both_probed(peer: Peer, message: Probed) -> None:
+        def all_probed(peer: Peer, message: Probed) -> None:
             probed(peer, message)
             newcomer.probed(peer.name, message)
+            self.draining.probed(peer.name, message)
 
         return Desk(
             core.peers.find_settled,
@@ -251,11 +255,12 @@ class ResproutBroker(Shell):
                 JoinElsewhere: lambda peer, message: newcomer.sent_elsewhere(peer.name, message),
                 NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
                 AttachRequest: lambda peer, message: self.member.requested(peer.name, message),
+                Leaving: lambda peer, message: self.draining.told(peer.name),
                 NotMember: lambda peer, message: self.coordinator.not_member(peer.name, message),
                 Recollect: lambda peer, message: self.revival.told(peer.name) if self.revival is not None else None,
                 **self.parcels.handlers,
                 **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
-                Probed: both_probed,
+                Probed: all_probed,
             },
             heard=self.council.heard,
         )
@@ -320,4 +325,4 @@ class ResproutBroker(Shell):
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):
-            self.newcomer.leave()
+            self.draining.begin(event.body.within_us)

@@ -91,7 +91,10 @@ class Clients:
             return
         self._waiting[session.name] = message
         self._since[session.name] = self._core.now_us
-        self._decide(session)
+        if self._core.leaving and not message.tried and (successors := self._core.successors()):
+            self._send_to(session, successors[0].name)  # whoever has lost a broker is told when this one goes
+        else:
+            self._decide(session)
 
     def leave(self, name: str) -> None:
         core = self._core
@@ -166,6 +169,8 @@ class Clients:
         core = self._core
         attend = self._waiting[session.name]
         is_new = not attend.tried and not attend.subscriptions
+        if core.leaving:
+            return
         if not (
             self.serving or (core.attached and is_new and not core.reviving)
         ):  # a repair may wait for what an operator says
@@ -265,7 +270,7 @@ class Clients:
         session.check_next(bundle)
         check_columns(bundle)
         core.advertising.implied(session, bundle.topic)
-        if bundle.guarantee is Guarantee.EVENTUAL:
+        if bundle.guarantee is Guarantee.EVENTUAL and not core.leaving:
             self._take_eventual(session, message)
         else:
             session.waiting.append(message)
@@ -294,7 +299,7 @@ class Clients:
         """Take what need not wait any longer."""
         core = self._core
         totals = core.totals
-        if totals.held or totals.unsubmitted or session.name in self._draining:
+        if totals.held or totals.unsubmitted or core.leaving or session.name in self._draining:
             return
         self._draining.add(session.name)
         queue = session.waiting

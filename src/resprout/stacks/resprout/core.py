@@ -69,6 +69,8 @@ class Core(Step):
         self.kept_until_us = 0
         self.leading = False
         """It leads a repair."""
+        self.leaving = False
+        """It was asked to go: it takes nobody and nothing new, and does not come back by itself."""
         self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults)
         self.outbox = Outbox(self)
         self.peers = Peers(self, self.outbox)
@@ -138,6 +140,7 @@ class Core(Step):
 
     def retire(self, reason: str, again: bool = True, kind: str = "fenced", toward: str | None = None) -> None:
         """The next life is above everything that anybody has called dead, or it would be fenced in turn."""
+        again = again and not self.leaving
         if not self.retired:
             if again:
                 self.note(kind, reason)
