@@ -14,19 +14,23 @@ All of it runs in one event loop.
 """
 
 import asyncio
+import builtins
 import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
+from resprout.client.conversing import Conversing
 from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
 from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
 from resprout.client.publisher import Publisher
+from resprout.client.requesting import Requester
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
 from resprout.client.turns import Turns
+from resprout.client.typed import TypedInbox, decoder_of, plain
 from resprout.core.contract import Answer, Deliver, EndCode, Request
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import ReceiptLevel
@@ -36,6 +40,7 @@ from resprout.edge.client.forgetting import check_names
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import (
     AdvertiseRequest,
+    AudienceAnswered,
     BrokerChanged,
     CopiesCounted,
     EventsAnswered,
@@ -56,10 +61,12 @@ from resprout.edge.requests import (
 )  # fmt: skip
 from resprout.net.host import Host, Upward
 
+T = TypeVar("T")
+
 CLOSE_SECONDS_MAX = 5.0
 
 
-class Client(Publisher):
+class Client(Publisher, Conversing):
     """A connected client. Made by `resprout.connect`."""
 
     def __init__(
@@ -83,6 +90,7 @@ class Client(Publisher):
         self._reading: dict[int, asyncio.Future[EventsAnswered]] = {}
         """The same of what is read."""
         self._tokens = itertools.count(1)
+        self._requester = Requester(self, host.handle)
         self._tell: dict[type, Callable[[Any], None]] = {
             ReceiptTurned: self._turned,
             ReceiptWaits: self._waits,
@@ -103,13 +111,37 @@ class Client(Publisher):
 
     # -- subscribing ---------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, filter: str, where: str | None = None, *, into: Inbox | None = None) -> Inbox:
+    @overload
+    async def subscribe(self, filter: str, where: str | None = None, *, into: Inbox | None = None) -> Inbox: ...
+    @overload
+    async def subscribe(
+        self, filter: str, where: str | None = None, *, into: TypedInbox[T] | None = None, type: builtins.type[T]
+    ) -> TypedInbox[T]: ...
+    async def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        into: Inbox | TypedInbox[Any] | None = None,
+        type: builtins.type[Any] | None = None,
+    ) -> Inbox | TypedInbox[Any]:
         """Subscribe and return when it is confirmed: from then on nothing that matches is missed.
 
         Every subscription has an inbox of its own, unless one is given. A message that matches several subscriptions
         is put once into each inbox concerned. Read them all: messages are acknowledged in the order in which they came,
         so an inbox that nobody reads holds the others back once it is full. Cancelled, it has subscribed to nothing.
+
+        With a `type`, each message has a `value` of that type, which is decoded from its payload when it is asked for.
         """
+        if type is not None:
+            decoder_of(type)
+            typed = into if isinstance(into, TypedInbox) else None
+            if into is not None and (typed is None or typed.kind is not type):
+                raise UsageError("this inbox has messages of another type")
+            inbox = await self.subscribe(filter, where, into=typed.inbox if typed is not None else None)
+            return typed or TypedInbox(inbox, type)
+        if isinstance(into, TypedInbox):
+            raise UsageError("this inbox has messages of a type: say which")
         self._check_open()
         request = SubscribeRequest(filter, where)
         while (earlier := self._subscriptions.find(request)) is not None:
@@ -133,13 +165,13 @@ class Client(Publisher):
             raise
         return inbox
 
-    async def unsubscribe(self, inbox: Inbox) -> None:
+    async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
         """End every subscription that feeds the inbox; returns when nothing of them can come any more.
 
         What came before is still handed out, then the inbox ends. Cancelled, it ends all the same.
         """
         self._check_open()
-        waits = [self._end(subscription) for subscription in self._subscriptions.of(inbox)]
+        waits = [self._end(subscription) for subscription in self._subscriptions.of(plain(inbox))]
         if waits:
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
 
@@ -288,7 +320,10 @@ class Client(Publisher):
         if self._on_event is not None:
             self._loop.call_soon(self._on_event, event)
 
-    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | Refused) -> None:
+    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | AudienceAnswered | Refused) -> None:
+        if isinstance(news, AudienceAnswered):
+            self._requester.answered(token, news.anybody)
+            return
         read = self._reading.get(token)
         if read is not None and not read.done():
             read.set_result(news if isinstance(news, EventsAnswered) else EventsAnswered(reason=news.reason))
@@ -354,6 +389,7 @@ class Client(Publisher):
         for stream in self._streams.values():
             stream.close(reason)
         self._subscriptions.shut(reason, failure)
+        self._requester.close(reason)
         waits: list[asyncio.Future[Any]] = [*self._forgetting.values(), *self._reading.values()]
         for answered in waits:
             if not answered.done():

@@ -1,7 +1,7 @@
 """Messages between a client and its broker. Tags 16..47 of the wire belong to this file."""
 
 import enum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -123,6 +123,18 @@ class ReadEvents(ProtocolMessage, frozen=True, tag=24):
 # broker to client
 
 
+TOPICS_MAX: Final = 64
+"""Of one `AskAudience`."""
+
+
+class AskAudience(ProtocolMessage, frozen=True, tag=29):
+    """Does anybody listen to one of these topics?"""
+
+    id: int
+    """Chosen by the client, unique within its incarnation."""
+    topics: tuple[str, ...]
+
+
 class Extra(enum.IntEnum):
     """What a stack may offer beside publishing and subscribing. What it does not, a client does not ask for."""
 
@@ -132,6 +144,8 @@ class Extra(enum.IntEnum):
     """`ForgetBrokers`: it may wait for a broker for ever, and somebody has to tell it not to."""
     READING = 2
     """`ReadEvents`: this broker keeps a journal of events. Not said by stacks, but by what stands before one."""
+    AUDIENCE = 4
+    """`AskAudience`: it knows where nobody listens."""
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
@@ -280,8 +294,16 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """Why nothing was read; empty when it was."""
 
 
+class AudienceTold(ProtocolMessage, frozen=True, tag=30):
+    """Answer to `AskAudience`."""
+
+    id: int
+    anybody: bool
+    """False: nobody has a confirmed subscription. True: somebody may."""
+
+
 CLIENT_MESSAGES = (
-    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents,
+    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
-    BrokersForgotten, PublicationWaits, SafeCopies, EventRead, EventsEnd,
+    BrokersForgotten, PublicationWaits, SafeCopies, EventRead, EventsEnd, AudienceTold,
 )  # fmt: skip

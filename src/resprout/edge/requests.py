@@ -74,6 +74,12 @@ class ReadRequest(msgspec.Struct, frozen=True):
     size: int = 256 << 10
 
 
+class AudienceRequest(msgspec.Struct, frozen=True):
+    """Does anybody listen to one of these topics? Answered by `AudienceAnswered` under the same token."""
+
+    topics: tuple[str, ...]
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -87,8 +93,14 @@ ClientRequest = (
     | LeaveRequest
     | ForgetRequest
     | ReadRequest
+    | AudienceRequest
     | FlushRequest
 )
+
+
+class AudienceAnswered(msgspec.Struct, frozen=True):
+    anybody: bool
+    """False when nobody does, for certain."""
 
 
 class Published(msgspec.Struct, frozen=True):

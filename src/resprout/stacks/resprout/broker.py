@@ -23,7 +23,7 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, ForgetBrokers, Publish, Taken
+from resprout.edge.messages import AskAudience, Attend, ForgetBrokers, Publish, Taken
 from resprout.edge.requests import LeaveRequest
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
@@ -34,6 +34,7 @@ from resprout.overlay.messages import Probe, Probed, Seek, Sought
 from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.status import CouncilOptions
 from resprout.spread.messages import SPREAD_MESSAGES
+from resprout.stacks.resprout.audience import Audience
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
@@ -109,6 +110,7 @@ class ResproutBroker(Shell):
         self.newcomer = Newcomer(core, self.book)
         self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company)
         self.draining = Draining(core, self.council, self.admission)
+        self.audience = Audience(core)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)
         self.dismissing = Dismissing(core, self.ghosts, self.clients, self.admission)
@@ -188,6 +190,7 @@ class ResproutBroker(Shell):
                 Publish: self.clients.publish,
                 Taken: self.clients.taken,
                 ForgetBrokers: self.forgetting.asked,
+                AskAudience: self.audience.asked,
                 **self.wishes.of_clients,
             },
             check=ClientSession.check_turn,

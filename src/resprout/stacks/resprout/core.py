@@ -90,7 +90,7 @@ class Core(Step):
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
         self.neighbours = Neighbours(self)
-        serving = Serving(NAME, GUARANTEES, self.faults, extras=(Extra.ADVERTISING, Extra.FORGETTING))
+        serving = Serving(NAME, GUARANTEES, self.faults, extras=(Extra.ADVERTISING, Extra.FORGETTING, Extra.AUDIENCE))
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
         self.advertising = Advertising(self.adverts)

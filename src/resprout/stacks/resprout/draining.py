@@ -121,6 +121,5 @@ class Draining:
 
     def _unread(self) -> int:
         core = self._core
-        owed = [entry for entry in core.log.entries.values() if entry.undone]
-        waiting = [publish.bundle for session in core.sessions.all.values() for publish in session.waiting]
-        return sum(item.last - item.first + 1 for item in (*owed, *waiting))
+        owed = sum(entry.last - entry.first + 1 for entry in core.log.entries.values() if entry.undone)
+        return owed + sum(publish.bundle.count for session in core.sessions.all.values() for publish in session.waiting)
