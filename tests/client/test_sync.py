@@ -206,7 +206,7 @@ def test_values_are_read_by_code_that_blocks(client: sync.Client) -> None:
     client.publish("orders", b"?")
     assert inbox.next(timeout=10).value == Order("bread")
     with pytest.raises(resprout.MistypedPayloadError):
-        assert inbox.next(timeout=10).value
+        _ = inbox.next(timeout=10).value
 
 
 def test_both_clients_can_do_the_same() -> None:

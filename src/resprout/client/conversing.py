@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from resprout.client.requesting import REQUEST_SECONDS, Requester, Service
-from resprout.client.typed import TypedMessage, decoder_of
+from resprout.client.typed import Payload, TypedMessage, decoder_of
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
@@ -26,7 +26,7 @@ class Conversing:
     async def request(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         *,
         timeout: float | None = REQUEST_SECONDS,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
@@ -37,7 +37,7 @@ class Conversing:
     async def request(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         *,
         type: builtins.type[T],
         timeout: float | None = REQUEST_SECONDS,
@@ -48,7 +48,7 @@ class Conversing:
     async def request(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         *,
         timeout: float | None = REQUEST_SECONDS,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,

@@ -13,7 +13,7 @@ from typing import Any
 from resprout.client.errors import ClosedError
 from resprout.client.receipts import Receipt, Stream
 from resprout.client.turns import Turns
-from resprout.client.typed import payload_of
+from resprout.client.typed import Payload, payload_of
 from resprout.core.contract import Request
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
 from resprout.core.names import AttributeValue
@@ -56,7 +56,7 @@ class Publisher:
     async def publish(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         *,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
@@ -87,7 +87,7 @@ class Publisher:
     async def _publish(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         guarantee: GuaranteeName | Guarantee,
         keys: Sequence[str],
         attributes: Mapping[str, AttributeValue] | None,
@@ -97,12 +97,11 @@ class Publisher:
         target = publishing.target(topic, guarantee, keys)
         if self._closed is not None:
             raise ClosedError(self._closed)
-        if type(payload) is not bytes:
-            payload = payload_of(payload)
+        data = payload if type(payload) is bytes else payload_of(payload)
         stream = self._streams[target.stream]
         added = self._builder.next - self._counted  # without coming here
-        seq = publishing.add(target, payload, attributes or NO_ATTRIBUTES)
-        self._burst += added + 1 + (len(payload) >> BURST_BYTES_SHIFT)
+        seq = publishing.add(target, data, attributes or NO_ATTRIBUTES)
+        self._burst += added + 1 + (len(data) >> BURST_BYTES_SHIFT)
         builder = self._builder = publishing.outgoing.open
         self._counted = builder.next
         self._topic, self._guarantee, self._stream = topic, guarantee, stream

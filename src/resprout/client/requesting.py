@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from resprout.client.errors import ClosedError, NobodyListensError, NoReplyError, RequestFailedError, SubscribeError
 from resprout.client.inbox import Inbox
-from resprout.client.typed import TypedMessage, decoder_of
+from resprout.client.typed import Payload, TypedMessage, decoder_of
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, GuaranteeName
@@ -63,7 +63,7 @@ class Requester:
     async def request(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         timeout: float | None,
         guarantee: GuaranteeName | Guarantee,
         keys: Sequence[str],
@@ -119,7 +119,8 @@ class Requester:
 
     def close(self, reason: str) -> None:
         """The client is closed, or its session is over for good."""
-        for waiting in (*self._asked.values(), *self._awaited.values()):
+        waits: list[asyncio.Future[Any]] = [*self._asked.values(), *self._awaited.values()]
+        for waiting in waits:
             if not waiting.done():
                 waiting.set_exception(ClosedError(reason))
         if self._reading is not None:
@@ -127,7 +128,8 @@ class Requester:
             self._reading = None
 
     async def _anybody(self, topics: tuple[str, ...], token: int) -> bool:
-        asked = self._asked[token] = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._asked[token] = asked
         try:
             self._ask(Request(AudienceRequest(topics), token))
             return await asked
@@ -187,7 +189,7 @@ class ServedRequest(Generic[T]):
         attributes = self.message.attributes
         return str(attributes.get(REPLY_TO, "")).startswith(f"{REPLIES}/") and REQUEST_ID in attributes
 
-    async def reply(self, payload: Any) -> None:
+    async def reply(self, payload: Payload) -> None:
         """Returns when the broker of this client has the reply; PublishError when it refuses."""
         await self._answer(payload, {})
 
@@ -195,7 +197,7 @@ class ServedRequest(Generic[T]):
         """Whoever asks is told so by RequestFailedError."""
         await self._answer(b"", {FAILED: reason})
 
-    async def _answer(self, payload: Any, attributes: dict[str, AttributeValue]) -> None:
+    async def _answer(self, payload: Payload, attributes: dict[str, AttributeValue]) -> None:
         if not self.wants_reply:
             raise UsageError("it was published, not requested: nobody waits for a reply")
         asked = self.message.attributes

@@ -28,7 +28,7 @@ from resprout.client.requesting import REQUEST_SECONDS
 from resprout.client.sync_inbox import BlockingInbox
 from resprout.client.sync_receipt import BlockingReceipt
 from resprout.client.sync_service import BlockingService
-from resprout.client.typed import TypedMessage
+from resprout.client.typed import Payload, TypedMessage
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
@@ -80,7 +80,7 @@ class BlockingClient:
     def publish(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         *,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
@@ -128,8 +128,13 @@ class BlockingClient:
         """Subscribe and return when it is confirmed: from then on nothing that matches is missed. See the asynchronous
         client; `into`: an inbox of this client that is fed by this subscription as well."""
         more: dict[str, Any] = {} if type is None else {"type": type}
-        work = within(timeout, self._client.subscribe, filter, where, into=into.inbox if into else None, **more)
-        inbox = self._background.call(work)
+        if into is not None:
+            more["into"] = into.inbox
+
+        async def subscribe() -> Any:
+            return await self._client.subscribe(filter, where, **more)
+
+        inbox = self._background.call(within(timeout, subscribe))
         return into or BlockingInbox(self._background, inbox)
 
     def unsubscribe(self, inbox: BlockingInbox[Any], *, timeout: float | None = None) -> None:
@@ -140,7 +145,7 @@ class BlockingClient:
     def request(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         *,
         timeout: float | None = REQUEST_SECONDS,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
@@ -151,7 +156,7 @@ class BlockingClient:
     def request(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         *,
         type: builtins.type[T],
         timeout: float | None = REQUEST_SECONDS,
@@ -162,7 +167,7 @@ class BlockingClient:
     def request(
         self,
         topic: str,
-        payload: Any,
+        payload: Payload,
         *,
         timeout: float | None = REQUEST_SECONDS,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,

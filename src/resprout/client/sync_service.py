@@ -1,11 +1,12 @@
 """Requests, served by code that blocks."""
 
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from resprout.client.background import Background, within
 from resprout.client.requesting import ServedRequest, Service
 from resprout.client.sync_inbox import BlockingInbox
+from resprout.client.typed import Payload
 from resprout.core.message import Message
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class BlockingRequest(Generic[T]):
         """False of a plain publication on the topic."""
         return self._request.wants_reply
 
-    def reply(self, payload: Any, timeout: float | None = None) -> None:
+    def reply(self, payload: Payload, timeout: float | None = None) -> None:
         """Returns when the broker of this client has the reply; PublishError when it refuses."""
         self._background.call(within(timeout, self._request.reply, payload))
 

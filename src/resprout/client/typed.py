@@ -9,7 +9,7 @@ pydantic is not needed, nor imported: a model is known by its methods.
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 import msgspec.inspect
@@ -25,7 +25,19 @@ Decode = Callable[[bytes], T]
 _UNREAD: Any = object()
 
 
-def payload_of(value: Any) -> bytes:
+class AnyDataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class PydanticModel(Protocol):
+    def model_dump_json(self) -> str: ...
+
+
+Payload = bytes | bytearray | memoryview | msgspec.Struct | AnyDataclass | PydanticModel
+"""What may be published."""
+
+
+def payload_of(value: Payload) -> bytes:
     """The bytes that stand for a value; what is no structure is left as it is, for others to judge."""
     if isinstance(value, msgspec.Struct) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         try:
@@ -35,7 +47,7 @@ def payload_of(value: Any) -> bytes:
     if callable(to_json := getattr(value, "model_dump_json", None)) and not isinstance(value, type):
         text: str = to_json()
         return text.encode()
-    return value  # type: ignore[no-any-return]
+    return value  # type: ignore[return-value]
 
 
 def decoder_of(kind: type[T]) -> Decode[T]:
