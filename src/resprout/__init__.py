@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from resprout import sync
+    from resprout.client.app import Application
     from resprout.client.client import Client
     from resprout.client.connect import connect
     from resprout.client.errors import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Application",
     "BrokerChanged",
     "Client",
     "ClientError",
@@ -92,6 +94,7 @@ __all__ = [
 # Where each name lives. They are imported when they are first asked for: `import resprout` stays light, also for the
 # command line and for the pytest plugin.
 _HOMES = {
+    "Application": "resprout.client.app",
     "BrokerChanged": "resprout.client.events",
     "Client": "resprout.client.client",
     "ClientError": "resprout.client.errors",
