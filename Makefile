@@ -22,7 +22,7 @@ demo: $(READY)
 # time does not mind.
 # Tests start many hundred processes. Without bytecode each would compile everything anew, so it is kept, whatever the
 # environment says.
-IN_VIRTUAL_TIME := tests/sim tests/stacks tests/pipeline
+IN_VIRTUAL_TIME := tests/sim tests/stacks tests/pipeline tests/spark
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
 	$(BIN)/pytest -n $(shell expr $(WORKERS) + 1) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))

@@ -12,8 +12,8 @@ from rich.table import Table
 from benchmarks.measure import Measure
 
 NAMES = (
-    "wire", "links", "filters", "sim", "audit", "net", "persist", "repair", "seed000", "totals", "spark", "explain",
-    "live", "growth", "gossip", "headers", "steps",
+    "wire", "links", "filters", "sim", "audit", "net", "persist", "durable", "repair", "seed000", "totals", "spark",
+    "explain", "live", "growth", "gossip", "headers", "steps",
 )  # fmt: skip
 
 PIPE_COLUMNS = 160

@@ -7,6 +7,8 @@ import pytest
 from xdist.remote import Producer
 
 from tests.compiled import CLOSED, REASON, CarefulMonkeyPatch
+from tests.spark_session import check_named
+from tests.spark_session import spark as spark
 from tests.turns import Turns, in_turns
 
 
@@ -15,6 +17,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Turns |
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    check_named(items)
     if hasattr(config, "workerinput"):  # alone they run as they are written
         items[:] = in_turns(items)
 

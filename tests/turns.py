@@ -33,7 +33,12 @@ _ALONE: Final = (
     "tests/sim/test_mishaps.py",
     "tests/stacks/test_waiting_totals.py",
 )
-TOGETHER: Final = {f"tests/pipeline/test_{name}.py": SPARK for name in _WITH_SPARK} | {file: file for file in _ALONE}
+_SOURCE_AND_SINK: Final = ("source", "sink")
+TOGETHER: Final = (
+    {f"tests/pipeline/test_{name}.py": SPARK for name in _WITH_SPARK}
+    | {f"tests/spark/test_{name}.py": SPARK for name in _SOURCE_AND_SINK}
+    | {file: file for file in _ALONE}
+)
 """By file: what its tests share. One worker has all that share the same."""
 
 WAITING: Final = ("tests/net/", "tests/cli/", "tests/client/")

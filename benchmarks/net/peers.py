@@ -30,10 +30,12 @@ class Peer(msgspec.Struct, frozen=True):
     settles: bool = False
     """A publisher can wait until a message is safe; on one server and without a subscriber."""
 
-    def team(self, brokers: int, subscribers: int, publishers: int = 1, settle: bool = False) -> Team:
+    def team(self, brokers: int, subscribers: int, publishers: int = 1, settle: str = "") -> Team:
+        """`settle`: what it publishes is to be safe, in "memory" or in a "file"."""
+
         def worker(role: str, address: str) -> LoadProcess:
             words = [str(BENCH_PYTHON), "-m", f"benchmarks.net.clients.{self.client}", role, address]
-            words += ["settle"] if settle else []
+            words += ["settle", settle] if settle else []
             return LoadProcess(f"{self.name}, the {role}", words, worker_environment())
 
         return Team(Row(self.name, self.command, brokers), worker, subscribers, publishers)

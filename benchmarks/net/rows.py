@@ -95,9 +95,12 @@ def nats(program: str) -> Command:
     return command
 
 
-def redis(program: str) -> Command:
+def redis(program: str, flush: str | None = None) -> Command:
+    """`flush`: it keeps what it is told on its disk, and when that is brought there; None: it keeps nothing."""
+    kept = ["--appendonly", "no"] if flush is None else ["--appendonly", "yes", "--appendfsync", flush]
+
     def command(folder: Path, port: int, before: int | None) -> list[str]:
         words = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
-        return [*words, "--save", "", "--appendonly", "no", "--client-output-buffer-limit", "pubsub 0 0 0"]
+        return [*words, "--save", "", *kept, "--client-output-buffer-limit", "pubsub 0 0 0"]
 
     return command

@@ -65,7 +65,7 @@ async def settle(effort: Effort, peers: Sequence[Peer]) -> dict[int, dict[str, l
     """Until it is safe, one at a time and with `IN_FLIGHT` under way. Ours has two brokers and a subscriber behind the
     second; others have one server that stores, and nobody who reads."""
     teams = {OURS: our_team(2, 1)}
-    teams |= {peer.name: peer.team(1, 0, settle=True) for peer in peers if peer.settles}
+    teams |= {peer.name: peer.team(1, 0, settle="memory") for peer in peers if peer.settles}
 
     async def once(team: Team, count: int, in_flight: int) -> float:
         return await team.settle(Settle(SETTLE_SIZE, count, in_flight))

@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resprout import sync
+    from resprout import spark, sync
     from resprout.client.app import Application
     from resprout.client.client import Client
     from resprout.client.connect import connect
@@ -88,6 +88,7 @@ __all__ = [
     "UsageError",
     "connect",
     "local",
+    "spark",
     "sync",
 ]
 
@@ -133,8 +134,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "sync":
-        return importlib.import_module("resprout.sync")
+    if name in ("spark", "sync"):
+        return importlib.import_module(f"resprout.{name}")
     try:
         home = _HOMES[name]
     except KeyError:

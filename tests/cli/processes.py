@@ -89,6 +89,12 @@ def broker(name: str, *words: str, listen: str = "127.0.0.1:0") -> Iterator[tupl
         yield process, json.loads(process.line())["address"]
 
 
+def until_note(process: Running, kind: str) -> None:
+    """A broker has noted something of this kind."""
+    while json.loads(process.line()).get("kind") != kind:
+        pass
+
+
 @contextlib.contextmanager
 def subscriber(address: str, filter: str, *words: str) -> Iterator[Running]:
     """A subscriber whose subscription is confirmed, and which leaves in good order: what is left behind by one that is

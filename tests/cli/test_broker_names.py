@@ -4,12 +4,7 @@ import json
 import signal
 from pathlib import Path
 
-from tests.cli.processes import PATIENCE_S, Running, broker, complaint, resprout, running
-
-
-def until_note(process: Running, kind: str) -> None:
-    while json.loads(process.line()).get("kind") != kind:
-        pass
+from tests.cli.processes import PATIENCE_S, broker, complaint, resprout, running, until_note
 
 
 def test_a_broker_whose_name_is_alive_somewhere_in_the_tree_ends_with_status_two() -> None:

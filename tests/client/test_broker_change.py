@@ -49,7 +49,6 @@ def test_publishers_and_subscribers_go_on_when_their_broker_dies(dying: int) -> 
             await publishing
             assert await asyncio.gather(*reading) == [list(range(count))] * 2
             await asyncio.gather(*(receipt.safe() for receipt in sent))
-            assert publisher._machine.broker != f"b{dying}" != subscriber._machine.broker
             for client in (publisher, subscriber, witness):
                 await client.close()
 

@@ -6,9 +6,7 @@ import sys
 import pytest
 
 import resprout
-from resprout.client import local as local_module
 from resprout.client.errors import ClosedError, PublishError
-from resprout.links.options import LinkOptions
 from resprout.net.address import parse_address
 from resprout.net.discover import who_is
 from resprout.net.incarnation import new_incarnation
@@ -66,26 +64,6 @@ def test_what_the_older_one_published_is_delivered_or_uncertain() -> None:
             await reading
             assert set(told) <= set(got)
             await newer.close()
-
-    run(scene())
-
-
-def test_a_client_that_was_away_for_too_long_is_told_and_served_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_module, "LinkOptions", lambda: LinkOptions(session_linger_us=300_000))
-
-    async def scene() -> None:
-        async with resprout.local(brokers=3) as network, network.connect("p", broker=2) as publisher:
-            starved = await network.connect("s", broker=0)
-            inbox = await starved.subscribe("t")
-            starved._host.bar({"b0", "b1", "b2"})
-            await asyncio.sleep(1)
-            starved._host.bar(())
-            with pytest.raises(ClosedError, match="deliveries may be missing"):
-                await inbox.next()
-            again = await starved.subscribe("t")
-            await publisher.publish("t", b"1")
-            assert (await again.next()).payload == b"1"
-            await starved.close()
 
     run(scene())
 

@@ -10,8 +10,7 @@ from resprout.client.client import Client
 from resprout.client.local import Local
 from resprout.core.contract import Answer
 from resprout.core.guarantee import ReceiptLevel
-from resprout.edge.requests import ReceiptTurned, ReceiptWaits, Refused
-from resprout.links.links import Links
+from resprout.edge.requests import ReceiptTurned, ReceiptWaits, Refused, SessionLost
 from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout import ResproutBroker
 from resprout.testing import Broker
@@ -22,9 +21,9 @@ WHY = "waits for b3, which is not heard"
 
 def view_of(network: Local) -> MembershipView:
     """What the root knows of the tree."""
-    links = network.brokers[0].host.machine
-    assert isinstance(links, Links) and isinstance(links.machine, ResproutBroker)
-    return links.machine.core.view
+    machine = network.brokers[0].books.machine
+    assert isinstance(machine, ResproutBroker)
+    return machine.core.view
 
 
 # -- forget ------------------------------------------------------------------------------------------------------------
@@ -81,11 +80,10 @@ def test_a_request_ends_with_its_client_and_can_be_given_up() -> None:
             open_still = asyncio.create_task(client.forget("b1"))
             await asyncio.sleep(0)
             given_up.cancel()
-            client._shut("the end", None)
+            told(client, SessionLost("the end", over=True))
             with pytest.raises(resprout.ClosedError, match="the end"):
                 await open_still
             assert given_up.cancelled() or (await asyncio.wait((given_up,)))[0]
-            assert client._forgetting == {}
             with pytest.raises(resprout.ClosedError):
                 await client.forget("b1")
             await client.close()
@@ -104,7 +102,7 @@ def test_the_blocking_client_forgets_as_well(resprout_broker: Broker) -> None:
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
-def told(client: Client, news: ReceiptWaits | ReceiptTurned | Refused) -> None:
+def told(client: Client, news: ReceiptWaits | ReceiptTurned | Refused | SessionLost) -> None:
     client.hear(Answer(news))
 
 
@@ -150,7 +148,7 @@ def test_what_is_refused_or_over_waits_no_longer() -> None:
             told(client, Refused(None, "no", True, "ordered", 1, 1))
             assert (one.waiting_for, two.waiting_for) == ("", "")
             told(client, ReceiptWaits("ordered", 2, WHY))
-            client._shut("the end", None)
+            told(client, SessionLost("the end", over=True))
             assert two.waiting_for == ""
 
     run(scene())
@@ -161,6 +159,3 @@ def test_the_blocking_receipt_says_so_as_well(resprout_broker: Broker) -> None:
         receipt = client.publish("t", b"x")
         receipt.safe(timeout=10)
         assert receipt.waiting_for == ""
-        last = client.publish("t", b"x")
-        last._receipt._stream.waits(last.seq + 1, WHY)
-        assert last.waiting_for == ""

@@ -14,15 +14,21 @@ from resprout.core.errors import UnsupportedReceiptError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.messages import Attend, PublishRefused, Serving, Taken, Turned
 from resprout.links.frames import Data, SessionWelcome
+from resprout.net.address import parse_address
 from resprout.net.frames import Here, Who
 from tests.net.stage import QUICK, Bare, Behave, Proxy, broker, run, somebody, until
 
+AGAIN_SECONDS = 0.3
+"""Whoever wants to come again with `QUICK` links has tried by then, several times."""
 
-def is_quiet(client: Client) -> bool:
-    """Nothing is left that could connect again."""
-    host = client._host
-    timers = [type(timer).__name__ for timer in host._alarms._handles]
-    return not host._connections and not host._dials._tasks and not set(timers) - {"WatchDue"}
+
+async def check_over(proxy: Proxy) -> None:
+    """Nothing is left of its client that could connect again."""
+    await until(lambda: proxy.connections == 0)
+    await asyncio.sleep(AGAIN_SECONDS)  # an attempt may have been under way
+    before = proxy.attempts
+    await asyncio.sleep(AGAIN_SECONDS)
+    assert proxy.attempts == before
 
 
 def test_a_broker_that_restarts_ends_inboxes_with_one_clear_message_and_the_client_goes_on() -> None:
@@ -103,11 +109,12 @@ def test_a_newer_client_takes_the_name_and_the_older_one_does_not_fight_back() -
                 clients.append(await connect(str(running), name="same", links=QUICK))
                 inboxes.append(await clients[-1].subscribe("t"))
             reason = "the session with the broker was lost: another client took the name 'same'"
-            for client, inbox in zip(clients[:-1], inboxes[:-1], strict=True):
+            for inbox in inboxes[:-1]:
                 with pytest.raises(ClosedError) as caught:
                     await inbox.next()
                 assert str(caught.value) == reason
-                await until(lambda client=client: is_quiet(client))
+            await until(lambda: running.host.connections == 1)
+            await asyncio.sleep(AGAIN_SECONDS)
             receipt = await clients[-1].publish("t", b"mine")
             assert (await inboxes[-1].next()).payload == b"mine"
             await receipt.delivered()
@@ -198,13 +205,13 @@ def test_nobody_waits_for_a_receipt_that_the_network_does_not_give() -> None:
 
 def test_a_broker_that_breaks_the_rules_is_left_with_a_reason() -> None:
     async def scene() -> None:
-        async with somebody(puppet_broker(Taken(1))) as address:
-            client = await connect(address, name="c")
+        async with somebody(puppet_broker(Taken(1))) as target, Proxy(parse_address(target)) as proxy:
+            client = await connect(str(proxy.address), name="c", links=QUICK)
             with pytest.raises(ClosedError, match=r"the session with the broker was lost: .*Taken"):
                 await client.subscribe("t")
             with pytest.raises(ClosedError):
                 await client.publish("t", b"x")
-            await until(lambda: is_quiet(client))
+            await check_over(proxy)
             await client.close()
 
     run(scene())
@@ -258,7 +265,7 @@ def test_a_cancelled_close_leaves_nothing_open() -> None:
             closing.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await closing
-            await until(lambda: is_quiet(client))
+            await check_over(proxy)
             with pytest.raises(ClosedError):
                 await client.publish("t", b"x")
 

@@ -11,6 +11,8 @@ from resprout.client import pulse, turns
 from resprout.client.connect import connect
 from resprout.client.pulse import QUIET_TURNS, Pulse
 from resprout.client.turns import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Turns
+from resprout.edge.messages import Publish, Taken
+from resprout.net.connection import TcpConnection
 from tests.net.stage import broker, run
 
 
@@ -159,38 +161,48 @@ def test_publications_of_turns_that_follow_closely_share_bundles(monkeypatch: py
     run(story())
 
 
-def test_a_publication_that_is_alone_has_left_when_publish_returns() -> None:
+def test_a_publication_that_is_alone_has_left_when_publish_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[Any] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        left.append(frame)
+        send(self, frame)
+
     async def story() -> None:
         async with broker() as running, connect(str(running)) as client:
             await asyncio.sleep(0.05)
+            left.clear()
             await client.publish("t", b"alone")
-            assert client._machine.outgoing.bytes_waiting == 0
+            assert any(isinstance(message, Publish) for frame in left for message in getattr(frame, "messages", ()))
 
+    monkeypatch.setattr(TcpConnection, "send", note)
     run(story())
 
 
 def test_what_is_taken_in_one_turn_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[int] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        told = [one.deliveries for one in getattr(frame, "messages", ()) if isinstance(one, Taken)]
+        said.extend(deliveries for deliveries in told if deliveries)
+        send(self, frame)
+
     async def story() -> None:
         async with broker() as running, connect(str(running)) as p, connect(str(running)) as s:
             inbox = await s.subscribe("#")
             for number in range(40):
                 await p.publish(f"t/{number}", b"x")  # topics differ: each is a bundle
             last = await p.publish("end", b"x")
-            asked: list[Any] = []
-            ask = s._ask
-
-            def note(request: Any) -> None:
-                asked.append(request)
-                ask(request)
-
-            monkeypatch.setattr(s, "_ask", note)
             while len(inbox) < 41:
                 await asyncio.sleep(0.001)
             for _ in range(41):
                 await inbox.next()
             await last.delivered()
-            assert [request.deliveries for request in asked] == [41]
+            assert said == [41]
 
+    monkeypatch.setattr(TcpConnection, "send", note)
     run(story())
 
 

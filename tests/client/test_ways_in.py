@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
 import resprout
 from resprout.client.connect import parse_addresses
+from resprout.edge.messages import Publish
 from resprout.net.connection import TcpConnection
 from tests.net.puppets import free_address
 from tests.net.stage import run, until
@@ -136,8 +138,14 @@ def test_small_frames_never_wait_in_the_system_for_company(fast_loop: bool, monk
     assert all(at_once for _, at_once in plugs)
 
 
-def test_a_program_that_looks_at_its_receipts_late_is_still_told_at_once() -> None:
+def test_a_program_that_looks_at_its_receipts_late_is_still_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever found a receipt there already was taken for somebody who does not wait, and the next one came late."""
+    prompt: list[bool] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        prompt.extend(one.prompt for one in getattr(frame, "messages", ()) if isinstance(one, Publish))
+        send(self, frame)
 
     async def scene() -> None:
         async with resprout.local() as network, network.connect("a") as client:
@@ -147,6 +155,7 @@ def test_a_program_that_looks_at_its_receipts_late_is_still_told_at_once() -> No
                 await inbox.next()
                 await until(lambda receipt=receipt: receipt.state in ("safe", "delivered"))
                 await receipt.safe()
-                assert client._streams["ordered"].awaited
 
+    monkeypatch.setattr(TcpConnection, "send", note)
     run(scene())
+    assert prompt == [True] * 3

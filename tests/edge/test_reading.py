@@ -4,7 +4,7 @@ import pytest
 
 from resprout.core.contract import Answer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.client.reading import REQUESTS_MAX
+from resprout.edge.client.reading import REQUESTS_MAX, messages_of
 from resprout.edge.messages import EventRead, EventsEnd, Extra, ReadEvents, Serving
 from resprout.edge.requests import EventsAnswered, ReadRequest, Refused, SessionLost
 from tests.edge.puppets import Puppet
@@ -30,7 +30,7 @@ def test_events_are_gathered_until_the_broker_says_that_it_was_all() -> None:
     client.hear(EventsEnd(first.id, "j", 42, 40, 50))
     (answer,) = client.of(Answer)
     assert answer.token == 5 and isinstance(answer.body, EventsAnswered)
-    (stored,) = answer.body.messages
+    (stored,) = [stored for event in answer.body.events for stored in messages_of(event)]
     assert (stored.position, stored.index, stored.message.seq, stored.time_us) == (41, 2, 6, 200)
     assert (answer.body.following, answer.body.first, answer.body.end, answer.body.reason) == (42, 40, 50, "")
     client.hear(EventsEnd(second.id, "j", 4, 0, 4, "not all of it"))
@@ -47,13 +47,21 @@ def test_a_broker_that_keeps_nothing_is_not_asked() -> None:
 
 def test_what_cannot_be_asked_is_refused_here() -> None:
     client = Puppet(serving=READS)
-    client.ask(ReadRequest("a/#/b"), 7)
-    (answer,) = client.of(Answer)
-    assert isinstance(answer.body, Refused) and answer.token == 7
+    for request in (ReadRequest("a/#/b"), ReadRequest("a", also=("b", "a/#/b"))):
+        client.ask(request, 7)
+        (answer,) = client.of(Answer)
+        assert isinstance(answer.body, Refused) and answer.token == 7
     for token in range(REQUESTS_MAX):
         asked(client, ReadRequest("#"), token)
     client.ask(ReadRequest("#"), 99)
     assert "wait for their answers" in client.of(Answer)[-1].body.reason
+
+
+def test_a_bundle_with_fewer_places_than_messages_ends_the_session() -> None:
+    client = Puppet(serving=READS)
+    client.hear(EventRead(asked(client, ReadRequest("#"), 5).id, bundle(), (0,) * (bundle().count + 1), -1, 3, 1, 100))
+    (answer,) = client.of(Answer)
+    assert isinstance(answer.body, SessionLost) and "offsets for" in answer.body.reason
 
 
 @pytest.mark.parametrize("message", [EventsEnd(9, "j", 0, 0, 0), EventRead(9, bundle(), None, -1, 0, 1, 0)])

@@ -125,9 +125,20 @@ def test_what_is_read_is_fetched_filtered_and_given_with_its_position() -> None:
     first, second, end = sent
     assert isinstance(first, EventRead) and (first.position, first.offsets, first.bundle.count) == (10, (1, 2), 2)
     assert isinstance(second, EventRead) and (second.position, second.offsets, second.time_us) == (13, None, 103)
-    assert end == EventsEnd(3, "b0.x", 14, 10, 99)
+    assert end == EventsEnd(3, "b0.x", 14, 10, 99, life=4)
     assert len(stack.heard) == heard, "the stack hears nothing of it"
     assert machine.step(EventsFetched(1, kept, 10, 99), 0) == []
+
+
+def test_what_matches_any_of_several_filters_is_read_once_and_the_life_is_told_of_what_matches_none() -> None:
+    machine = recorder(StubStack())
+    machine.start(0)
+    ask(machine, also=("#", "b"), until=13)
+    records = [bundle("a"), bundle("b"), bundle("$c"), bundle("a")]
+    kept = [Kept(10 + n, 100, event_record(4 + n, -1, each)) for n, each in enumerate(records)]
+    out = machine.step(EventsFetched(1, kept, 10, 99), 0)
+    *read, end = [effect.message for effect in out if isinstance(effect, Send)]
+    assert [event.position for event in read] == [10, 11] and end == EventsEnd(3, "b0.x", 13, 10, 99, life=6)
 
 
 def refusal(effects: Sequence[Effect]) -> str:
@@ -141,6 +152,8 @@ def test_who_may_not_subscribe_may_not_read_and_what_cannot_be_is_refused() -> N
     machine.may_read = lambda client, topic_filter: topic_filter == "a"
     assert refusal(ask(machine, filter="#")) == "c may not subscribe to #"
     assert "filter" in refusal(ask(machine, filter="a/#/b"))
+    assert refusal(ask(machine, also=("a", "b"))) == "c may not subscribe to b"
+    assert "65 filters" in refusal(ask(machine, also=("a",) * 64))
     assert "b9.y" in refusal(ask(machine, journal="b9.y", position=5))
     for _ in range(READS_MAX):
         assert isinstance(ask(machine)[0], FetchEvents)

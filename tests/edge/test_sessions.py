@@ -266,7 +266,9 @@ def test_a_client_may_vanish_while_dropping_one_wish_would_confirm_another_of_it
     house.sessions.confirm(house.interest.confirmed_by("n", InterestConfirmed(2), house.outbound), house.out)
     house.leave("a")
     assert house.outbound[-1] == ("n", Uninterested(1))
-    assert house.interest._wishes == {} and list(house.interest._wanted) == list(house.clients["b"].users)
+    assert [(id, predicate.filter) for id, predicate, _ in house.interest.standing("n")[0]] == [(2, "+/b")]
+    assert house.interest.index.predicates_of("a") == ()
+    assert house.interest.confirmed_by("n", InterestConfirmed(2), []) == [], "and nobody waits for that any more"
 
 
 # -- advertisements ------------------------------------------------------------------------------------------------

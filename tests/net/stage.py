@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import uvloop
@@ -63,7 +64,7 @@ class Running:
 
     @property
     def machine(self) -> Any:
-        return self.host.machine.machine  # type: ignore[attr-defined]
+        return self.broker.books.machine
 
     @property
     def sessions(self) -> list[str]:
@@ -81,10 +82,11 @@ async def broker(
     links: LinkOptions = QUICK,
     door: Door | None = None,
     stack: Stack[Any] = STACK,
+    data: Path | None = None,
 ) -> AsyncIterator[Running]:
     notes: list[Note] = []
     above, peers = (parent[0], dict([parent])) if parent is not None else (None, {})
-    spec = BrokerToRun(name, incarnation, listen, above, peers)
+    spec = BrokerToRun(name, incarnation, listen, above, peers, data=data)
     running, address = await serve(spec, stack, stack.parse_options(options or {}), links, notes.append, door=door)
     try:
         yield Running(running, address, notes)
@@ -191,6 +193,8 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._count = 0
         self.resets = 0
+        self.attempts = 0
+        """How often somebody has tried to connect."""
         self.passed = bytearray()
         """What has come by lately."""
         self.address = target
@@ -233,6 +237,7 @@ class Proxy:
         self.resets += 1
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.attempts += 1
         if self.refusing:
             reset(writer)
             return

@@ -30,10 +30,11 @@ async def keeper(
     keep: tuple[str, ...] = ("a/#",),
     events: JournalOptions = EVENT_OPTIONS,
     door: Door | None = None,
+    listen: Address = LOOPBACK,
 ) -> AsyncIterator[Running]:
     notes: list[Note] = []
     above, peers = ("b0", {"b0": parent}) if parent is not None else (None, {})
-    spec = BrokerToRun("tap", 1, LOOPBACK, above, peers, data=data, keep=keep, events=events)
+    spec = BrokerToRun("tap", 1, listen, above, peers, data=data, keep=keep, events=events)
     running, address = await serve(spec, STACK, STACK.parse_options({}), QUICK, notes.append, door=door)
     try:
         await until(lambda: sum(note.kind == "events" for note in notes) == len(keep))

@@ -16,3 +16,11 @@ def bundle(
 ) -> Bundle:
     payloads = pack_payloads([bytes(size)] * count)
     return Bundle(publisher, incarnation, first, count, stamp, "t", (), guarantee, b"", payloads)
+
+
+def publication(
+    publisher: str, first: int, keys: tuple[str, ...], guarantee: Guarantee, *, count: int = 1, topic: str = "t",
+    incarnation: int = 1, stamp: int = 0,
+) -> Bundle:  # fmt: skip
+    payloads = pack_payloads([b""] * count)
+    return Bundle(publisher, incarnation, first, count, stamp, topic, keys, guarantee, b"", payloads)

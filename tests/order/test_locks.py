@@ -10,8 +10,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
 from resprout.links.frames import Data
-from resprout.order.totals import last as last_places
-from resprout.order.totals.last import LastPlaces
+from resprout.order.totals import submissions
 from resprout.order.totals.locks import LockRecord, LockTable
 from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
@@ -24,8 +23,9 @@ from resprout.order.totals.messages import (
     WelcomeLock,
     tseq_of,
 )  # fmt: skip
+from resprout.order.totals.submissions import LastPlaces
 from resprout.wire.codec import Codec
-from tests.order.totals_node import publication
+from tests.order.examples import publication
 from tests.soak import cases
 
 KEYS = st.sets(st.sampled_from(("x", "y", "z", "w")), max_size=3).map(lambda keys: tuple(sorted(keys)))
@@ -78,7 +78,7 @@ def test_a_total_must_be_delivered_before_it_is_forgotten() -> None:
 
 
 def test_the_latest_publishers_are_remembered_and_long_quiet_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_places, "PUBLISHERS_KEPT", 3)
+    monkeypatch.setattr(submissions, "PUBLISHERS_KEPT", 3)
     last = LastPlaces()
     for name in ("a", "b", "c", "d", "a", "e"):
         last.note(Mark(name, "ordered", 1, 5))

@@ -1,5 +1,6 @@
 """One broker's totals, word by word: what it says, when it delivers, what it refuses."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,16 @@ from resprout.order.totals.messages import (
     id_of,
 )
 from resprout.order.totals.totals import Totals
-from tests.order.totals_node import Stand, publication
+from tests.order.examples import publication
+
+
+@dataclasses.dataclass
+class Stand:
+    """Where a broker stands."""
+
+    parent: str | None
+    neighbours: dict[str, bool]
+    epoch: int = 0
 
 
 class Desk:

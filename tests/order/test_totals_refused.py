@@ -8,7 +8,7 @@ from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.order.clock import STAMP_MAX
 from resprout.order.totals import backlog
-from resprout.order.totals.merge import MemberLocks, Piece
+from resprout.order.totals.handover import MemberLocks, Piece
 from resprout.order.totals.messages import (
     GrantedLock,
     Lock,

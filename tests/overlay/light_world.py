@@ -1,15 +1,14 @@
 """A light world for overlays without a tree: messages in order between any two, deaths that are noticed after a while,
 timers; no sessions, no clients."""
 
-import heapq
 import random
 from collections import Counter
 from collections.abc import Iterable
-from itertools import count
 from typing import Any, Generic, TypeVar
 
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.overlay.wires import OverlayMember
+from tests.network import Time
 
 LATENCY_US = (1_000, 20_000)
 """Least and most, of a pair."""
@@ -61,21 +60,19 @@ class LightMember(Generic[W]):
         raise NotImplementedError
 
 
-class LightWorld(Generic[M]):
+class LightWorld(Time, Generic[M]):
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.seed = seed
         self.rng = random.Random(seed)
-        self.now_us = 0
         self.living: dict[str, M] = {}
         self.said: Counter[str] = Counter()
         self.cut: frozenset[str] = frozenset()
         """These, and all others, do not reach each other."""
         self._ways: dict[tuple[str, str], int] = {}
-        self._calendar: list[tuple[int, int, Any]] = []
-        self._numbers = count()
 
     def later(self, after_us: int, what: Any) -> None:
-        heapq.heappush(self._calendar, (self.now_us + after_us, next(self._numbers), what))
+        self.after(after_us, lambda: self._happen(*what))
 
     def latency_us(self, one: str, other: str) -> int:
         """From one to the other, always the same: so what one says comes in order."""
@@ -96,9 +93,8 @@ class LightWorld(Generic[M]):
 
     def pass_time(self, us: int) -> None:
         end_us = self.now_us + us
-        while self._calendar and self._calendar[0][0] <= end_us:
-            self.now_us, _, what = heapq.heappop(self._calendar)
-            self._happen(*what)
+        while self.pass_on(end_us):
+            pass
         self.now_us = end_us
 
     def _reach(self, one: str, other: str) -> bool:

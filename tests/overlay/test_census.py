@@ -38,16 +38,16 @@ def test_silence_is_no_answer_and_a_link_in_repair_leaves_the_answer_open() -> N
     net.waves["b"].unwait("c")
     net.deliver("c")
     assert [findings.complete for findings in found] == [False]
-    net.standings["b"].neighbours["c"] = False
+    net.views["b"].neighbours["c"] = False
     (findings,) = ask(net, "a", "x")
     assert not findings.complete
 
 
 def test_what_is_remembered_of_dead_lives_is_told_with_the_highest_number() -> None:
     net = Net("ab", "bc", faults=1)
-    net.standings["b"].bury("x", 5)
-    net.standings["c"].bury("x", 7)
-    net.standings["c"].sessions["y"] = 3
+    net.views["b"].bury("x", 5)
+    net.views["c"].bury("x", 7)
+    net.views["c"].sessions["y"] = 3
     (findings,) = ask(net, "a", "x", "y")
     assert findings.latest == {"x": 7, "y": 2}, "a life that was met may be the one that asks"
 

@@ -25,13 +25,15 @@ class Voters:
         self.chance = random.Random(seed)
         self.names = [f"s{number}" for number in range(self.chance.choice((5, 8, 10)))]
         self.queues: dict[tuple[str, str], list[ProtocolMessage]] = {}
-        self.standings = {name: self._standing(name) for name in self.names[1:]}
+        self.views = {name: self._view(name) for name in self.names[1:]}
         self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in self.names[1:]}
         self.registries = {name: self._registry(name) for name in self.names[1:]}
         self.decided: list[tuple[Configuration, frozenset[Life]]] = []
-        """With everybody who had agreed to it."""
+        """With everybody who had agreed to it, as far as whoever says so has heard."""
+        self._proposed: dict[tuple[str, int], Configuration] = {}
+        self._agreed: dict[Configuration, set[Life]] = {}
 
-    def _standing(self, name: str) -> MembershipView:
+    def _view(self, name: str) -> MembershipView:
         root = self.names[0]
         here = MembershipView(name, 1, "", 2)
         here.parent = root
@@ -49,11 +51,12 @@ class Voters:
 
     def _registry(self, name: str) -> Registry:
         def post(peer: str, message: ProtocolMessage) -> None:
+            self._note(name, message)
             lost = isinstance(message, Decided) and self.chance.random() < 0.8
-            if peer in self.standings and not lost:
+            if peer in self.views and not lost:
                 self.queues.setdefault((name, peer), []).append(message)
 
-        view, outcomes = self.standings[name], self.outcomes[name]
+        view, outcomes = self.views[name], self.outcomes[name]
         return Registry(view, LeaseDetector(view, OPTIONS), Waves(view, post, outcomes), post, outcomes)
 
     def run(self, steps: int) -> None:
@@ -64,11 +67,12 @@ class Voters:
                 self._deliver(*self.chance.choice(waiting), now_us=step * 100)
             elif name not in self.fenced:
                 self._stir(name, step * 100)
-            self._look()
 
     def _deliver(self, sender: str, receiver: str, now_us: int) -> None:
         message: Any = self.queues[sender, receiver].pop(0)
         if receiver not in self.fenced and self.chance.random() < 0.95:
+            if isinstance(message, Enrolled) and message.yes:
+                self._agreed[self._proposed[receiver, message.number]].add(Life(sender, message.incarnation))
             self.registries[receiver].handlers[type(message)](sender, message, now_us)
 
     def _stir(self, name: str, now_us: int) -> None:
@@ -77,28 +81,30 @@ class Voters:
             others = [other for other in self.names[1:] if other != name]
             dead = frozenset((self.names[0], *self.chance.sample(others, self.chance.choice((0, 1, 2, 3)))))
             for other in dead:
-                self.standings[name].bury(other, 1)
+                self.views[name].bury(other, 1)
             registry.register(dead, now_us)
         elif self.chance.random() < 0.1:
             registry.drop()
         else:
             registry.tick(now_us)
 
-    def _look(self) -> None:
-        for registry in self.registries.values():
-            entry = registry._entry
-            if entry is not None and entry.done and entry.new is not None:
-                found = (entry.new, frozenset(entry.yes))
-                if found not in self.decided:
-                    self.decided.append(found)
+    def _note(self, name: str, message: ProtocolMessage) -> None:
+        """What somebody says: that it asks for consent, and that it has enough of it."""
+        if isinstance(message, Enrol):
+            self._proposed[name, message.number] = message.new
+            self._agreed.setdefault(message.new, {Life(name, 1)})
+        elif isinstance(message, Decided):
+            new = message.configuration
+            if all(new != known for known, _ in self.decided):
+                self.decided.append((new, frozenset(self._agreed[new])))
 
 
-def test_decided_lists_form_one_line_in_which_each_had_the_consent_of_the_one_before() -> None:
+def test_decided_configurations_form_one_line_in_which_each_had_the_consent_of_the_one_before() -> None:
     lengths, tried = [], cases(100, 300)
     for seed in range(tried):
         voters = Voters(seed)
         voters.run(400)
-        first = next(iter(voters.standings.values()))
+        first = next(iter(voters.views.values()))
         line = sorted({new.version: (new, yes) for new, yes in voters.decided}.items())
         assert len(line) == len({new for new, _ in voters.decided}), "two configurations of one version"
         before = Configuration(2, tuple([Voter(name, 1, "") for name in voters.names[:5]]))
@@ -110,9 +116,9 @@ def test_decided_lists_form_one_line_in_which_each_had_the_consent_of_the_one_be
     assert sum(length > 1 for length in lengths) > tried // 15, "too few runs in which anything could have gone wrong"
 
 
-def test_a_list_that_somebody_agreed_to_must_consent_even_if_the_candidate_never_heard_of_it() -> None:
+def test_a_configuration_that_somebody_agreed_to_must_consent_even_if_the_candidate_never_heard_of_it() -> None:
     voters = Voters(1)
-    name, registry, here = "s1", voters.registries["s1"], voters.standings["s1"]
+    name, registry, here = "s1", voters.registries["s1"], voters.views["s1"]
     here.bury("s0", 1)
     here.follow(Configuration(3, (Voter("s2", 1, ""), Voter("s1", 1, ""))))
     assert not registry.register(frozenset(("s0",)), 0)
@@ -128,10 +134,10 @@ def test_a_list_that_somebody_agreed_to_must_consent_even_if_the_candidate_never
     assert answer("s4")
 
 
-def test_a_seat_agrees_to_a_list_that_it_had_heard_of_before_it_was_asked() -> None:
+def test_a_voter_agrees_to_a_configuration_that_it_had_heard_of_before_it_was_asked() -> None:
     """A repair had brought it the configuration of a root that could not decide it without this voter."""
     voters = Voters(1)
-    here, registry = voters.standings["s1"], voters.registries["s1"]
+    here, registry = voters.views["s1"], voters.registries["s1"]
     here.bury("s0", 1)
     heard = Configuration(3, (Voter("s2", 1, ""), Voter("s1", 1, "")))
     here.follow(heard)

@@ -265,7 +265,7 @@ def test_an_orphan_asks_the_succession_after_long() -> None:
     assert [peer for peer, message in alone.posted if isinstance(message, Orphan)] == ["a", "b"]
 
 
-def test_a_seat_agrees_to_one_list_per_version_and_deserts_no_living_root() -> None:
+def test_a_voter_agrees_to_one_configuration_per_version_and_deserts_no_living_root() -> None:
     alone = Alone()
     decided = alone.view.decided
     mine = Voter("c", 2, "")
@@ -284,7 +284,7 @@ def test_a_seat_agrees_to_one_list_per_version_and_deserts_no_living_root() -> N
     assert alone.view.tombstones == {"a": 1, "b": 1}
 
 
-def test_a_later_life_does_not_answer_for_the_seat_of_an_earlier_one() -> None:
+def test_a_later_life_does_not_vote_for_an_earlier_one() -> None:
     alone = Alone()
     new = Configuration(4, (Voter("b", 1, ""), Voter("c", 1, "")))
     alone.posted.clear()

@@ -21,15 +21,15 @@ class Net:
 
     def __init__(self, *links: str, faults: int = 2) -> None:
         names = sorted({name for link in links for name in link})
-        self.standings = {name: MembershipView(name, 1, "", faults) for name in names}
+        self.views = {name: MembershipView(name, 1, "", faults) for name in names}
         self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in names}
-        self.waves = {name: Waves(self.standings[name], self._poster(name), self.outcomes[name]) for name in names}
+        self.waves = {name: Waves(self.views[name], self._poster(name), self.outcomes[name]) for name in names}
         self.queue: list[tuple[str, str, ProtocolMessage]] = []
         for link in links:
             for name, peer in ((link[0], link[1]), (link[1], link[0])):
-                self.standings[name].neighbours[peer] = True
-                self.standings[name].sessions[peer] = 1
-        for here in self.standings.values():
+                self.views[name].neighbours[peer] = True
+                self.views[name].sessions[peer] = 1
+        for here in self.views.values():
             here.publish_place()
 
     def _poster(self, name: str) -> Callable[[str, ProtocolMessage], None]:
@@ -46,7 +46,7 @@ class Net:
                 self.waves[receiver].handlers[type(message)](sender, message, 0)
 
     def knows(self, name: str) -> set[str]:
-        return {here for here, view in self.standings.items() if name in view.tombstones}
+        return {here for here, view in self.views.items() if name in view.tombstones}
 
 
 def test_a_place_is_recorded_within_its_hops_before_the_wave_is_done() -> None:
@@ -55,7 +55,7 @@ def test_a_place_is_recorded_within_its_hops_before_the_wave_is_done() -> None:
     new = place("x", "a", "a")
 
     def knowing() -> None:
-        done.append({name for name, view in net.standings.items() if "x" in view.places})
+        done.append({name for name, view in net.views.items() if "x" in view.places})
 
     net.waves["a"].start(new, 3, knowing)
     assert not done
@@ -67,7 +67,7 @@ def test_a_wave_without_anybody_to_tell_is_done_at_once() -> None:
     net = Net("ab")
     done: list[int] = []
     net.waves["a"].start(None, 0, lambda: done.append(1))
-    net.standings["a"].neighbours["b"] = False
+    net.views["a"].neighbours["b"] = False
     net.waves["a"].start(None, 2, lambda: done.append(2))
     assert done == [1, 2]
     assert not net.queue
@@ -116,7 +116,7 @@ def test_a_peer_can_neither_pile_up_waves_nor_send_them_far(monkeypatch: pytest.
     net = Net("ab", "bc", "cd", "de", "ef", "fg", faults=1)
     net.waves["b"].handlers[Tell]("a", Tell(1, 1 << 60, (place("x", "a", "a"),)), 0)
     net.deliver()
-    assert {name for name, here in net.standings.items() if "x" in here.places} == {"b", "c", "d"}
+    assert {name for name, here in net.views.items() if "x" in here.places} == {"b", "c", "d"}
     for number in range(10):
         net.waves["b"].handlers[Tell]("a", Tell(number, 3), 0)
     with pytest.raises(PeerError, match="waves"):
@@ -128,17 +128,17 @@ def test_a_peer_can_neither_pile_up_waves_nor_send_them_far(monkeypatch: pytest.
 def test_both_sides_of_a_new_link_tell_each_other_what_stands_behind_them() -> None:
     net = Net("ab", "bc", "de", "ef")
     for one, other in (("c", "d"), ("d", "c")):
-        net.standings[one].neighbours[other] = True
-        net.standings[one].sessions[other] = 1
-    for here in net.standings.values():
-        here.learn(*[other.places[name] for name, other in net.standings.items() if {here.name, name} <= set("abc")])
-        here.learn(*[other.places[name] for name, other in net.standings.items() if {here.name, name} <= set("def")])
+        net.views[one].neighbours[other] = True
+        net.views[one].sessions[other] = 1
+    for here in net.views.values():
+        here.learn(*[other.places[name] for name, other in net.views.items() if {here.name, name} <= set("abc")])
+        here.learn(*[other.places[name] for name, other in net.views.items() if {here.name, name} <= set("def")])
     for name in "cd":
-        net.waves[name].start(net.standings[name].publish_place(), 4, lambda: None)
+        net.waves[name].start(net.views[name].publish_place(), 4, lambda: None)
     net.deliver()
-    net.standings["d"].learn(*net.standings["c"].places.values())  # as a repair brings it to a member
+    net.views["d"].learn(*net.views["c"].places.values())  # as a repair brings it to a member
     net.waves["d"].exchange("c")
     net.deliver()
     for name in "af":
-        known = {other for other, there in net.standings[name].places.items() if there.version > 0}
+        known = {other for other, there in net.views[name].places.items() if there.version > 0}
         assert {"b", "c", "d", "e"} <= known

@@ -71,14 +71,17 @@ def test_a_replaced_run_comes_back_when_the_new_one_does_not(archive: Path, monk
     before = files(archive)
     with pytest.raises(OSError, match="gone"), staging(archive) as stage:
         new = a_trace(stage.new_folder(), 6)
-        put_aside = Staging._put_aside
+        rename = Path.rename
 
-        def and_lose_the_new_one(self: Staging, final: Path) -> None:
-            put_aside(self, final)
-            shutil.rmtree(new)
-            raise OSError("gone")
+        def and_lose_the_new_one(self: Path, target: Path) -> Path:
+            """When the old one is out of the way."""
+            renamed = rename(self, target)
+            if target.name == "run" and new.exists():
+                shutil.rmtree(new)
+                raise OSError("gone")
+            return renamed
 
-        monkeypatch.setattr(Staging, "_put_aside", and_lose_the_new_one)
+        monkeypatch.setattr(Path, "rename", and_lose_the_new_one)
         stage.publish(new, "e", "r", replace=True)
     assert files(archive) == before and left_behind(archive) == []
 

@@ -28,8 +28,8 @@ def heard(depth: object, publisher: str = "other", chain: object = "other-1") ->
     return Message(publisher, 1, 0, "a", (), Guarantee.CAUSAL, attributes, b"", 0)  # type: ignore[arg-type]
 
 
-def chatter(options: ChatterOptions) -> ChatterApp:
-    spec = WorkloadSpec("chatter", ("me",), TOPICS, options=options)
+def chatter(options: ChatterOptions, operations: int = 100) -> ChatterApp:
+    spec = WorkloadSpec("chatter", ("me",), TOPICS, operations=operations, options=options)
     return ChatterApp(spec, options, random_for("chatter"), "me")
 
 
@@ -69,8 +69,7 @@ def test_nobody_answers_itself_or_what_is_no_chatter() -> None:
 
 
 def test_an_answer_that_is_being_thought_about_is_made_in_time_and_awaited() -> None:
-    app = chatter(ChatterOptions(answer=1.0, think_max_us=1_000_000))
-    app._left = 0  # nothing else to do
+    app = chatter(ChatterOptions(answer=1.0, think_max_us=1_000_000), operations=0)
     (wake,) = app.delivered(heard(3), 5)
     assert isinstance(wake, WakeAt)
     assert not app.done

@@ -48,6 +48,13 @@ class TreeMember:
         self.net.said.append((self.name, "root", missed))
         self.net.on_the_way.append((self.name, "root", missed))
 
+    def spread_again(self, topic: str, after: int) -> None:
+        for position in range(after + 1, len(self.net.log) + 1):
+            self.trees.spread(self.net.log[position])
+
+    def is_sole_root(self, topic: str) -> bool:
+        return self.net.is_sole_root
+
     def deliver(self, scribed: Scribed, source: str | None) -> None:
         if self.trees.places[scribed.bundle.topic].wanted:
             self.got.append(scribed.position)
@@ -85,6 +92,7 @@ class TreeNet:
         self.on_the_way: deque[tuple[str, str, Any]] = deque()
         self.members = {name: TreeMember(self, name) for name in ("root", *ways)}
         self.log: dict[int, Scribed] = {}
+        self.is_sole_root = True
         self.watermark = 0
         self.members["root"].trees.root("t", 0)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from resprout.spread.scribe.messages import AskMissed, JoinTree, LeaveTree, Scribed, TreeJoined
+from resprout.spread.scribe.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeJoined
 from resprout.spread.scribe.tree import EARLY_MAX, MISSED_TOGETHER
-from resprout.spread.scribe.trees import Trees
+from resprout.spread.scribe.trees import BeatDue, JoinOverdue, Trees
 from tests.spread.scribe_net import TreeNet, scribed
 
 WAYS = {"a": "root", "b": "a", "c": "b", "d": "a", "e": "root"}
@@ -47,6 +47,19 @@ def test_who_comes_later_begins_where_its_parent_is_or_from_the_beginning_if_it_
     net.want("d", after=0)
     net.publish()
     assert net["b"].got == [4] and net["d"].got == [1, 2, 3, 4]
+
+
+def test_who_passed_it_on_may_go_back_to_the_beginning_and_so_may_the_root() -> None:
+    net = TreeNet(WAYS)
+    net.want("b")
+    net.publish(3)
+    for name in ("a", "root"):
+        net[name].trees.want("t", 0)
+        net[name].trees.rewind("t", 0)
+    net.settle()
+    net.publish()
+    assert net["a"].got == net["root"].got == [1, 2, 3, 4]
+    assert net["b"].got == [1, 2, 3, 4], "once"
 
 
 # -- repair ------------------------------------------------------------------------------------------------------------
@@ -131,6 +144,72 @@ def test_a_circle_is_left_when_the_root_is_not_heard() -> None:
     assert net["c"].got == []
     net.pass_time(8)
     assert net["c"].got == [1, 2] and net["a"].parent == "root"
+
+
+def test_below_a_root_that_is_one_no_more_nobody_is_told_to_be_in_the_tree_until_there_is_another() -> None:
+    net = TreeNet(WAYS)
+    net.want("b")
+    net["root"].trees.unroot("t")
+    net.settle()
+    net.want("c", "d")
+    assert not any(net[name].trees.is_in("t") for name in "abcd")
+    assert not net["c"].told and not net["d"].told
+    net.publish()  # by nobody, for now
+    net["root"].trees.root("t", 1)
+    net["root"].trees.spread(net.log[1])
+    net.settle()
+    assert all(net[name].trees.is_in("t") for name in "abcd")
+    assert net["b"].got == [1]
+
+
+def test_whoever_loses_its_way_takes_the_one_that_leads_to_the_root_now_and_keeps_those_below() -> None:
+    net = TreeNet(WAYS)
+    net.want("c")
+    net.ways["b"] = "e"
+    net["a"].trees.hear("root", TreeJoined("t", NOWHERE))
+    net.ways["a"] = "b"  # which was below it
+    net.settle()
+    net.publish()
+    assert (net["b"].parent, net["c"].parent, net["c"].got) == ("e", "b", [1])
+    assert "t" not in net["a"].trees.places, "nobody needs it there"
+
+
+def test_a_sign_of_life_that_crosses_a_new_wish_does_not_end_it() -> None:
+    net = TreeNet(WAYS)
+    net.want("a")
+    net.now_us += 5
+    net["root"].trees.beat_due(BeatDue())  # on its way when the child has lost patience, and asks again
+    net["a"].trees.beat_due(BeatDue())
+    net.settle()
+    net.publish()
+    assert net["a"].trees.is_in("t") and net["a"].got == [1]
+
+
+def test_a_root_that_may_be_another_ones_by_now_tells_nobody_to_be_in_the_tree() -> None:
+    net = TreeNet(WAYS)
+    net.is_sole_root = False
+    net.want("c")
+    assert not net["c"].trees.is_in("t")
+    net.is_sole_root = True
+    net.pass_time(2)
+    assert net["c"].trees.is_in("t")
+
+
+def test_whoever_could_not_be_reached_is_asked_as_soon_as_it_can() -> None:
+    net = TreeNet(WAYS)
+    net["a"].trees.want("t")
+    net.on_the_way.clear()
+    net["a"].trees.met("root")
+    net.settle()
+    assert net["a"].trees.is_in("t")
+
+
+def test_those_who_ask_again_do_not_keep_the_one_that_they_ask_from_asking() -> None:
+    net = TreeNet(WAYS)
+    net["a"].trees.want("t")
+    net["a"].timers.clear()
+    net["a"].trees.hear("b", JoinTree("t"))
+    assert JoinOverdue("t") not in net["a"].timers, "it is not put off"
 
 
 def test_two_that_ask_each_other_wait_instead_of_asking_for_ever() -> None:
@@ -224,8 +303,7 @@ def test_s2_a_child_that_does_not_note_its_parent_is_never_in_the_tree(monkeypat
     net = TreeNet(WAYS)
     net.want("c")
     net.pass_time(1)
-    net.publish()
-    assert net["c"].parent is None and net["c"].got == [], "it sends the root's signs of life back"
+    assert net["c"].parent is None and not net["c"].trees.is_in("t"), "and its wish is never confirmed"
 
 
 def test_s2_a_subscription_that_is_not_marked_is_shown_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

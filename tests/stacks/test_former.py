@@ -1,11 +1,15 @@
 """What a disk says of the life before, and who is owed what of it."""
 
+import random
 from collections.abc import Iterable
 
 from resprout.core.bundle import Bundle
+from resprout.core.contract import LinkUp, Persist, Received, Recovered, Send
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
+from resprout.edge.messages import Attend, Subscribe
 from resprout.overlay.places import Life
+from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.former import (
     Former,
     KeptListeners,
@@ -17,6 +21,7 @@ from resprout.stacks.resprout.former import (
     encode,
     in_order,
 )
+from resprout.stacks.stack import BrokerSeat
 
 HOME = Life("b1", 3)
 ROSTER = Roster("net", HOME, 2, (Life("b0", 1),), moved=("moved",))
@@ -93,3 +98,17 @@ def test_what_was_on_its_way_to_a_neighbour_is_owed_to_everybody_behind_it() -> 
     assert owing.regions({"b0": frozenset({"b1"}), "b1": frozenset()}) == ()
     assert owing.regions({"b0": frozenset({"b1", "b4"}), "b1": frozenset({"b2"})}) == ("b2", "b3", "b4")
     assert owing.regions({"b2": frozenset({"b1"})}) == ("b0", "b1", "b4")
+
+
+def test_what_is_hidden_from_wildcards_is_on_disk_before_it_is_confirmed() -> None:
+    """Seed 3201666 of the class blackout: the record was written at the next tick. When everything stopped before that,
+    nobody kept such topics for the client until it was back."""
+    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(durable="journal"), random.Random(1))
+    broker.start(0)
+    broker.step(Recovered(()), 0)
+    broker.step(LinkUp("c", "client", 1, 1 << 20), 0)
+    broker.step(Received("c", Attend(0)), 1)
+    effects = [*broker.step(Received("c", Subscribe(1, "$hidden", None)), 2)]
+    place = next(i for i, effect in enumerate(effects) if isinstance(effect, Send) and effect.peer == "c")
+    roster = Former([effect.record for effect in effects[:place] if isinstance(effect, Persist)]).roster
+    assert roster is not None and [wish.filter for wish in roster.hidden] == ["$hidden"]

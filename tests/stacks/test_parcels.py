@@ -30,8 +30,14 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.repair import parcels
-from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
-from resprout.stacks.resprout.repair.parcels import Parcel
+from resprout.stacks.resprout.repair.parcels import (
+    Parcel,
+    pack_asks,
+    pack_last_totals,
+    pack_marks,
+    pack_served,
+    pack_surroundings,
+)
 from resprout.stacks.stack import BrokerSeat
 from resprout.wire.codec import Codec
 

@@ -12,8 +12,7 @@ from resprout.order.totals.messages import GrantedLock
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Item, Stub
-from resprout.stacks.resprout.repair.inventory import Inventory
-from resprout.stacks.resprout.repair.pool import DEAD_SIDE, OWN_SIDE, Pool, Taking, in_order
+from resprout.stacks.resprout.repair.pool import DEAD_SIDE, OWN_SIDE, Inventory, Pool, Taking, in_order
 from resprout.stacks.stack import BrokerSeat
 
 

@@ -21,7 +21,10 @@ from resprout.stacks.scribe import SCRIBE
 from resprout.stacks.scribe.broker import ScribeBroker
 from resprout.stacks.scribe.messages import ClaimTopic, FoundTopic, PublishAt, TopicKnown
 from resprout.stacks.scribe.options import ScribeOptions
+from resprout.stacks.scribe.pushing import ScribePushing
 from resprout.stacks.scribe.wishes import DIRECTORY
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from tests.edge.desk import Desk
 from tests.stacks.scribe_runs import fault, play, ring
@@ -81,9 +84,35 @@ def test_filters_with_wildcards_miss_nothing_and_learn_of_topics_that_begin_late
     assert topics == {"a/x", "a/y"}
 
 
+@pytest.mark.parametrize("seed", [120088, 120220, 120231])
+def test_a_filter_misses_nothing_of_a_topic_that_its_broker_met_before_it_was_announced(seed: int) -> None:
+    """In whose tree it was for others, or for another subscription of the same client. Found by the swarm."""
+    outcome = try_seed(seed, stack="scribe")
+    assert not outcome.failed, outcome.report
+
+
+def test_nobody_is_confirmed_below_a_root_that_led_the_topic_only_while_the_ring_was_forming() -> None:
+    """All start at once, and the topic moves on as brokers come. Found by the experiment of figure 6."""
+    played = play(ring(13, operations=3, topics='"t11"', subscribe='"t11"', latency="5ms", interval="100ms"))
+    played.check_clean()
+    assert played.verdict.counts["deliveries"] == 3 * 13 * 13
+
+
 def test_who_asks_for_nothing_any_more_leaves_the_tree() -> None:
     played = play(ring(5, operations=20, more="churn = 0.5", subscribe='"t"'))
     played.check_clean()
+
+
+def test_a_child_that_was_left_out_for_want_of_room_is_told_as_soon_as_there_is_some() -> None:
+    """It would find out from the next sign of life; but nobody waits for that where nothing more happens."""
+    outbox, told = Outbox(Step()), list[tuple[str, str]]()
+    outbox.begin("c", 1)
+    pushing = ScribePushing(outbox, 1, lambda name, topic: told.append((name, topic)))
+    for position in (1, 2, 3):
+        pushing.push("c", Scribed(bundle(position), position, 0, 0))
+    assert outbox.waiting("c") == 1 and not told, "one has left, one waits, one is left out"
+    pushing.writable("c", 1 << 20)
+    assert told == [("c", "t")]
 
 
 def test_it_promises_an_order_for_each_topic_and_no_other() -> None:

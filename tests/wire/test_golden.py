@@ -201,9 +201,10 @@ CONVERSATION: dict[str, Any] = {
     "whether anybody listens": data(AskAudience(5, ("price/bread", "bank/fr")), AudienceTold(5, False)),
     "the past": data(
         ReadEvents(7, "bank/+", "amount > 100", "b2.0badcafe", 41, 0, 4_096),
-        ReadEvents(8, "#", None, "", -1, 10**15, 1),
+        ReadEvents(8, "#", None, "", -1, 10**15, 1), ReadEvents(9, "a", None, "", -2, 0, 1, ("b/#", "c"), 99),
         EventRead(7, bundle(), None, -1, 41, 3, 10**15), EventRead(7, TOTAL, (0, 2), 1 << 40, 42, 3, 10**15 + 1),
-        EventsEnd(7, "b2.0badcafe", 43, 12, 99), EventsEnd(8, "b2.0badcafe", 0, 0, 0, "c0 may not subscribe to #"),
+        EventsEnd(7, "b2.0badcafe", 43, 12, 99, "", 3),
+        EventsEnd(8, "b2.0badcafe", 0, 0, 0, "c0 may not subscribe to #"),
     ),
     "after everything had stopped": data(
         Recollect(), Recollected("b2", bundle(), -1, ("b1",)), Recollected("b2", TOTAL, 1 << 40, ()),

@@ -1,6 +1,6 @@
 """NATS: `python -m benchmarks.net.clients.nats_client publisher|subscriber PORT`.
 
-What must be safe goes through JetStream, into a stream in memory.
+What must be safe goes through JetStream, into a stream in memory or, after `settle file`, on disk.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class NatsSender:
 
     async def prepare(self) -> None:
         self._stream = self._connection.jetstream()
-        await self._stream.add_stream(name=STREAM, subjects=[STREAM], storage="memory", max_bytes=256 << 20)
+        await self._stream.add_stream(name=STREAM, subjects=[STREAM], storage=sys.argv[-1], max_bytes=256 << 20)
 
     async def settle(self, payload: bytes) -> None:
         await self._stream.publish(STREAM, payload)

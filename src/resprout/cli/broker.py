@@ -4,14 +4,14 @@ import asyncio
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.paths import LocalPath
 from resprout.cli.settings import DRAIN_SECONDS_MAX, Settings, read_settings
-from resprout.cli.voice import Voice
+from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
 from resprout.core.errors import PeerError, UsageError
 from resprout.net.address import Address, is_loopback, parse_address
@@ -24,6 +24,9 @@ from resprout.net.incarnation import incarnation_max, new_incarnation
 from resprout.net.lifeline import leave_group, watch_stdin
 from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, read_order
 from resprout.net.tls.keyring import Keyring
+
+if TYPE_CHECKING:
+    from resprout.net.http.pages import Pages
 
 FOUND_SECONDS: Final = 5.0
 """How long a broker that is to found a network looks for others first."""
@@ -55,6 +58,8 @@ LAST_WORDS_SECONDS: Final = 5.0
     "--keep", "keep", multiple=True, metavar="FILTER",
     help="Keep events of these topics in the --data folder, for `resprout read`; may be repeated.",
 )  # fmt: skip
+@click.option("--http", metavar="HOST:PORT", help="Serve a live page, /metrics, /healthz and /readyz there.")
+@click.option("--http-open", is_flag=True, help="Let whoever comes look at these, though others can reach --http.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
 @click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
@@ -63,6 +68,10 @@ LAST_WORDS_SECONDS: Final = 5.0
 )  # fmt: skip
 @click.option("--delay", "delays", multiple=True, metavar="PEER=TIME", help="Emulate a latency, e.g. b0=115ms.")
 @click.option("--incarnation", type=click.IntRange(1), metavar="N", help="The number of this life. [from the clock]")
+@click.option(
+    "--log-format", type=click.Choice(LOG_FORMATS), default=LOG_FORMATS[0], show_default=True,
+    help="How to write what people should know: short, with times and levels, or that as JSON.",
+)  # fmt: skip
 @click.option("--announce", type=LocalPath(), metavar="FILE", help="When ready, write name, address, pid.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address, and later notes, as JSON, one object a line.")
 @click.option(
@@ -84,11 +93,14 @@ def broker(
     client_certificates: bool,
     rules: Path | None,
     opens: bool,
+    http: str | None,
+    http_open: bool,
     stack: str | None,
     config: Path | None,
     overrides: tuple[str, ...],
     delays: tuple[str, ...],
     incarnation: int | None,
+    log_format: str,
     announce: Path | None,
     as_json: bool,
     drain_seconds: int | None,
@@ -121,9 +133,10 @@ def broker(
         "site": site, "data": str(data) if data is not None else None,
         "tls": str(tls) if tls is not None else None, "client_certificates": "yes" if client_certificates else None,
         "rules": str(rules) if rules is not None else None, "open": "yes" if opens else None,
+        "http": http, "http_open": "yes" if http_open else None,
     }  # fmt: skip
     settings = read_settings(config, given, overrides, delays, contacts, keep, drain_seconds)
-    voice = Voice(settings.name, announce, as_json)
+    voice = Voice(settings.name, announce, as_json, log_format)
     raise_limit(settings.links.sessions_max + settings.links.greetings_max)
     most = incarnation_max()
     if incarnation is not None and most is not None and incarnation > most:
@@ -147,6 +160,7 @@ class _Life:
         if is_closed:
             check_closed(self._keyring, settings.rules, str(settings.listen))
         self._door = Door(self._keyring, settings.clients_certified, settings.rules, is_closed, limits=settings.limits)
+        self._pages = self._make_pages()
         self._broker: RunningBroker | None = None
         self._stop = asyncio.Event()
         self._leave = asyncio.Event()
@@ -160,14 +174,26 @@ class _Life:
         if self._stop_with_stdin:
             leave_group()
             watch_stdin(stop, self._hear, LINE_BYTES_MAX)
+        try:
+            return await self._live(stop)
+        finally:
+            if self._pages is not None:
+                await self._pages.close()
+
+    async def _live(self, stop: asyncio.Event) -> int:
+        settings, voice = self._settings, self._voice
+        if self._pages is not None and settings.http is not None:
+            await self._pages.listen(settings.http)
         spec = await unless_stopped(self._spec(), stop)
         if spec is None:
             return 0
-        settings, voice = self._settings, self._voice
         self._broker, _ = await serve(
             spec, settings.stack, settings.options, settings.links, voice.note, self._announce,
             self._door,
         )  # fmt: skip
+        if self._pages is not None:
+            self._pages.show(self._broker)
+            voice.note(Note("http", {"detail": self._pages.url}))
         self._warn_of_door()
         try:
             if await unless_stopped(self._ends(self._broker), stop) is None:
@@ -175,6 +201,21 @@ class _Life:
         finally:
             await self._broker.close()
         return 0
+
+    def _make_pages(self) -> "Pages | None":
+        """What it serves to browsers and monitors, if it is to. Whoever is not to serve anything needs none of it."""
+        settings = self._settings
+        if settings.http is None:
+            if settings.http_opens:
+                raise UsageError(
+                    "--http-open says who may look: give --http HOST:PORT, where there is something to see"
+                )
+            return None
+        from resprout.net.http.admission import check_pages_closed
+        from resprout.net.http.pages import Pages
+
+        check_pages_closed(settings.http, self._door, settings.http_opens)
+        return Pages(settings.name, self._door, settings.http_opens)
 
     def _asked_to_go(self) -> None:
         """Whoever is asked twice, or has nothing to hand over, ends at once."""
@@ -250,6 +291,13 @@ class _Life:
                 self._warn(f"it is open: whoever reaches {self._settings.listen} is let in (--open)")
             if self._keyring is None and self._door.has_rules:
                 self._warn("secrets of clients travel in the open: without --tls, whoever is on the way can read them")
+
+        pages = self._settings.http
+        if pages is not None and not is_loopback(pages):
+            if self._settings.http_opens:
+                self._warn(f"whoever reaches {pages} may look at its pages (--http-open)")
+            elif self._door.has_rules:
+                self._warn(f"secrets that are shown to {pages} travel in the open: put something with TLS before it")
 
     def _warn(self, text: str) -> None:
         if text:

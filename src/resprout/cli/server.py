@@ -70,7 +70,7 @@ async def connected(access: Access) -> AsyncIterator[Client]:
     addresses = [str(address_of_peer(one.strip())) for one in access.server.split(",")]
     try:
         client = await connect(
-            addresses, name=access.name, timeout=CONNECT_SECONDS, tls=access.tls, login=_read(access.login)
+            addresses, name=access.name, timeout=CONNECT_SECONDS, tls=access.tls, login=read_login_file(access.login)
         )
     except ConnectError as error:
         raise UsageError(f"cannot connect to {error}") from None
@@ -80,7 +80,7 @@ async def connected(access: Access) -> AsyncIterator[Client]:
         await client.close()
 
 
-def _read(login: Path | None) -> str | None:
+def read_login_file(login: Path | None) -> str | None:
     if login is None:
         return None
     try:

@@ -12,6 +12,8 @@
     rules = "/etc/resprout/rules.toml"        # which clients are known, and what each may do
     open = false                              # true: let everybody in, though it listens to other machines
     drain_seconds = 30                        # for how long at most it hands over what it has when it is to end
+    http = "localhost:8450"                   # a live page, metrics and signs of health
+    http_open = false                         # true: let everybody look at these
 
     [options]               # of the stack
     faults_tolerated = 2
@@ -59,7 +61,8 @@ from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
-    "rules", "open", "drain_seconds", "stack", "options", "links", "limits", "journal", "keep", "events", "delays",
+    "rules", "open", "http", "http_open", "drain_seconds", "stack", "options", "links", "limits", "journal", "keep",
+    "events", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 KEPT_FILTERS_MAX: Final = 100
@@ -97,6 +100,9 @@ class Settings(msgspec.Struct, frozen=True):
     """It lets in whoever comes, even from other machines."""
     drain_s: int = DRAIN_US // 1_000_000
     """For how long it may hand over what it has, when it is asked to end."""
+    http: Address | None = None
+    """Where it serves a page, metrics and signs of health; None: nowhere."""
+    http_opens: bool = False
 
 
 def read_settings(
@@ -143,6 +149,8 @@ def read_settings(
         drain_s=drain_s
         if drain_s is not None
         else file.integer("drain_seconds", 0, DRAIN_SECONDS_MAX, DRAIN_US // 1_000_000),
+        http=_address(file, texts, "http", parse_address),
+        http_opens="http_open" in texts or file.flag("http_open", False),
     )
 
 

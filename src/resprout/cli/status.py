@@ -1,63 +1,34 @@
-"""`resprout status`: what a broker says of itself."""
-
-from pathlib import Path
+"""`resprout status`: the whole tree, as its brokers tell it."""
 
 import click
 import msgspec
 
-from resprout.cli.addresses import address_of_peer
+from resprout.cli.asking import AskingCommand
 from resprout.cli.loop import run_loop
-from resprout.cli.server import server_option, tls_option
-from resprout.client.connect import read_keyring
-from resprout.core.errors import UsageError
-from resprout.net.discover import UnreachableError, who_is
-from resprout.net.frames import Here
-from resprout.net.tls.keyring import Keyring
-
-ANSWER_SECONDS = 5.0
-ASKER = "resprout-status"
-
-
-class Status(msgspec.Struct, frozen=True):
-    name: str
-    incarnation: int
-    network: str
-    notices: tuple[str, ...]
+from resprout.cli.server import Access, access_arguments
+from resprout.cli.tree_view import heading, news_lines, tree_lines
 
 
 @click.command()
-@server_option
-@tls_option
+@access_arguments
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
-def status(server: str, tls: Path | None, as_json: bool) -> int:
-    """Ask a broker who it is, which network it is in, and what people should know about it.
+def status(access: Access, as_json: bool) -> int:
+    """Show the tree that a broker is in: names, addresses, lives, clients, rates, and who repairs whom.
 
     \b
         resprout status --server b0.example:7450
+        resprout status --server b0.example:7450 --tls certs --login operator.login
+
+    Every broker is asked by itself, so all of them must be in reach. On this machine everybody may ask; from elsewhere
+    only who has a certificate, or whom the rules let `observe` or `operate`.
 
     A notice tells that what is called safe rests on fewer than f + 1 brokers, or that a broker once known here is in
-    another network. Exit status 1 when there is a notice.
+    another network. Exit status 1 when there is a notice, or a broker that does not answer.
     """
-    here = run_loop(_ask(server, read_keyring(tls, None)))
-    told = Status(here.name, here.incarnation, here.network, here.notices)
+    found = run_loop(AskingCommand(access).survey())
     if as_json:
-        click.echo(msgspec.json.encode(told))
+        click.echo(msgspec.json.encode(found))
     else:
-        click.echo(f"{told.name}, life {told.incarnation}, {_network(told)}")
-        for line in told.notices:
+        for line in (heading(found), *tree_lines(found), *news_lines(found)):
             click.echo(line)
-    return 1 if told.notices else 0
-
-
-def _network(told: Status) -> str:
-    return f"in the network {told.network}" if told.network else "which has no place in a network yet"
-
-
-async def _ask(server: str, keyring: Keyring | None) -> Here:
-    try:
-        here = await who_is(address_of_peer(server), ANSWER_SECONDS, ASKER, keyring=keyring)
-    except UnreachableError as error:
-        raise UsageError(str(error)) from None
-    if here.role != "broker":
-        raise UsageError(f"{server}: {here.name} is a {here.role}, not a broker")
-    return here
+    return 1 if found.notices or found.missing else 0

@@ -54,6 +54,10 @@ class StartedBroker(msgspec.Struct, frozen=True):
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS, with the certificates in this folder.")
 @click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
 @click.option("--open", "opens", is_flag=True, help="Let in whoever comes, though others can reach --host.")
+@click.option(
+    "--http-port", type=click.IntRange(0, 65_535), metavar="N",
+    help="The first broker serves a live page and metrics here, the next on the next; 0 takes free ones.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print where to connect as one JSON list.")
 def up(
     scenario: Path | None,
@@ -65,6 +69,7 @@ def up(
     tls: Path | None,
     rules: Path | None,
     opens: bool,
+    http_port: int | None,
     as_json: bool,
 ) -> int:
     """Run the brokers of SCENARIO, each in a process of its own, until Ctrl-C. Without one: a tree of three brokers.
@@ -82,14 +87,15 @@ def up(
         raise click.UsageError("--set changes a scenario: name one")
     else:
         chosen = SMALL_TREE
-    if port and port + len(chosen.brokers) > 65_536:
-        raise click.UsageError(f"--port {port}: {len(chosen.brokers)} brokers need as many ports from there")
+    for option, first in (("--port", port), ("--http-port", http_port or 0)):
+        if first and first + len(chosen.brokers) > 65_536:
+            raise click.UsageError(f"{option} {first}: {len(chosen.brokers)} brokers need as many ports from there")
     teller = _Teller(chosen)
     return run_loop(
         _run(
             LocalTree(
                 chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, tls=tls, rules=rules,
-                opens=opens, on_line=_pass_on,
+                opens=opens, http_port=http_port, on_line=_pass_on,
                 on_note=teller.hear,
             ),
             teller,

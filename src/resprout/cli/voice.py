@@ -2,7 +2,11 @@
 
 import contextlib
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
@@ -10,11 +14,33 @@ from resprout.net.address import Address
 from resprout.net.announce import Announcement, SaidNote, as_line
 from resprout.net.clock import now_us
 
+LOG_FORMATS: Final = ("short", "full", "json")
+
+LEVELS: Final = {
+    **dict.fromkeys(
+        ("joined", "founded", "repair_end", "enough_copies", "recovery", "events", "leader", "http"), "info"
+    ),
+    **dict.fromkeys(("fenced", "two_networks", "name_refused"), "error"),
+}
+"""By kind of note; all others are warnings."""
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A line of the log as JSON."""
+
+    time: str
+    level: str
+    broker: str
+    kind: str
+    detail: str
+
 
 class Voice:
-    """People read standard error; with `as_json`, a program reads standard output."""
+    """People read standard error; with `as_json`, a program reads standard output. `log_format`: how lines for people
+    are written."""
 
-    def __init__(self, name: str, file: Path | None, as_json: bool) -> None:
+    def __init__(self, name: str, file: Path | None, as_json: bool, log_format: str = LOG_FORMATS[0]) -> None:
+        self._log_format = log_format
         self._name = name
         self._file = file
         self._as_json = as_json
@@ -30,14 +56,27 @@ class Voice:
         """Once: an attempt that fails again and again for the same reason is worth one line."""
         if text != self._last:
             self._last = text
-            with contextlib.suppress(OSError):
-                print(text, file=sys.stderr, flush=True)
+            self._log("info", "start", text, text)
+
+    def _log(self, level: str, kind: str, detail: str, short: str) -> None:
+        line = short
+        if self._log_format != "short":
+            at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            line = f"{at} {level.upper()} {self._name} {kind}: {detail}"
+            if self._log_format == "json":
+                line = msgspec.json.encode(LogLine(at, level, self._name, kind, detail)).decode()
+        with contextlib.suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
 
     def note(self, note: Note) -> None:
         if self._as_json:
             _print(as_line(SaidNote(note.kind, now_us(), note.columns)))
-        else:
-            self.say(f"{self._name}: {note.kind.replace('_', ' ')}: {note.columns.get('detail', '')}")
+            return
+        detail = str(note.columns.get("detail", ""))
+        short = f"{self._name}: {note.kind.replace('_', ' ')}: {detail}"
+        if short != self._last or self._log_format != "short":
+            self._last = short
+            self._log(LEVELS.get(note.kind, "warning"), note.kind, detail, short)
 
 
 def _print(line: str) -> None:

@@ -26,7 +26,7 @@ class Background:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of the coroutine; ClosedError when the loop ends before it does. When the waiting is interrupted
         (Ctrl-C), the coroutine is cancelled."""
-        future = self._submit(work)
+        future = self.submit(work)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
@@ -46,7 +46,7 @@ class Background:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+    def submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         with self._lock:
             if not self._stopped and threading.current_thread() is not self._thread:
                 return asyncio.run_coroutine_threadsafe(work, self._loop)

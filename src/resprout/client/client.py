@@ -30,7 +30,7 @@ from resprout.client.publisher import Publisher
 from resprout.client.requesting import Requester
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
 from resprout.client.turns import Turns
-from resprout.client.typed import TypedInbox, decoder_of, plain
+from resprout.client.typed import TypedInbox, inbox_of_type, plain
 from resprout.core.contract import Answer, Deliver, EndCode, Request
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import ReceiptLevel
@@ -47,6 +47,7 @@ from resprout.edge.requests import (
     ForgetAnswered,
     ForgetRequest,
     LeaveRequest,
+    ReadRequest,
     ReceiptTurned,
     ReceiptWaits,
     Refused,
@@ -134,12 +135,8 @@ class Client(Publisher, Conversing):
         With a `type`, each message has a `value` of that type, which is decoded from its payload when it is asked for.
         """
         if type is not None:
-            decoder_of(type)
-            typed = into if isinstance(into, TypedInbox) else None
-            if into is not None and (typed is None or typed.kind is not type):
-                raise UsageError("this inbox has messages of another type")
-            inbox = await self.subscribe(filter, where, into=typed.inbox if typed is not None else None)
-            return typed or TypedInbox(inbox, type)
+            inbox = await self.subscribe(filter, where, into=inbox_of_type(into, type))
+            return into if isinstance(into, TypedInbox) else TypedInbox(inbox, type)
         if isinstance(into, TypedInbox):
             raise UsageError("this inbox has messages of a type: say which")
         self._check_open()
@@ -194,14 +191,18 @@ class Client(Publisher, Conversing):
         Raises ReadError when the broker keeps no events, or not that position; UsageError for a filter or condition
         that is none.
         """
+        return page_of(await self.read_events(read_request(filter, where, start, size)))
+
+    async def read_events(self, request: ReadRequest) -> EventsAnswered:
+        """The same as the broker gives it: bundles, and a reason where `read` raises ReadError. For those who make
+        columns of many messages."""
         self._check_open()
-        request = read_request(filter, where, start, size)
         token = next(self._tokens)
         answered: asyncio.Future[EventsAnswered] = self._loop.create_future()
         self._reading[token] = answered
         self._host.handle(Request(request, token))
         try:
-            return page_of(await answered)
+            return await answered
         finally:
             self._reading.pop(token, None)
 

@@ -28,7 +28,7 @@ from resprout.net.frames import Here, make_codec
 from resprout.net.host import Host, Upward
 from resprout.net.identity.secret import read_login
 from resprout.net.incarnation import believed, incarnation_max, new_incarnation
-from resprout.net.sessions import random_epoch, with_signs_of_life
+from resprout.net.sessions import random_epoch, rising_epoch, with_signs_of_life
 from resprout.net.tls.files import Tls, tls_of_client
 from resprout.net.tls.keyring import Keyring
 
@@ -49,6 +49,7 @@ def connect(
     links: LinkOptions | None = None,
     tls: Tls | str | os.PathLike[str] | None = None,
     login: str | None = None,
+    life: int | None = None,
 ) -> "Connecting":
     """A client of the broker at `HOST:PORT`; use it with `async with`, or await it and close it yourself.
 
@@ -63,13 +64,18 @@ def connect(
     certificate of this `name` is used, if it is there; without it, no TLS is spoken. UsageError when they are not good.
     `login` is `NAME:SECRET`, a token or a password, for brokers that have rules; without a `name` the client is then
     called after it.
+    `life` is for a publisher that may have been here before, in another process, and says again what it said then: with
+    the same `name` and number it is the same to the network, which takes nothing twice (`publish_bundle`). A later life
+    has a higher number. Without it every client begins a new life.
 
     Raises ConnectError with one line that says why there is no session.
     """
     kind = f"{read_login(login)[0]}." if login is not None else "client-"
     checked = check_name(name if name is not None else f"{kind}{secrets.token_hex(6)}", "client name")
     door = Door(read_keyring(tls, name), login=login)
-    return Connecting(parse_addresses(address), checked, timeout, options, links, on_event, door)
+    if life is not None and life < 1:
+        raise UsageError(f"lives are numbered from 1, not {life}")
+    return Connecting(parse_addresses(address), checked, timeout, options, links, on_event, door, life)
 
 
 def read_keyring(tls: Tls | str | os.PathLike[str] | None, name: str | None) -> Keyring | None:
@@ -103,11 +109,15 @@ class Connecting:
         links: LinkOptions | None = None,
         on_event: OnEvent | None = None,
         door: Door | None = None,
+        life: int | None = None,
     ) -> None:
+        self._life = life
         self._addresses = addresses
         self._name = name
         self._timeout_s = timeout_s
-        self._options = msgspec.structs.replace(options or ClientOptions(), takes_at_once=False)
+        self._options = msgspec.structs.replace(
+            options or ClientOptions(), takes_at_once=False, returns=life is not None
+        )
         self._links = with_signs_of_life(links)
         self._on_event = on_event
         self._door = door or Door()
@@ -151,7 +161,7 @@ class Connecting:
 
     async def _open(self, here: Here, address: Address, deadline: float) -> Client:
         name = self._name
-        incarnation = _next_incarnation(here.met)
+        incarnation = self._life or _next_incarnation(here.met)
         machine = ClientMachine(name, incarnation, here.name, self._options)
         links = Links(
             machine,
@@ -160,7 +170,7 @@ class Connecting:
             incarnation=incarnation,
             rng=random.Random(secrets.randbits(64)),
             options=self._links,
-            first_epoch=random_epoch(),
+            first_epoch=random_epoch() if self._life is None else rising_epoch(),
             bodies=EncodedBodies(_CODEC),
             incarnation_max=incarnation_max,
         )

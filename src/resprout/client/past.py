@@ -6,7 +6,8 @@ from typing import Final, Literal
 import msgspec
 
 from resprout.client.errors import ReadError
-from resprout.core.errors import UsageError
+from resprout.core.errors import UsageError, WireError
+from resprout.edge.client.reading import messages_of
 from resprout.edge.requests import EventsAnswered, ReadRequest, StoredMessage
 from resprout.filters.predicate import parse_predicate
 
@@ -77,6 +78,9 @@ def read_request(filter: str, where: str | None, start: Start, size: int) -> Rea
 def page_of(answer: EventsAnswered) -> EventsPage:
     if answer.reason:
         raise ReadError(answer.reason)
-    life = answer.messages[-1].life if answer.messages else 0
-    following = Offset(answer.journal, answer.following, life)
-    return EventsPage(answer.journal, answer.messages, following, answer.first, answer.end)
+    try:
+        messages = tuple(stored for event in answer.events for stored in messages_of(event))
+    except WireError as error:
+        raise ReadError(f"what the broker gave cannot be read: {error}") from None
+    following = Offset(answer.journal, answer.following, answer.life)
+    return EventsPage(answer.journal, messages, following, answer.first, answer.end)

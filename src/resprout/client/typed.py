@@ -137,5 +137,13 @@ class TypedInbox(Generic[T]):
         return self.inbox.failure
 
 
+def inbox_of_type(typed: Inbox | TypedInbox[Any] | None, kind: type[Any]) -> Inbox | None:
+    """What feeds a typed inbox. UsageError when it is not of this type, or when there can be none of it."""
+    decoder_of(kind)
+    if typed is not None and not (isinstance(typed, TypedInbox) and typed.kind is kind):
+        raise UsageError("this inbox has messages of another type")
+    return None if typed is None else plain(typed)
+
+
 def plain(inbox: Inbox | TypedInbox[Any]) -> Inbox:
     return inbox.inbox if isinstance(inbox, TypedInbox) else inbox

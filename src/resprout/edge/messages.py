@@ -118,6 +118,10 @@ class ReadEvents(ProtocolMessage, frozen=True, tag=24):
     time_us: int
     size: Annotated[int, msgspec.Meta(ge=0)]
     """About so many bytes, no more than the broker gives at once."""
+    also: tuple[str, ...] = ()
+    """Other filters: what matches any of them is read, too."""
+    until: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Nothing from this position on; 0: no bound."""
 
 
 # broker to client
@@ -292,6 +296,8 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     end: int
     reason: str = ""
     """Why nothing was read; empty when it was."""
+    life: int = 0
+    """Of the broker that kept the last event that was looked at, whether it matched or not; 0 when there was none."""
 
 
 class AudienceTold(ProtocolMessage, frozen=True, tag=30):

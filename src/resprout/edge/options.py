@@ -24,6 +24,10 @@ class ClientOptions(msgspec.Struct, frozen=True):
     """Deliveries after which the acknowledgement does not wait."""
     takes_at_once: bool = True
     """A delivery counts as taken when it is handed up. Otherwise the application says so with `TakeRequest`."""
+    returns: bool = False
+    """An earlier process of the same life may have published. A broker is told that the client was there before, so it
+    is surprised neither by what it is told again, nor by what comes of it from elsewhere; and what it tells of numbers
+    that this process has not come to yet is true of them when it has."""
     untaken_bytes_max: int = 32 << 20
     """What may wait for the application before the broker is granted no more; again from half of it on."""
     patience_us: int = 3_000_000

@@ -9,6 +9,7 @@ from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
+from resprout.edge.messages import EventRead
 
 
 class PublishRequest(msgspec.Struct, frozen=True):
@@ -72,6 +73,10 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """From here on; -1: from a time on; -2: what comes next."""
     time_us: int = 0
     size: int = 256 << 10
+    also: tuple[str, ...] = ()
+    """Other filters: what matches any of them is read, too."""
+    until: int = 0
+    """Nothing from this position on; 0: no bound."""
 
 
 class AudienceRequest(msgspec.Struct, frozen=True):
@@ -170,7 +175,8 @@ class StoredMessage(msgspec.Struct, frozen=True):
 class EventsAnswered(msgspec.Struct, frozen=True):
     """To a `ReadRequest`."""
 
-    messages: tuple[StoredMessage, ...] = ()
+    events: tuple[EventRead, ...] = ()
+    """As they came: a reader that wants columns need not make messages of them."""
     journal: str = ""
     following: int = 0
     """The position to go on from."""
@@ -179,6 +185,8 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     end: int = 0
     reason: str = ""
     """Why nothing was read; empty when it was."""
+    life: int = 0
+    """Of the broker that kept the last event that was looked at; 0 when there was none."""
 
 
 class Refused(msgspec.Struct, frozen=True):

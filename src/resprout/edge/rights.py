@@ -21,7 +21,13 @@ class Rights(msgspec.Struct, frozen=True):
     subscribe: tuple[str, ...] = ()
     """Filters that cover every subscription."""
     operate: bool = False
-    """May tell the network to forget brokers."""
+    """May tell the network to forget brokers, and see what it is like."""
+    observe: bool = False
+    """May see what it is like: `resprout status` and the like."""
+
+    @property
+    def sees(self) -> bool:
+        return self.operate or self.observe
 
 
 NOTHING = Rights()
@@ -47,4 +53,5 @@ def includes(wide: Rights, narrow: Rights) -> bool:
         all(any(filter_covers(allowed, one) for allowed in wide.publish) for one in narrow.publish)
         and all(may_subscribe(wide, one) for one in narrow.subscribe)
         and (wide.operate or not narrow.operate)
+        and (wide.sees or not narrow.sees)
     )

@@ -139,6 +139,10 @@ class Links:
             RecordEvent: self._do_ship,
             Retire: self._do_retire,
         }
+        self.refusals = board.refusals
+        """How often somebody was turned away, and why."""
+        self.mistakes = 0
+        """Of peers that lost their sessions for it."""
         self._timers: dict[type[Any], Handler] = {
             AcknowledgeDue: self._acknowledging.over,
             FreeAcknowledgeDue: self._acknowledging.over,
@@ -325,6 +329,7 @@ class Links:
         try:
             messages = link.take(frame) if is_data else self._take[type(frame)](link, frame, now_us, out)
         except PeerError as error:
+            self.mistakes += 1
             self._board.end(link, str(error), EndCause.LOST, True, now_us, out)
             return None
         if not is_data and link.over:  # the stack was told that something stirs, and wanted no more of it

@@ -67,7 +67,7 @@ class Switchboard:
         self._bodies = bodies
         self._incarnation_max = incarnation_max
         self._epoch = first_epoch - 1
-        self._refusals = Refusals()
+        self.refusals = Refusals()
         self._dialer = Dialer(options, rng)
         self._dials = self._dialer.dials
         self._up = self.sessions.up
@@ -129,7 +129,7 @@ class Switchboard:
         del self.greetings[oldest]
         out.append(Disconnect(oldest, "it has not said who it is, and others want to"))
         why = f"{most} connections that have not said who they are is the limit (greetings_max)"
-        self._refusals.tell("the oldest of them", why, now_us, out)
+        self.refusals.tell("the oldest of them", why, now_us, out)
         return True
 
     def disconnected(self, event: Disconnected, now_us: int, out: Effects) -> None:
@@ -291,7 +291,7 @@ class Switchboard:
         elif link is None and len(self._up) >= self._options.sessions_max:
             refuse(connection, "too many sessions", out)
             why = f"{self._options.sessions_max} sessions is the limit (sessions_max)"
-            self._refusals.tell(hello.name, why, now_us, out)
+            self.refusals.tell(hello.name, why, now_us, out)
         else:
             self._begin(key, link, connection, hello, now_us, out)
 

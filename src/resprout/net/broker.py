@@ -25,6 +25,8 @@ from resprout.journal.errors import DiskError
 from resprout.journal.options import JournalOptions
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
+from resprout.net.account.answering import answer
+from resprout.net.account.bookkeeper import Bookkeeper
 from resprout.net.address import Address
 from resprout.net.advertise import address_to_tell
 from resprout.net.bodies import EncodedBodies
@@ -83,6 +85,8 @@ class BrokerToRun(msgspec.Struct, frozen=True):
     """Filters of the events that are kept there, for whoever reads them later."""
     events: JournalOptions = EVENT_OPTIONS
     """Of these."""
+    metered: bool = True
+    """Publications are counted, for those who ask."""
 
 
 class RunningBroker:
@@ -105,13 +109,15 @@ class RunningBroker:
         self._stack = stack
         self._options = options
         self._links = with_signs_of_life(links)
-        self._heard = heard
+        self._told = heard
         self._began = began
         self._folder = folder
         self._door = door
         self._codec = make_codec(stack.messages)
         self._book = AddressBook(spec.peers)
         self._barred: Collection[str] = spec.barred
+        self.books = Bookkeeper(spec.name, stack, self._book, spec.metered)
+        self.books.folder = folder
         self._company: tuple[str, ...] = ()
         self._lookout = Lookout(spec.name, self._missing, self._tell_two_networks, door.keyring)
         self._watching: asyncio.Task[None] | None = None
@@ -181,7 +187,9 @@ class RunningBroker:
                 await asyncio.wait((task,))
         if self._host is not None:
             await self._host.close(farewell)
+        self.books.close()
         if self._folder is not None:
+            self.books.folder = None
             self._folder.close()
             self._folder = None
 
@@ -209,7 +217,7 @@ class RunningBroker:
         machine = self._stack.make_broker(seat, self._options, random.Random(seed))
         recorder = self._recorder(machine)
         node = Links(
-            recorder or machine,
+            self.books.meter(recorder or machine),
             name=name,
             role="broker",
             incarnation=self.incarnation,
@@ -237,7 +245,9 @@ class RunningBroker:
             asked=self._asked,
             notices=lambda: self.notices,
             door=self._door,
+            tells=lambda asked: answer(self.books, asked),
         )
+        self.books.begin(host, node, machine, str(told), self.incarnation)
         if self._door.has_rules:
             self._set_guard(machine, node, host, recorder)
         self._since_s = time.monotonic()
@@ -266,6 +276,10 @@ class RunningBroker:
             machine.guard = lambda session, message: (
                 (message, ()) if session.name == recorder.name else guard(session, message)
             )
+
+    def _heard(self, note: Note) -> None:
+        self.books.note(note)
+        self._told(note)
 
     def _tell_two_networks(self, line: str) -> None:
         self._heard(Note("two_networks", {"detail": line}))

@@ -15,12 +15,12 @@ import socket
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from resprout.core.errors import UsageError, WireError
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Hello
-from resprout.net.frames import Login, Who
+from resprout.net.frames import AskAccount, Login, Who
 from resprout.net.intake import weight_of
 from resprout.net.reception import refuse
 from resprout.net.tls.proven import ProvenPeer
@@ -58,6 +58,9 @@ CUT = "cut off"
 
 CLOSE_SECONDS_MAX = 5.0
 """What was sent on a connection that is being closed has this long to leave."""
+
+MALFORMED: Final = "it said what is no frame"
+TOO_LATE: Final = "it did not say in time who it is"
 
 
 class TcpConnection(asyncio.Protocol):
@@ -131,6 +134,7 @@ class TcpConnection(asyncio.Protocol):
         try:
             frames = self._reader.feed(data)
         except WireError as error:
+            self._host.reception.refusals.count(MALFORMED)
             refuse(self, str(error))
             return
         if not frames:
@@ -206,6 +210,11 @@ class TcpConnection(asyncio.Protocol):
             self._transport.abort()
 
     @property
+    def is_broker(self) -> bool:
+        """A broker is at the other end, as far as anybody has said who is there."""
+        return self.name is not None and not self.is_client
+
+    @property
     def is_plain(self) -> bool:
         """Everybody on the way can read it."""
         return self._tls is None
@@ -269,6 +278,9 @@ class TcpConnection(asyncio.Protocol):
             if type(first) is Who:
                 host.answer(self, first)
                 return
+            if type(first) is AskAccount:
+                host.tell_asker(self, first)
+                return
             if type(first) is Login:
                 self._hold()
                 host.reception.login(self, first, lambda: self._take_in_turns(frames))
@@ -323,6 +335,7 @@ class TcpConnection(asyncio.Protocol):
     def _too_late(self) -> None:
         self._deadline = None
         what = "greeting came" if self.peer is None else "TLS"
+        self._host.reception.refusals.count(TOO_LATE)
         refuse(self, f"no {what} within {self._host.greeting_s_max:g} s")
 
     def _send_late(self, data: bytes | None) -> None:

@@ -1,19 +1,24 @@
-"""Asks who listens at an address."""
+"""Asks who listens at an address, and what else can be asked without a session."""
 
 import asyncio
 import socket
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
+from resprout.core import limits
 from resprout.core.errors import ResproutError, WireError
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.frames import Goodbye
 from resprout.net.address import Address, reason_of
 from resprout.net.connection import GREETING_BYTES_MAX
-from resprout.net.frames import Here, Who, make_codec
+from resprout.net.frames import AccountTold, Here, Who, make_codec
 from resprout.net.tls.keyring import Keyring
 from resprout.net.tls.stream import TlsError
 from resprout.wire.framing import FrameReader, FrameWriter
 
 READ_BYTES = 65_536
+
+T = TypeVar("T", Here, AccountTold)
 
 
 class UnreachableError(ResproutError):
@@ -37,9 +42,16 @@ async def who_is(
     `asker`: the name under which this side will open a session, if it has one. `network`: the one it is in. `keyring`:
     what it proves itself with; the answer is then proven, too.
     """
+    return await exchange(address, timeout_s, (Who(asker, network),), Here, keyring)
+
+
+async def exchange(
+    address: Address, timeout_s: float, said: Sequence[Any], wanted: type[T], keyring: Keyring | None = None
+) -> T:
+    """Say this at an address, on a connection of its own, and hear the answer, which has to be one of its kind."""
     try:
         async with asyncio.timeout(timeout_s):
-            return await _ask(address, Who(asker, network), keyring)
+            return await _exchange(address, said, wanted, keyring)
     except TimeoutError:
         raise UnreachableError(f"{address}: no answer within {timeout_s:g} s") from None
     except (OSError, UnicodeError) as error:
@@ -50,17 +62,19 @@ async def who_is(
         raise UnreachableError(f"{address}: {error}", hopeless=True) from None
 
 
-async def _ask(address: Address, question: Who, keyring: Keyring | None) -> Here:
+async def _exchange(address: Address, said: Sequence[Any], wanted: type[T], keyring: Keyring | None) -> T:
     reader, writer = await asyncio.open_connection(address.host or "localhost", address.port)
     line = _Line(reader, writer, keyring, address)
     try:
         codec = make_codec(CLIENT_MESSAGES)
-        await line.write(FrameWriter(codec).write(question))
-        frames = FrameReader(codec, GREETING_BYTES_MAX)
+        words = FrameWriter(codec)
+        await line.write(b"".join([words.write(frame) for frame in said]))
+        frames = FrameReader(codec, GREETING_BYTES_MAX if wanted is Here else limits.FRAME_BYTES)
         while chunk := await line.read():
             for frame in frames.feed(chunk):
-                if isinstance(frame, Here):
-                    return line.believed(frame)
+                if isinstance(frame, wanted):
+                    line.check(frame)
+                    return frame
                 if isinstance(frame, Goodbye):
                     raise UnreachableError(f"{address}: {frame.reason}")
         raise UnreachableError(f"{address}: the connection was closed without an answer")
@@ -98,10 +112,11 @@ class _Line:
                 return plain
         return b""
 
-    def believed(self, here: Here) -> Here:
-        if self._tls is not None and (proven := self._tls.proven) is not None and not proven.says(here.role, here.name):
-            raise UnreachableError(f"{self._address}: it says {here.role} {here.name}, its certificate {proven}", True)
-        return here
+    def check(self, told: Here | AccountTold) -> None:
+        """Whether it is whom its certificate says."""
+        role = told.role if isinstance(told, Here) else "broker"
+        if self._tls is not None and (proven := self._tls.proven) is not None and not proven.says(role, told.name):
+            raise UnreachableError(f"{self._address}: it says {role} {told.name}, its certificate {proven}", True)
 
     def _decrypt(self, chunk: bytes) -> bytes:
         tls = self._tls

@@ -6,6 +6,7 @@ without rules everybody is believed, unless the door is closed.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from resprout.net.identity.rules import KnownIdentity, Rules, read_rules, rights
 from resprout.net.identity.secret import read_login
 from resprout.net.tls.keyring import Keyring
 from resprout.net.tls.proven import ProvenPeer
+
+MAY_NOT_SEE: Final = "it may neither observe nor operate"
 
 
 class Entrance(msgspec.Struct, frozen=True):
@@ -88,6 +91,29 @@ class Door:
         if not proven.says("client", name):
             return Entrance("its certificate does not say that it is this client")
         return Entrance(identity=name)
+
+    def judge_asker(
+        self, role: str, name: str, proven: ProvenPeer | None, identity: str | None, local: bool, near: bool
+    ) -> str:
+        """Of somebody that wants to see what the network is like: why it may not, empty when it may. Whoever is on this
+        machine (`local`) may, where there are no rules; a broker without a certificate is believed to be one where a
+        broker is known to be (`near`). Nobody else is told anything before it has shown who it is."""
+        if role == "broker":
+            fault = self._judge_broker(name, proven).fault
+            return fault or ("" if proven is not None or near else "no broker is known to be there")
+        entrance = self.judge("client", name, proven, identity)
+        if entrance.fault:
+            return entrance.fault
+        if entrance.rights is not None:
+            return "" if entrance.identity and entrance.rights.sees else MAY_NOT_SEE
+        return "" if local or proven is not None else "it comes from another machine, and has not shown who it is"
+
+    def judge_viewer(self, identity: str) -> str:
+        """The same of somebody that has shown by a secret to be this identity, and needs no name."""
+        known = self.known(identity)
+        if known is None:
+            return "the rules do not know it any more"
+        return "" if known.rights.sees else MAY_NOT_SEE
 
     def as_proven(self, asked: Who, proven: ProvenPeer | None) -> Who:
         """Of a question, what can be believed: which network a broker is in, only that broker says."""

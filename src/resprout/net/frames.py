@@ -1,4 +1,4 @@
-"""What a connection says besides the frames of the links floor: who listens here?
+"""What a connection says besides the frames of the links floor: who listens here, and how is it?
 
 Whoever has an address and no name asks before it opens a session; sessions are between names.
 """
@@ -41,8 +41,28 @@ class Login(msgspec.Struct, frozen=True, tag=10, array_like=True):
     secret: str
 
 
+class AskAccount(msgspec.Struct, frozen=True, tag=11, array_like=True):
+    """What a broker knows of itself, for people: asked on a connection of its own, after a `Login` if need be."""
+
+    name: str
+    role: str
+    """Who asks: a client, for somebody, or a broker."""
+    what: str
+    """`account`, `readers` of a topic, or `passage` of a publication."""
+    about: str = ""
+
+
+class AccountTold(msgspec.Struct, frozen=True, tag=12, array_like=True):
+    """Answer to `AskAccount`, followed by the end."""
+
+    name: str
+    """Who tells."""
+    answer: bytes
+    """JSON."""
+
+
 @cache
 def make_codec(messages: tuple[type[msgspec.Struct], ...]) -> Codec:
     """For connections of nodes that exchange these messages. It keeps nothing of any of them, and takes milliseconds to
     make: one serves all of a process."""
-    return Codec((*FRAMES, Who, Here, Login), messages)
+    return Codec((*FRAMES, Who, Here, Login, AskAccount, AccountTold), messages)

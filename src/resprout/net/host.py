@@ -49,7 +49,7 @@ from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
-from resprout.net.frames import Here, Who
+from resprout.net.frames import AccountTold, AskAccount, Here, Who
 from resprout.net.intake import TurnIntake, together
 from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.reception import Reception, refuse
@@ -90,9 +90,11 @@ class Host:
         asked: Callable[[Who], None] = lambda who: None,
         notices: Callable[[], tuple[str, ...]] = lambda: (),
         door: Door | None = None,
+        tells: Callable[[AskAccount], bytes] | None = None,
     ) -> None:
         """`door`: who may come in; everybody, without one. `remember` keeps what the machine wants remembered; `asked`
-        hears who wants to know who listens here, and `notices` is what such a one is told for people to read."""
+        hears who wants to know who listens here, and `notices` is what such a one is told for people to read. `tells`:
+        what is answered to those who ask how this node is, and may."""
         self.machine = machine
         self.codec = codec
         self.here = here
@@ -105,7 +107,8 @@ class Host:
         self._latest_incarnation = latest_incarnation
         self._ended = ended
         self._asked = asked
-        self._notices = notices
+        self.notices = notices
+        self._tells = tells
         self.network = ""
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, TcpConnection] = {}
@@ -205,6 +208,11 @@ class Host:
                 connection.abort("closing")
 
     @property
+    def is_over(self) -> bool:
+        """This life ends, or has ended."""
+        return self._closing
+
+    @property
     def connections(self) -> int:
         return len(self._connections)
 
@@ -260,9 +268,22 @@ class Host:
             return
         here = self.here
         met = self._latest_incarnation(asked.name)
-        connection.send(Here(here.name, here.role, here.incarnation, met, self.network, self._notices()))
+        connection.send(Here(here.name, here.role, here.incarnation, met, self.network, self.notices()))
         connection.close("answered")
         self._asked(self.door.as_proven(asked, connection.proven))
+
+    def tell_asker(self, connection: TcpConnection, asked: AskAccount) -> None:
+        """To somebody who wants to know how this node is."""
+        if asked.name in self._barred:
+            connection.abort(CUT)
+        elif self._tells is None:
+            refuse(connection, f"{self.here.name} tells nothing of itself")
+        elif not self.reception.check_asker(connection, asked):
+            try:
+                connection.send(AccountTold(self.here.name, self._tells(asked)))
+                connection.close("told")
+            except UsageError as error:
+                refuse(connection, str(error))
 
     def lost(self, connection: TcpConnection, reason: str) -> None:
         self._intake.take()

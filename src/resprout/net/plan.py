@@ -46,6 +46,9 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     founds: bool = False
     """It begins a network unless one that it knows answers, whatever its folder remembers."""
 
+    http: Address | None = None
+    """Where it serves its page and metrics; None: nowhere."""
+
     def command(self) -> list[str]:
         """The words of the command line. `-P`: the folder that the user happens to be in may hold a `random.py`."""
         return [sys.executable, "-P", "-m", "resprout", *self.arguments()]
@@ -69,6 +72,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--rules", str(self.rules)]
         if self.opens:
             words.append("--open")
+        if self.http is not None:
+            words += ["--http", str(self.http)]
         if self.incarnation is not None:
             words += ["--incarnation", str(self.incarnation)]
         for table, values in (("options", self.options), ("links", self.links), ("journal", self.journal)):

@@ -18,7 +18,7 @@ from resprout.links.refusals import TURNED_AWAY, Refusals
 from resprout.net.clock import now_us
 from resprout.net.crowd import Crowd
 from resprout.net.door import Door, Entrance, told
-from resprout.net.frames import Login
+from resprout.net.frames import AskAccount, Login
 from resprout.net.identity.logins import Logins
 from resprout.net.unidentified import Unidentified, is_local, source_of
 
@@ -36,7 +36,7 @@ class Reception:
         self._door = door
         self.connections_max = connections_max
         self._unidentified = Unidentified(strangers_max)
-        self._refusals = Refusals()
+        self.refusals = Refusals()
         self._logins = Logins(door.known)
         self._places = Crowd()
         self._identities = Crowd()
@@ -136,6 +136,17 @@ class Reception:
         self._identities.enter(entrance.identity)
         return True
 
+    def check_asker(self, connection: "TcpConnection", asked: AskAccount) -> str:
+        """Somebody wants to know how this broker is: why it may not; empty when it may. Then it was told so."""
+        local = is_local(source_of(connection.address))
+        near = local or any(one.is_broker and one.address == connection.address for one in self._host.all_connections())
+        fault = self._door.judge_asker(asked.role, asked.name, connection.proven, connection.identity, local, near)
+        if fault:
+            self._turned_away(f"{shorten(asked.name)} from {_source(connection)}, who asks for an account,", fault)
+            reason = f"{self._host.here.name} tells {shorten(asked.name)} nothing: {fault}"
+            refuse(connection, reason, FORBIDDEN)
+        return fault
+
     def refused(self, client: str, why: str) -> None:
         """A client wanted something that it may not do, and was told so."""
         self._turned_away(client, why, "was refused")
@@ -169,7 +180,7 @@ class Reception:
 
     def _turned_away(self, who: str, why: str, what: str = TURNED_AWAY) -> None:
         notes: list[Effect] = []
-        self._refusals.tell(who, why, now_us(), notes, what)
+        self.refusals.tell(who, why, now_us(), notes, what)
         self._host.perform(notes)
 
 

@@ -1,6 +1,7 @@
 """What sessions over TCP need that sessions in a simulation do not."""
 
 import secrets
+import time
 
 import msgspec
 
@@ -31,3 +32,9 @@ def with_signs_of_life(options: LinkOptions | None = None) -> LinkOptions:
 def random_epoch() -> int:
     """Where to begin numbering sessions: two nodes that took the same name and incarnation do not meet here."""
     return 1 + secrets.randbits(40)
+
+
+def rising_epoch() -> int:
+    """The same for a life that goes on in another process: above what the one before began with, by the clock. A broker
+    takes no session of a life that is older than one it has met."""
+    return time.time_ns() // 1_000

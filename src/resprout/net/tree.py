@@ -35,10 +35,11 @@ STARTING_MAX: Final = 8
 class LocalTree:
     """`port`: the first broker listens there, the next on the next one; 0 takes free ports.
 
-    `data`: what brokers keep is there, in a folder for each; None: they keep nothing. `tls`: a folder with certificates
-    for all of them; None: they speak without. `rules`: which clients are known. `opens`: they let in whoever comes,
-    wherever they listen. `on_note` hears what brokers have
-    for a trace, `on_line` what they write for people.
+    `data`: what brokers keep is there, in a folder for each, with these options of the `journal`; None: they keep
+    nothing. `tls`: a folder with certificates for all of them; None: they speak without. `rules`: which clients are
+    known. `opens`: they let in whoever comes, wherever they listen. `http_port`: the first broker serves its page
+    there, the next on the next one, on this machine only; 0 takes free ports, None: they serve none. `on_note` hears
+    what brokers have for a trace, `on_line` what they write for people.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class LocalTree:
         host: str = "127.0.0.1",
         port: int = 0,
         links: Mapping[str, int] | None = None,
+        journal: Mapping[str, str | int] | None = None,
         start_seconds_max: float = START_SECONDS_MAX,
         data: Path | None = None,
         tls: Path | None = None,
         rules: Path | None = None,
         opens: bool = False,
+        http_port: int | None = None,
         on_note: Callable[[BrokerProcess, SaidNote], None] | None = None,
         on_line: Callable[[BrokerProcess, str], None] | None = None,
     ) -> None:
@@ -61,11 +64,13 @@ class LocalTree:
         self._host = host
         self._port = port
         self._links = links or {}
+        self._journal = journal or {}
         self._start_seconds_max = start_seconds_max
         self._data = data
         self._tls = tls
         self._rules = rules
         self._opens = opens
+        self._http_port = http_port
         self._delays_us = delays_of(scenario) if emulate_latency else {}
         self._on_note = on_note
         self._on_line = on_line
@@ -173,14 +178,23 @@ class LocalTree:
             stack=self.scenario.stack,
             options=self.scenario.options,
             links=self._links,
+            journal=self._journal,
             delays_us=self._delays_us.get(broker.name, {}),
             data=self._data / broker.name if self._data is not None else None,
             tls=self._tls,
             rules=self._rules,
             opens=self._opens,
             site=broker.site or "",
+            http=self._page_of(broker.name),
             founds=broker.parent is None and not broker.contacts and self._data is not None and not self._processes,
         )
+
+    def _page_of(self, name: str) -> Address | None:
+        """Where a broker serves its page: by its place among all that ever were here."""
+        if self._http_port is None:
+            return None
+        number = list(self._parents).index(name)
+        return Address("127.0.0.1", self._http_port + number if self._http_port else 0)
 
     def _add(self, plan: BrokerPlan) -> BrokerProcess:
         old = self._processes.get(plan.name)

@@ -56,7 +56,7 @@ class Leadership:
 
     def hears_leader(self, now_us: int) -> bool:
         if self.is_leading:
-            return self._has_company(now_us)
+            return self.has_company(now_us)
         leader, members = self.leader, self._ledger.members
         if leader is None or (members and leader not in members):  # whoever was left out leads no more
             return False
@@ -76,7 +76,7 @@ class Leadership:
         """Is there a leader? If not, and this replica is a member, it tries."""
         self.wait_for_leader(now_us)
         if self.is_leading:
-            if not self._has_company(now_us):
+            if not self.has_company(now_us):
                 self.give_up()
         elif now_us - self.heard_us >= self._desk.options.patience_us and self._desk.is_member:
             self.give_up()
@@ -174,6 +174,8 @@ class Leadership:
             if upto == self._ledger.chosen:
                 break
             self._ledger.choose(upto)
+            for member in self._ledger.members:
+                self._followed.setdefault(member, now_us)  # whoever has just become one has time to answer
             proposer.settle()
             if not self._desk.is_member:
                 self._tell_lead(proposer, now_us)  # the others find a leader among themselves
@@ -223,7 +225,8 @@ class Leadership:
             entries = self._desk.batch([proposer.entry(slot) for slot in run])
             self._desk.say(member, Accept(self._desk.group, proposer.ballot, first, entries, self._ledger.chosen))
 
-    def _has_company(self, now_us: int) -> bool:
-        limit_us, name = 2 * self._desk.options.patience_us, self._desk.name
+    def has_company(self, now_us: int, limit_us: int = 0) -> bool:
+        """Most have answered a sign of life that was sent within the limit; by default the one that a leader has."""
+        limit_us, name = limit_us or 2 * self._desk.options.patience_us, self._desk.name
         heard = {member for member, at_us in self._followed.items() if now_us - at_us < limit_us} | {name}
         return is_majority(self._ledger.members, heard)

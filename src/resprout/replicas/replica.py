@@ -116,6 +116,10 @@ class Replica:
     def is_leading(self) -> bool:
         return self._leadership.is_leading
 
+    def has_lease(self, now_us: int) -> bool:
+        """It leads, and nobody else can yet, as long as all clocks run alike."""
+        return self._leadership.is_leading and self._leadership.has_company(now_us, self._desk.options.patience_us)
+
     @property
     def leader(self) -> str | None:
         """As far as this replica knows."""

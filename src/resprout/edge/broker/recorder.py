@@ -58,12 +58,14 @@ PAGE_BYTES: Final = 256 << 10
 SUFFIX: Final = ".events"
 READS_MAX: Final = 64
 """Of one client, not answered yet."""
+FILTERS_MAX: Final = 64
+"""In one request."""
 
 
 class _Reading(msgspec.Struct, frozen=True):
     client: str
     asked: ReadEvents
-    predicate: Predicate
+    predicates: tuple[Predicate, ...]
 
 
 class EventRecorder:
@@ -163,19 +165,23 @@ class EventRecorder:
     # -- what clients read ---------------------------------------------------------------------------------------------
 
     def _asked(self, client: str, message: ReadEvents) -> list[Effect]:
+        filters = (message.filter, *message.also)
         try:
-            predicate = parse_predicate(message.filter, message.where)
+            if len(filters) > FILTERS_MAX:
+                raise UsageError(f"{len(filters)} filters; {FILTERS_MAX} are the most that are read at once")
+            predicates = tuple(parse_predicate(topic_filter, message.where) for topic_filter in filters)
         except UsageError as error:
             return [self._refusal(client, message, str(error))]
-        if not self.may_read(client, message.filter):
-            return [self._refusal(client, message, f"{client} may not subscribe to {message.filter}")]
+        for topic_filter in filters:
+            if not self.may_read(client, topic_filter):
+                return [self._refusal(client, message, f"{client} may not subscribe to {topic_filter}")]
         if message.journal not in ("", self._journal):
             reason = f"that position is one of the journal {message.journal}, and this broker keeps {self._journal}"
             return [self._refusal(client, message, reason)]
         if sum(read.client == client for read in self._reads.values()) >= READS_MAX:
             return [self._refusal(client, message, f"{READS_MAX} requests wait for their answers")]
         self._tokens += 1
-        self._reads[self._tokens] = _Reading(client, message, predicate)
+        self._reads[self._tokens] = _Reading(client, message, predicates)
         return [FetchEvents(self._tokens, message.position, message.time_us, max(1, min(message.size, PAGE_BYTES)))]
 
     def _refusal(self, client: str, message: ReadEvents, reason: str) -> Effect:
@@ -185,19 +191,25 @@ class EventRecorder:
         read = self._reads.pop(event.token, None)
         if read is None:
             return []
-        id = read.asked.id
+        id, life = read.asked.id, 0
         out: list[Effect] = []
-        for kept in event.events:
+        until = read.asked.until
+        events = [kept for kept in event.events if kept.position < until] if until else event.events
+        for kept in events:
             found = read_event(kept.record)
-            picked = _picked(found.bundle, read.predicate) if found is not None else None
-            if found is not None and picked is not None:
+            if found is None:
+                continue
+            life = found.life
+            picked = _picked(found.bundle, read.predicates)
+            if picked is not None:
                 bundle, offsets = picked
                 message = EventRead(id, bundle, offsets, found.tseq, kept.position, found.life, kept.time_us)
                 out.append(Send(read.client, message))
-        following = event.events[-1].position + 1 if event.events else max(read.asked.position, event.first)
+        following = events[-1].position + 1 if events else max(read.asked.position, event.first)
         if read.asked.position < 0 and not event.events:
             following = event.end
-        out.append(Send(read.client, EventsEnd(id, self._journal, following, event.first, event.end, event.reason)))
+        end = EventsEnd(id, self._journal, following, event.first, event.end, event.reason, life)
+        out.append(Send(read.client, end))
         return out
 
 
@@ -210,17 +222,17 @@ def own_name(broker: str) -> str:
     return broker[: limits.NAME_BYTES - len(SUFFIX) - len(digits)] + digits + SUFFIX
 
 
-def _picked(bundle: Bundle, predicate: Predicate) -> tuple[Bundle, tuple[int, ...] | None] | None:
-    """What matches of a bundle, and where that stood in it; None when nothing does."""
-    topics = bundle.topics
-    if predicate.where is None:
-        return (bundle, None) if any(predicate.matches(topic, {}) for topic in topics) else None
+def _picked(bundle: Bundle, predicates: Sequence[Predicate]) -> tuple[Bundle, tuple[int, ...] | None] | None:
+    """What matches of a bundle, and where that stood in it; None when nothing does. All have the same condition."""
+    wanted = [(each, topic) for each in predicates for topic in bundle.topics]
+    if predicates[0].where is None:
+        return (bundle, None) if any(each.matches(topic, {}) for each, topic in wanted) else None
     try:
         rows = unpack_attributes(bundle)
     except WireError:
         return None
     offsets = tuple(
-        [offset for offset, row in enumerate(rows) if any(predicate.matches(topic, row) for topic in topics)]
+        [offset for offset, row in enumerate(rows) if any(each.matches(topic, row) for each, topic in wanted)]
     )
     if not offsets:
         return None

@@ -273,6 +273,8 @@ class ClientMachine:
             search = self._search
             clock, tried = self.incoming.clock, tuple(search.tried)
             home = self._home_life if tried else 0
+            if not tried and self.options.returns:  # perhaps it was here before, or elsewhere, in another process
+                tried, home = (event.peer,), event.incarnation
             safe = self.publishing.safe_undelivered() if tried else ()
             out.append(Send(event.peer, Attend(clock, tried, received, held, search.anyhow, home, safe)))
 

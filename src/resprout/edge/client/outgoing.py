@@ -5,6 +5,7 @@ from typing import Final
 
 from resprout.core import limits
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import AttributeValue
 
@@ -97,6 +98,28 @@ class Outgoing:
             builder.attributes = [{} for _ in range(len(payloads) - 1)]
             builder.attributes.append(attributes)
         return seq
+
+    def add_bundle(
+        self,
+        topic: str,
+        keys: tuple[str, ...],
+        guarantee: Guarantee,
+        payloads: list[bytes],
+        attributes: list[Attributes] | None,
+    ) -> int:
+        """These publications as a bundle that nothing joins, so that its boundaries are the caller's; the number of the
+        last. UsageError when they are too many, or too large, for one."""
+        size = sum(map(len, payloads)) + PAYLOAD_OVERHEAD * len(payloads)
+        if attributes is not None:
+            size += sum(map(_attribute_bytes, attributes))
+        if not 1 <= len(payloads) <= self._bundle_max or size > limits.BUNDLE_BYTES:
+            raise UsageError(f"{len(payloads)} messages of {size} bytes are no bundle")
+        builder = self._open_bundle(topic, keys, guarantee)
+        builder.payloads = payloads
+        builder.attributes = attributes
+        builder.next = builder.end = builder.first + len(payloads)
+        builder.bytes_left -= size
+        return builder.next - 1
 
     def next_bundle(self, clock: int) -> Bundle | None:
         """The oldest bundle, closed; stamped with the client's clock, which its broker will exceed."""

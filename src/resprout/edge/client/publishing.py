@@ -86,6 +86,16 @@ class Publishing:
         checked = _NOTHING if attributes is NO_ATTRIBUTES else check_attributes(attributes)
         return self.outgoing.add(target.topic, target.keys, target.guarantee, payload, checked)
 
+    def add_bundle(
+        self, target: Target, payloads: Sequence[bytes], attributes: Sequence[Mapping[str, AttributeValue]] | None
+    ) -> int:
+        """The number of the last, in a bundle of their own. Raises UsageError, and no number is taken."""
+        checked = [check_payload(payload) for payload in payloads]
+        rows = [check_attributes(row) for row in attributes] if attributes is not None else None
+        if rows is not None and len(rows) != len(checked):
+            raise UsageError(f"attributes of {len(rows)} messages for {len(checked)} payloads")
+        return self.outgoing.add_bundle(target.topic, target.keys, target.guarantee, checked, rows)
+
     def publish(self, request: PublishRequest) -> Published:
         """For an application that cannot be made to pause: what is too much is refused, which is definite."""
         target = self.target(request.topic, request.guarantee, request.keys)
@@ -163,7 +173,7 @@ class Publishing:
 
     def _check_published(self, stream: str, last: int) -> None:
         """A broker can tell of nothing else; whoever hears it may go through all of it, one by one."""
-        if last > self.outgoing.last(stream):
+        if last > self.outgoing.last(stream) and not self._options.returns:
             raise WireError(f"{last} of the stream {stream!r} was never published")
 
     # -- too much at once ----------------------------------------------------------------------------------------------

@@ -24,18 +24,20 @@ class ReadRequests:
     def __init__(self) -> None:
         self._unsent: deque[tuple[ReadEvents, int]] = deque()
         """With their tokens."""
-        self._sent: dict[int, tuple[int, list[StoredMessage]]] = {}
+        self._sent: dict[int, tuple[int, list[EventRead]]] = {}
         """By id: the token, and what has come."""
         self._ids = 0
 
     def ask(self, request: ReadRequest, token: int) -> None:
         if len(self._unsent) + len(self._sent) >= REQUESTS_MAX:
             raise UsageError(f"{REQUESTS_MAX} requests to read events wait for their answers")
-        parse_predicate(request.filter, request.where)
+        for topic_filter in (request.filter, *request.also):
+            parse_predicate(topic_filter, request.where)
         self._ids += 1
         asked = ReadEvents(
-            self._ids, request.filter, request.where, request.journal, request.position, request.time_us, request.size
-        )
+            self._ids, request.filter, request.where, request.journal, request.position, request.time_us, request.size,
+            request.also, request.until,
+        )  # fmt: skip
         self._unsent.append((asked, token))
 
     def next(self) -> ReadEvents | None:
@@ -57,15 +59,17 @@ class ReadRequests:
         asked = self._sent.get(message.id)
         if asked is None:
             raise WireError("events of the past that nobody asked for")
-        asked[1].extend(_messages(message))
+        if message.offsets is not None and len(message.offsets) != message.bundle.count:
+            raise WireError(f"{len(message.offsets)} offsets for {message.bundle!r}")
+        asked[1].append(message)
 
     def ended(self, message: EventsEnd, out: list[Effect]) -> None:
         asked = self._sent.pop(message.id, None)
         if asked is None:
             raise WireError("the end of events that nobody asked for")
-        token, messages = asked
+        token, events = asked
         answer = EventsAnswered(
-            tuple(messages), message.journal, message.following, message.first, message.end, message.reason
+            tuple(events), message.journal, message.following, message.first, message.end, message.reason, message.life
         )
         out.append(Answer(answer, token))
 
@@ -76,12 +80,11 @@ class ReadRequests:
             out.append(Answer(EventsAnswered(reason="the broker was lost before it answered: ask again"), token))
 
 
-def _messages(message: EventRead) -> list[StoredMessage]:
+def messages_of(message: EventRead) -> list[StoredMessage]:
+    """What one bundle of the past holds. WireError for what no honest broker sends."""
     bundle, offsets = message.bundle, message.offsets
     payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
     places = range(bundle.count) if offsets is None else offsets
-    if len(places) != bundle.count:
-        raise WireError(f"{len(places)} offsets for {bundle!r}")
     is_total = bundle.guarantee is Guarantee.TOTAL and message.tseq >= 0
     return [
         StoredMessage(

@@ -7,7 +7,8 @@
     clients = ["teller", "teller-*"]       # what its clients may be called; else its name, and its name with a dot
     publish = ["bank/#"]
     subscribe = ["bank/+", "news/#", "of/{client}/#"]
-    operate = true                         # may tell the network to forget brokers
+    operate = true                         # may tell the network to forget brokers, and see what it is like
+    observe = true                         # may only see what it is like: `resprout status`, the live page, metrics
     most_clients = 10                      # connected to one broker at a time
     most_subscriptions = 100               # of each of them
 
@@ -36,7 +37,7 @@ FILTERS_MAX: Final = 1_000
 SECRETS_MAX: Final = 16
 CLIENT: Final = "{client}"
 
-_RIGHTS: Final = ("publish", "subscribe", "operate")
+_RIGHTS: Final = ("publish", "subscribe", "operate", "observe")
 _KEYS: Final = ("name", "secrets", "certificates", "clients", *_RIGHTS, "most_clients", "most_subscriptions")
 COUNT_MAX: Final = 1_000_000
 
@@ -76,6 +77,7 @@ def rights_of(rights: Rights, client: str) -> Rights:
         tuple(text.replace(CLIENT, client) for text in rights.publish),
         tuple(text.replace(CLIENT, client) for text in rights.subscribe),
         rights.operate,
+        rights.observe,
     )
 
 
@@ -130,8 +132,9 @@ def _rights(table: Table) -> Rights:
         for place, text in enumerate(table.texts(key, FILTERS_MAX, ())):
             table.attempt((key, place), check_filter, text.replace(CLIENT, "client"))
     return Rights(
-        table.texts("publish", FILTERS_MAX, ()), table.texts("subscribe", FILTERS_MAX, ()), table.flag("operate", False)
-    )
+        table.texts("publish", FILTERS_MAX, ()), table.texts("subscribe", FILTERS_MAX, ()),
+        table.flag("operate", False), table.flag("observe", False),
+    )  # fmt: skip
 
 
 def _check_pattern(pattern: str) -> str:

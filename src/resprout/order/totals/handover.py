@@ -14,18 +14,56 @@ A total that anybody has delivered is delivered by all, at its stamp, in the cou
 before anything goes on: `take_locks` holds the totals, `resume` lets them go. In between:
 
     coordinator     merge, Grant to the members, take_locks, the pool (deliver_at), lead, resume
-    member          report; then, with the Grant: take_locks, the pool (deliver_at), what it has logged since its report
-                    (close_behind), follow, resume
+    member          report; then, with the Grant: take_locks, the pool (deliver_at), follow, resume
+
+What a member has logged since its report crosses the new link behind the pool, and among it, for each total that it
+delivered meanwhile on what the dead had said, that it is closed: what was logged before the total crosses before that,
+what was logged after it does not. The stack sees to it, which has the log.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from resprout.core.bundle import Bundle
 from resprout.core.marks import Mark, Marks
 from resprout.order.totals.locks import LockRecord
-from resprout.order.totals.merge import MemberLocks, MergedLocks, Piece, merge
-from resprout.order.totals.messages import Closed, GrantedLock, LockReport, TotalId, check_locks, id_of
+from resprout.order.totals.messages import GrantedLock, LockReport, Place, TotalId, check_locks, id_of
+from resprout.order.totals.submissions import LastPlaces
 from resprout.order.totals.totals import Totals
+
+
+class Piece(NamedTuple):
+    """Dead brokers that hung together, and the members of the repair that were next to one of them."""
+
+    dead: Collection[str]
+    members: Collection[str]
+
+
+class MemberLocks(NamedTuple):
+    """What one member has reported."""
+
+    locks: Sequence[LockReport]
+    last: Marks
+
+
+class Said(NamedTuple):
+    """What the dead had said about one total before they died."""
+
+    highest: int
+    """The highest stamp that they closed with; -1 when they said nothing."""
+    is_unclosed: bool
+    """Some piece of them had told nobody alive that it is closed."""
+
+
+class MergedLocks(NamedTuple):
+    """All that is known about locks. `locks` and `last` go into the Grant, the rest is for the coordinator."""
+
+    locks: tuple[GrantedLock, ...]
+    """In the order of their places."""
+    last: Marks
+    said: dict[TotalId, Said]
+    told: dict[TotalId, dict[str, int]]
+    """What each member had told the dead."""
 
 
 class Handover:
@@ -98,12 +136,6 @@ class Handover:
                 totals.tell_closed(record, name, bundle.stamp - 1)
         totals.settle(record, bundle.stamp)
 
-    def close_behind(self, bundle: Bundle, coordinator: str) -> None:
-        """At a member, for a total that it has delivered since its report, on what the dead had said, and that is not
-        in the pool. Called at its place among what else was logged since and is sent now: what was logged before it
-        must cross the new link before this, what was logged after it must not."""
-        self._totals.say(coordinator, Closed(*id_of(bundle), bundle.stamp - 1))
-
     def follow(self, coordinator: str) -> None:
         """At a member: what had been said on the dead link stands for the new one."""
         for id, record in self._totals.locks.undelivered.items():
@@ -130,6 +162,43 @@ class Handover:
         totals.progress()
         totals.resubmit()
         totals.unsubmitted = False
+
+
+def merge(
+    own: Mapping[TotalId, LockRecord], own_last: Marks, reports: Mapping[str, MemberLocks], pieces: Sequence[Piece]
+) -> MergedLocks:
+    known = {id: GrantedLock(*r.place, r.bundle, -1 if r.stamp is None else r.stamp) for id, r in own.items()}
+    heard = {id: dict(record.heard) for id, record in own.items()}
+    told: dict[TotalId, dict[str, int]] = {}
+    last = LastPlaces()
+    for mark in own_last:
+        last.note(mark)
+    for name, report in sorted(reports.items()):
+        for mark in report.last:
+            last.note(mark)
+        for lock in report.locks:
+            id = id_of(lock.bundle)
+            known[id] = _fuller(known.get(id), lock)
+            if lock.told >= 0:
+                told.setdefault(id, {})[name] = lock.told
+            if lock.heard >= 0:
+                heard.setdefault(id, {})[name] = lock.heard
+    locks = tuple(sorted(known.values(), key=lambda lock: (lock.epoch, lock.number, id_of(lock.bundle))))
+    said = {id: _said(heard.get(id, {}), pieces) for id in known}
+    return MergedLocks(locks, last.marks(), said, told)
+
+
+def _fuller(known: GrantedLock | None, lock: LockReport) -> GrantedLock:
+    if known is not None and (known.stamp >= 0 or lock.stamp < 0):
+        return known
+    place: Place = (lock.epoch, lock.number) if known is None else (known.epoch, known.number)
+    return GrantedLock(*place, lock.bundle, lock.stamp)
+
+
+def _said(heard: Mapping[str, int], pieces: Iterable[Piece]) -> Said:
+    """`heard` has what the coordinator heard, under the names of the dead, and what members did, under theirs."""
+    stamps = [[heard[name] for name in (*piece.dead, *piece.members) if name in heard] for piece in pieces]
+    return Said(max((max(piece) for piece in stamps if piece), default=-1), not all(stamps))
 
 
 def _if_all(said: Mapping[str, int], names: Sequence[str]) -> int:

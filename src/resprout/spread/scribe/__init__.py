@@ -9,6 +9,9 @@ child from then on, asks on if it is not in the tree itself, and answers when it
 alive from its root, and a wish that is confirmed has a way from there. These are three steps, each with its state (S2):
 what is wanted here, who the parent is, who the children are.
 
+*Out of the tree.* Whoever has lost its way, a root that is one no more included, tells those below, and they those
+below them: all wait until there is a way again, and meanwhile nobody below is told to be in the tree.
+
 *Spreading.* The root numbers what it spreads, without gaps: its position. Everybody passes on to all its children (S1),
 in that order, what came from the parent. A position that was met before is a repeat.
 

@@ -8,6 +8,9 @@ from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 
+NOWHERE: Final = -1
+"""The position of one that has lost its own way from the root."""
+
 
 class JoinTree(ProtocolMessage, frozen=True, tag=288):
     """Be my parent in the tree of this topic."""
@@ -16,10 +19,11 @@ class JoinTree(ProtocolMessage, frozen=True, tag=288):
 
 
 class TreeJoined(ProtocolMessage, frozen=True, tag=289):
-    """You are in the tree, below me; I have passed on everything up to this position."""
+    """You are in the tree, below me; I have passed on everything up to this position. `NOWHERE`: not any more, because
+    I am not; wait with me, or find another way."""
 
     topic: str
-    position: int
+    position: Annotated[int, msgspec.Meta(ge=NOWHERE)]
 
 
 class LeaveTree(ProtocolMessage, frozen=True, tag=290):

@@ -11,8 +11,8 @@ MISSED_TOGETHER: Final = 128
 
 
 class TreePlace:
-    __slots__ = ("after", "asked", "children", "early", "hears_us", "is_root", "missing", "parent", "position", "told",
-                 "topic", "waiting", "wanted")  # fmt: skip
+    __slots__ = ("after", "asked", "children", "early", "hears_us", "is_root", "is_waking", "missing", "parent",
+                 "position", "told", "topic", "waiting", "wanted")  # fmt: skip
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -22,6 +22,8 @@ class TreePlace:
         self.parent: str | None = None
         self.asked: str | None = None
         """Who was asked to be the parent."""
+        self.is_waking = False
+        """It will be seen to that somebody is asked again."""
         self.children: dict[str, None] = {}
         self.waiting: dict[str, None] = {}
         """Children that were not told yet that they are in the tree."""

@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
-from resprout.spread.scribe.messages import AskMissed, JoinTree, LeaveTree, NotKept, Scribed, TreeBeat, TreeJoined
+from resprout.spread.scribe.messages import (
+    NOWHERE,
+    AskMissed,
+    JoinTree,
+    LeaveTree,
+    NotKept,
+    Scribed,
+    TreeBeat,
+    TreeJoined,
+)  # fmt: skip
 from resprout.spread.scribe.options import TreeOptions
 from resprout.spread.scribe.tree import MISSED_TOGETHER, TreePlace
 
@@ -55,6 +64,12 @@ class TreeLines(Protocol):
     def ask_root(self, missed: AskMissed) -> None:
         """Again and again, for as long as something is `missed`."""
 
+    def spread_again(self, topic: str, after: int) -> None:
+        """By the root: from there on (`Trees.spread`)."""
+
+    def is_sole_root(self, topic: str) -> bool:
+        """Of this broker, which is the root as far as it knows: nobody else can be, now."""
+
     def deliver(self, scribed: Scribed, source: str | None) -> None:
         """Each in its turn; to whoever wants it here. `source`: who brought it, None for the root itself."""
 
@@ -99,7 +114,19 @@ class Trees:
         place.wanted = True
         if place.position is None and after is not None:
             place.after = after
-        self._grow(place)
+        self._seek(place)
+
+    def rewind(self, topic: str, after: int) -> None:
+        """What lies behind this position is delivered here, also what was before. Children have had it."""
+        place = self.places[topic]
+        if place.position is None or place.position <= after:
+            return
+        reached, place.position = place.position, after
+        place.missing = place.told = after
+        if place.is_root:
+            self._lines.spread_again(topic, after)
+        else:
+            self._look_for(place, reached)
 
     def unwant(self, topic: str) -> None:
         place = self.places.get(topic)
@@ -113,10 +140,9 @@ class Trees:
         """This broker is the root, which has come so far. Returns up to where the others here have: the owner has the
         rest spread (`spread`)."""
         place = self._place(topic)
-        if place.parent is not None:
-            self._lines.say(place.parent, LeaveTree(topic))
+        self._leave(place)
         place.is_root, place.parent, place.asked = True, None, None
-        self._lines.let_sleep(JoinOverdue(topic))
+        self._rest(place)
         place.begin_at(position)
         assert place.position is not None, "it begins somewhere"
         self._came_in(place)
@@ -127,14 +153,21 @@ class Trees:
         place = self.places.get(topic)
         if place is not None and place.is_root:
             place.is_root = False
+            self._came_out(place)
             self._prune(place)
-            self._grow(place)
+            self._seek(place)
 
     def spread(self, scribed: Scribed) -> None:
         """By the root."""
         place = self.places.get(scribed.bundle.topic)
         if place is not None and place.is_root:
             self._take(place, scribed, None)
+
+    def catch_up(self, name: str, topic: str) -> None:
+        """A child was left out, and can be told again."""
+        place = self.places.get(topic)
+        if place is not None and place.is_in and name in place.children:
+            self._welcome(place, name)
 
     def skip(self, topic: str, position: int) -> None:
         """What lies up to here is not kept any more, or never was."""
@@ -147,14 +180,13 @@ class Trees:
     def look(self, topic: str) -> None:
         """There may be a way now, or a shorter one."""
         place = self.places.get(topic)
-        if place is not None and not place.is_in:
-            place.asked = None
-            self._grow(place)
+        if place is not None:
+            self._seek(place)
 
     def look_again(self) -> None:
-        """Ways have changed: for those that had none."""
+        """Ways have changed."""
         for place in list(self.places.values()):
-            self._grow(place)
+            self._seek(place)
 
     # -- growing -------------------------------------------------------------------------------------------------------
 
@@ -166,18 +198,41 @@ class Trees:
                 place.after = 0
         return place
 
-    def _grow(self, place: TreePlace, but: str | None = None) -> None:
-        """`but`: not by this one, now."""
-        if place.is_in or place.asked is not None or not place.is_needed:
+    def _seek(self, place: TreePlace, again: bool = False, but: str | None = None) -> None:
+        """A parent: the next one on the way as it is now. `again`: also if that one was asked before; `but`: not this
+        one, now."""
+        if place.is_in or not place.is_needed:
             return
-        self._lines.wake(JoinOverdue(place.topic), self._options.join_us)
-        hop = self._lines.next_hop(place.topic)
-        if hop is not None and hop != but:
-            place.asked = hop
-            self._lines.say(hop, JoinTree(place.topic))
+        self._wait(place)
+        hop, before = self._lines.next_hop(place.topic), place.asked
+        if hop is None or hop == but or (hop == before and not again):
+            return
+        if before is not None and before != hop:
+            self._lines.say(before, LeaveTree(place.topic))
+        place.asked = hop
+        self._lines.say(hop, JoinTree(place.topic))
+
+    def _wait(self, place: TreePlace) -> None:
+        if not place.is_waking:
+            place.is_waking = True
+            self._lines.wake(JoinOverdue(place.topic), self._options.join_us)
+
+    def _rest(self, place: TreePlace) -> None:
+        if place.is_waking:
+            place.is_waking = False
+            self._lines.let_sleep(JoinOverdue(place.topic))
 
     def join_overdue(self, timer: JoinOverdue) -> None:
-        self.look(timer.topic)
+        place = self.places.get(timer.topic)
+        if place is not None:
+            place.is_waking = False
+            self._seek(place, again=True)
+
+    def met(self, name: str) -> None:
+        """It can be reached from now on: what it was asked before was lost."""
+        for place in self.places.values():
+            if place.asked == name:
+                self._lines.say(name, JoinTree(place.topic))
 
     def _asked(self, name: str, message: JoinTree) -> None:
         if len(self.places) >= PLACES_MAX and message.topic not in self.places:
@@ -185,12 +240,14 @@ class Trees:
         place = self._place(message.topic)
         if place.parent == name:  # it has lost its own, and came here
             place.parent = None
+            self._came_out(place)
         self._adopt(place, name)
-        if place.is_in:
+        if place.is_in and (not place.is_root or self._lines.is_sole_root(place.topic)):
+            place.waiting.pop(name, None)
             self._welcome(place, name)
         else:
             place.waiting[name] = None
-            self._grow(place)
+            self._seek(place)
 
     def _adopt(self, place: TreePlace, name: str) -> None:
         """The parent knows its child (S2)."""
@@ -205,6 +262,9 @@ class Trees:
         if place is None or place.is_root or name not in (place.asked, place.parent):
             self._lines.say(name, LeaveTree(message.topic))
             return
+        if message.position == NOWHERE:
+            self._cut_off(place, name)
+            return
         self._attach(place, name)
         place.begin_at(message.position)
         self._look_for(place, message.position)
@@ -213,13 +273,29 @@ class Trees:
     def _attach(self, place: TreePlace, name: str) -> None:
         """The child knows its parent (S2)."""
         place.parent, place.asked, place.hears_us = name, None, self._lines.now_us
-        self._lines.let_sleep(JoinOverdue(place.topic))
+        self._rest(place)
 
     def _came_in(self, place: TreePlace) -> None:
         waiting, place.waiting = place.waiting, {}
         for name in waiting:
             self._welcome(place, name)
         self._lines.tell(TreeGrown(place.topic))
+
+    def _came_out(self, place: TreePlace) -> None:
+        """No way leads from the root to here any more: those below wait with this broker, and tell nobody that it is in
+        the tree."""
+        for name in place.children:
+            if name not in place.waiting:
+                place.waiting[name] = None
+                self._lines.say(name, TreeJoined(place.topic, NOWHERE))
+
+    def _cut_off(self, place: TreePlace, name: str) -> None:
+        """The parent is in the tree no more. It may be waited for, like one that was asked just now, if it still is on
+        the way."""
+        if place.parent == name:
+            place.parent, place.asked = None, name
+            self._came_out(place)
+            self._seek(place)
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
@@ -229,12 +305,10 @@ class Trees:
             place.children.pop(name, None)
             place.waiting.pop(name, None)
             if name in (place.parent, place.asked):
-                self._lose_parent(place, name)
+                place.parent = place.asked = None
+                self._came_out(place)
+                self._seek(place, but=name)
             self._prune(place)
-
-    def _lose_parent(self, place: TreePlace, name: str) -> None:
-        place.parent = place.asked = None
-        self._grow(place, but=name)
 
     def _left(self, name: str, message: LeaveTree) -> None:
         place = self.places.get(message.topic)
@@ -245,11 +319,14 @@ class Trees:
 
     def _prune(self, place: TreePlace) -> None:
         if not place.is_needed:
-            for name in (place.parent, place.asked):
-                if name is not None:
-                    self._lines.say(name, LeaveTree(place.topic))
-            self._lines.let_sleep(JoinOverdue(place.topic))
+            self._leave(place)
+            self._rest(place)
             self.places.pop(place.topic, None)
+
+    def _leave(self, place: TreePlace) -> None:
+        for name in (place.parent, place.asked):
+            if name is not None:
+                self._lines.say(name, LeaveTree(place.topic))
 
     # -- publications --------------------------------------------------------------------------------------------------
 
@@ -313,14 +390,15 @@ class Trees:
                 assert place.position is not None, "a root has begun"
                 self._beat_on(place, place.position)
             elif place.parent is not None and self._lines.now_us - place.hears_us > self._options.silent_us:
-                self._lines.say(place.parent, LeaveTree(place.topic))
-                place.parent = None
-                self._grow(place)
+                place.parent, place.asked = None, place.parent
+                self._came_out(place)
+                self._seek(place, again=True)
 
     def _beat(self, name: str, message: TreeBeat) -> None:
         place = self.places.get(message.topic)
-        if place is None or place.parent != name:
+        if place is None or name not in (place.parent, place.asked):
             self._lines.say(name, LeaveTree(message.topic))
+        if place is None or name != place.parent:
             return
         place.hears_us = self._lines.now_us
         self._look_for(place, message.position)

@@ -46,10 +46,12 @@ from resprout.stacks.shell.desk import Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -115,6 +117,12 @@ class DeltaBroker(Shell):
 
     def begin(self) -> None:
         self._tree.begin()
+
+    def status(self) -> StackStatus:
+        return msgspec.structs.replace(self._tree.status(), serving=self._is_operational)
+
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self._sessions, topic)
 
     # -- what is routed (Algorithm 1) ----------------------------------------------------------------------------------
 

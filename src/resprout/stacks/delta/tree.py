@@ -18,6 +18,7 @@ from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, seen
 
 
 class HopFound(Outcome, frozen=True):
@@ -74,6 +75,16 @@ class KnownTree:
     def frontier(self) -> dict[str, Path]:
         """The living that have none but dead before them, and the path to each."""
         return {name: self.path(name) for name in self.view.bypass(self.is_dead).hops}
+
+    def status(self) -> StackStatus:
+        """For people."""
+        places = [self.view.place(name) for name in self.view.nodes() if name != self._seat.name]
+        return StackStatus(
+            parent=self._seat.parent,
+            neighbours=tuple(self.linked),
+            members=tuple([seen(one, one.name in self.dead) for one in places if one is not None]),
+            silent=tuple([name for name in self.linked if not self.peers.is_heard(name)]),
+        )
 
     def may_live(self, name: str, life: int) -> bool:
         """It stands near here, and this life of it is not known to be over."""

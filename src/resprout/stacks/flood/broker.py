@@ -19,11 +19,13 @@ from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
 from resprout.stacks.shell.tree import LinkBegan, LinkEnded, PlainTree
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES = (Guarantee.EVENTUAL,)
 RECEIPTS = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -73,6 +75,12 @@ class FloodBroker(Shell):
 
     def begin(self) -> None:
         self._tree.begin()
+
+    def status(self) -> StackStatus:
+        return self._tree.status()
+
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self._sessions, topic)
 
     # -- publications --------------------------------------------------------------------------------------------------
 

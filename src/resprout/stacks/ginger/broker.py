@@ -18,6 +18,7 @@ from resprout.core.contract import (
 from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.spread.messages import InterestConfirmed
+from resprout.stacks.ginger.account import status_of
 from resprout.stacks.ginger.clients import GingerClients, SettleDue
 from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.intake import Intake
@@ -38,10 +39,12 @@ from resprout.stacks.ginger.tree import Tree
 from resprout.stacks.shell.asking import Asking
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.desk import Desk
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.tree import LinkBegan
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 EARLY_MAX = 10_000
 """Messages that may come on a link before its other end is told of it."""
@@ -107,6 +110,12 @@ class GingerBroker(Shell):
     def begin(self) -> None:
         self.tree.start()
         self.view.refresh()
+
+    def status(self) -> StackStatus:
+        return status_of(self.core, self.tree)
+
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self.core.sessions, topic)
 
     def _neighbours(self, asking: Asking) -> Desk:
         return Desk(

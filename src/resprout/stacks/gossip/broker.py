@@ -25,10 +25,12 @@ from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.desk import Desk, Handler, ignore
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES: Final = (Guarantee.EVENTUAL,)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -96,6 +98,12 @@ class GossipBroker(Shell):
             self.wake(AloneDue(), self._options.answer_us)
         else:
             self._gossip.settle()
+
+    def status(self) -> StackStatus:
+        return self._brokers.status(self._gossip.is_settled)
+
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self._sessions, topic)
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):

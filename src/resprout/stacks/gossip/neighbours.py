@@ -33,6 +33,7 @@ from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import MemberSeen, StackStatus
 
 SUCCESSORS_MAX: Final = 16
 """That clients are told of: one of them must live when this broker does not, though half of all died with it."""
@@ -81,6 +82,17 @@ class OverlaySessions:
     def find(self, name: str) -> Peer | None:
         """A neighbour."""
         return self._peers.find(name) if name in self.overlay.neighbours else None
+
+    def status(self, is_settled: bool) -> StackStatus:
+        """For people."""
+        views = self.overlay.views
+        known = (*views.active.values(), *views.passive.values())
+        return StackStatus(
+            is_settled,
+            neighbours=tuple(self.overlay.neighbours),
+            members=tuple([MemberSeen(one.name, address=one.address) for one in known]),
+            silent=tuple(self._silent),
+        )
 
     def desk(self) -> Desk:
         """What any broker may say."""

@@ -28,11 +28,13 @@ from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
 from resprout.stacks.shell.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -105,6 +107,12 @@ class LocamuBroker(Shell):
 
     def begin(self) -> None:
         self.tree.begin()
+
+    def status(self) -> StackStatus:
+        return self.tree.status()
+
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self._sessions, topic)
 
     # -- publications --------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,9 @@ class SafeTree(MappedTree):
         dead = self._all_dead()
         return sum(name not in dead for name in self.near.reach)
 
+    def is_passed_by(self, name: str) -> bool:
+        return name in self._all_dead()
+
     def _all_dead(self) -> dict[str, None]:
         """Those included that others have named."""
         return dict.fromkeys((*self.dead, *[one for names in self._dead_beyond.values() for one in names]))

@@ -49,6 +49,9 @@ class BypassTree(MappedTree):
         """It is dead, and all that it may have owed has come."""
         return name in self._unflushed and not self._unflushed[name]
 
+    def is_passed_by(self, name: str) -> bool:
+        return name in self._unflushed
+
     def is_near(self, name: str) -> bool:
         return name in self.links or name in self._unflushed
 

@@ -34,6 +34,7 @@ from resprout.overlay.messages import Probe, Probed, Seek, Sought
 from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.status import CouncilOptions
 from resprout.spread.messages import SPREAD_MESSAGES
+from resprout.stacks.resprout import account
 from resprout.stacks.resprout.audience import Audience
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
@@ -79,6 +80,7 @@ from resprout.stacks.shell.desk import Desk, ignore
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 IDLE_LEASES = 4
 """A session with a broker that nobody needs any more is kept this long."""
@@ -178,6 +180,12 @@ class ResproutBroker(Shell):
     def latest_life(self, client: str) -> int:
         """The latest life of a client that is known anywhere."""
         return self.book.roll.latest(client)
+
+    def status(self) -> StackStatus:
+        return account.status_of(self)
+
+    def readers(self, topic: str) -> TopicReaders:
+        return account.readers_of(self, topic)
 
     # -- who may say what ----------------------------------------------------------------------------------------------
 

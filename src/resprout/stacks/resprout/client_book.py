@@ -5,8 +5,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.listeners import ListenerBook
-from resprout.stacks.resprout.repair.pack import pack_client_lives
-from resprout.stacks.resprout.repair.parcels import Parcel
+from resprout.stacks.resprout.repair.parcels import Parcel, pack_client_lives
 from resprout.stacks.resprout.roll import Roll
 
 

@@ -15,8 +15,7 @@ from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import PART_ITEMS, Listeners, ListenersChanged, ListenersHeard
-from resprout.stacks.resprout.repair.pack import pack_listeners
-from resprout.stacks.resprout.repair.parcels import Parcel
+from resprout.stacks.resprout.repair.parcels import Parcel, pack_listeners
 
 
 class ListenerBook:

@@ -29,11 +29,11 @@ elsewhere: what they published is not lost and not doubled, what they read goes 
 may have missed something in between.
 
 *Departures.* The report's replicas are two dedicated spares of each node, outside the ring; here they are the next two
-on the ring, who take over its topics when the owner dies (`docs/decisions/0066-...`). One log for each topic, not for
+on the ring, who take over its topics when the owner dies (record 0066). One log for each topic, not for
 each node, so that topics move alone. Numbers of positions, and the leader's memory, make trees lossless.
 
-*Assumptions.* Messages between any two brokers take far less than `suspect_us` (swarms draw links up to 20 ms); what is
-published while a broker is without a parent fits into `keep_bytes`, or its clients are told that they missed something.
+*Assumptions.* Messages between any two brokers take less than a quarter of `suspect_us`; what is published while a
+broker is without a parent fits into `keep_bytes`, or its clients are told that they missed something.
 """
 
 from resprout.core.promises import OrderScope
@@ -96,9 +96,8 @@ SCRIBE = Stack(
         Family.REPAIR: (AskMissed, NotKept),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
-    drawn={"suspect_us": (8_000_000,)},
     reach_us=20_000,
-    waits=lambda options: WaitTimes(death_us=options.silent_us + 3 * options.suspect_us + options.again_us),
+    waits=lambda options: WaitTimes(death_us=4 * options.suspect_us + options.again_us),
     survives=_survives,
     known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": "a topic whose holders died within one repair is lost, and so is what only they had"},

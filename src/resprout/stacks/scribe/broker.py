@@ -42,13 +42,20 @@ from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.TOTAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
+
+
+class StandsDue(Timer, frozen=True):
+    """When to say that this broker has its place: the ring around it has not changed for a while, so that those who are
+    to hold its topics have been told."""
 
 
 class SaidToMyself(Outcome, frozen=True):
@@ -63,6 +70,9 @@ class ScribeBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: ScribeOptions, rng: Random) -> None:
         step = Step()
         self._seat = seat
+        self._options = options
+        self._is_said = False
+        """That it has its place."""
         self._outbox = outbox = Outbox(step)
         self._kept = kept = Retention(options.buffer)
         self.sessions = sessions = RingSessions(seat, options, step, outbox)
@@ -70,7 +80,7 @@ class ScribeBroker(Shell):
         self.owners = owners = TopicOwners(seat, options, step, rng, sessions, self, DIRECTORY)
         self.errands = Errands(owners.me, step, sessions, options.again_us, self.say, self._leader_here)
         self.wishes = wishes = TopicWishes(trees, self._was_elsewhere, self._read)
-        self._pushing = ScribePushing(outbox, options.link_bytes)
+        self._pushing = ScribePushing(outbox, options.link_bytes, trees.catch_up)
         serving = Serving("scribe", GUARANTEES, options.faults, receipts=RECEIPTS)
         self._sessions = ClientSessions(serving, kept, wishes)
         self._publishing = TopicPublishing(step, self._sessions, kept, self.errands)
@@ -112,6 +122,7 @@ class ScribeBroker(Shell):
                 ErrandsDue: self._errands_due,
                 ClaimsDue: owners.claims_due,
                 RangeOverdue: owners.range.overdue,
+                StandsDue: self._stands,
                 HeartbeatDue: owners.fired,
                 PatienceOver: owners.fired,
                 **sessions.timers,
@@ -133,6 +144,12 @@ class ScribeBroker(Shell):
         self.owners.begin()
         self.sessions.ring.begin()
 
+    def status(self) -> StackStatus:
+        return self.sessions.status(self.owners.range.is_settled)
+
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self._sessions, topic)
+
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):
             self._step.end_life(Retire("it leaves", again=False))
@@ -140,6 +157,7 @@ class ScribeBroker(Shell):
     # -- sessions with brokers -----------------------------------------------------------------------------------------
 
     def _began(self, name: str) -> None:
+        self.trees.met(name)
         self.owners.began(name)
         self.errands.began(name)
 
@@ -262,13 +280,23 @@ class ScribeBroker(Shell):
             self.owners.led(held)
 
     def settled(self) -> None:
-        successors = self.sessions.ring.successors
-        self._step.note("joined", successors[0].name if successors else "")
         self.trees.look_again()
+        if self.sessions.is_alone:
+            self._stands(StandsDue())
+        else:
+            self.wake(StandsDue(), self._options.suspect_us)
 
     def _ring_moved(self, outcome: RingMoved) -> None:
         self.owners.moved()
         self.trees.look_again()
+        if self.owners.range.is_settled and not self._is_said:
+            self.wake(StandsDue(), self._options.suspect_us)
+
+    def _stands(self, timer: StandsDue) -> None:
+        """For the trace: who waits for the ring to stand waits for this, too."""
+        successors = self.sessions.ring.successors
+        self._is_said = True
+        self._step.note("joined", successors[0].name if successors else "")
 
     def found_leader(self, topic: str) -> None:
         self.errands.found_leader(topic)
@@ -310,6 +338,17 @@ class ScribeBroker(Shell):
     def ask_root(self, missed: AskMissed) -> None:
         self.errands.add(missed.topic, ("missed",), missed)
 
+    def is_sole_root(self, topic: str) -> bool:
+        held = self.owners.leads(topic)
+        return held is not None and held.replica.has_lease(self._step.now_us)
+
+    def spread_again(self, topic: str, after: int) -> None:
+        held = self.owners.leads(topic)
+        assert held is not None, "this broker is the root"
+        self.trees.skip(topic, held.log.watermark)
+        for placed in held.log.after(after):
+            self.spread(placed)
+
     def deliver(self, message: Scribed, source: str | None) -> None:
         bundle, topic = message.bundle, message.bundle.topic
         if topic == DIRECTORY:
@@ -322,7 +361,7 @@ class ScribeBroker(Shell):
         picks = {}
         for name, offsets in self.wishes.table.matches(bundle).items():
             session = self._sessions.all[name]
-            if self.wishes.shows(name, topic, message.position) and not session.has(bundle):
+            if not session.has(bundle) and self.wishes.shows(name, topic, message.position):
                 self._kept.add_reader(item, session)
                 if offsets is not None:
                     picks[name] = offsets

@@ -2,8 +2,8 @@
 what trees missed, how far a topic has come.
 
 Who leads is found out as in seed 004: the ring tells who owns the topic's key, and that one who leads. It is remembered
-until it fails. A leader that is new, or has not answered for a while, is told everything again, in order: what comes
-twice does no harm.
+until it fails. A leader that is new is told everything, in order; one that has not answered for a while, the oldest
+again. What comes twice does no harm.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,9 @@ from resprout.stacks.shell.step import Step
 
 Key = tuple[object, ...]
 LEADERS_MAX: Final = 10_000
-AGAIN_MAX: Final = 16
-"""Of what a leader has not answered for a while, so much is said again, the oldest: it may only be slow."""
+AGAIN_MAX: Final = 1
+"""Of what a leader has not answered for a while, so much is said again, the oldest: it may only be slow. If it leads no
+more, or has left something out, it says so."""
 POINTERS_MAX: Final = 8
 """Brokers that may name each other before it is waited until errands are due."""
 
@@ -52,6 +53,8 @@ class Errands:
         """By key: topics whose owner the ring was asked for."""
         self._asked: dict[str, None] = {}
         """Topics of which somebody was asked who leads."""
+        self._behind: dict[str, None] = {}
+        """Topics whose leader has said that it did not take something."""
         self._pointers: dict[str, int] = {}
         """By topic: how many have named somebody else, since its errands were due."""
 
@@ -82,6 +85,7 @@ class Errands:
             del self._open[topic]
             self._asked.pop(topic, None)
             self._pointers.pop(topic, None)
+            self._behind.pop(topic, None)
             self._step.out.append(CancelTimer(ErrandsDue(topic)))
         return errand
 
@@ -113,6 +117,9 @@ class Errands:
     def led(self, name: str, message: TopicLed) -> None:
         """Says one that was asked, or was taken for the leader. Whoever says it of somebody else may be wrong."""
         topic, leader, known = message.topic, message.leader, self._leaders.get(message.topic)
+        if leader and topic not in self._asked and leader == self._leader(topic) and name_of(leader) == name:
+            self._behind[topic] = None  # it has left something out, and is told all again in a while
+            return
         if self._asked.pop(topic, 0) is not None and (known is None or name_of(known) != name):
             return
         self._leaders.pop(topic, None)
@@ -156,7 +163,7 @@ class Errands:
         if topic in self._open:
             self._pointers.pop(topic, None)
             self._wake(topic)
-            self._tell_all(topic, AGAIN_MAX)
+            self._tell_all(topic, None if self._behind.pop(topic, 0) is None else AGAIN_MAX)
             self._seek(topic)
 
     def _tell_all(self, topic: str, most: int | None = None) -> None:

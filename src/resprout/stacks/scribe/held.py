@@ -78,6 +78,10 @@ class HeldTopic:
         """And knows all that was decided before."""
         self.heard: dict[str, None] = {}
         """Other holders that were heard of it, in their sessions."""
+        self._stands_us = 0
+        """Before this, it does not stand again."""
+        self._known_holders = founders
+        """Before the latest configuration."""
         self._sent: dict[str, tuple[Ballot, int]] = {}
         """By holder: the last slot that it was asked to accept in this session, and in which ballot."""
         self._fetched: dict[str, int] = {}
@@ -155,6 +159,9 @@ class HeldTopic:
     def stand(self) -> None:
         """If the leader is none of those who hold it any more, the owner need not wait to find that out."""
         if self.replica.leader not in (None, *self.holders) and self.holders[0] == self._me:
+            if self._step.now_us < self._stands_us:
+                return
+            self._stands_us = self._step.now_us + self._options.suspect_us
             out: list[Effect] = []
             self._take(self.replica.stand(self._step.now_us, out), out)
 
@@ -182,7 +189,8 @@ class HeldTopic:
         else:
             self._requests[key] = name
             if not self._propose(PlaceBundle(bundle, message.previous)):
-                self._requests.pop(key, None)  # too much waits: it is said again
+                self._requests.pop(key, None)  # too much waits, or too few have promised
+                self._house.say(name, TopicLed(self.topic, self._me))
 
     def look(self, name: str) -> None:
         """How far has it come? What is decided elsewhere, unknown to a leader of old, is decided against this."""
@@ -275,13 +283,25 @@ class HeldTopic:
             self._apply(decode(news.entry.command))
         elif isinstance(news, Chosen) and news.entry.is_configuration:
             self._is_passed_on = False
+            self._tell_left_out()
             self.invite()
             self.stand()
 
+    def _tell_left_out(self) -> None:
+        """Whoever does not know would take the lead, in the configuration that it knows."""
+        before, self._known_holders = self._known_holders, self.holders
+        if self.is_leading:
+            for holder in before:
+                if holder not in self.holders:
+                    self._house.post_holder(holder, Known(self.group, self.replica.ledger.chosen))
+
     def _lose_lead(self) -> None:
+        """Whoever waits for this broker has to ask another one."""
+        self.is_leading = False
+        for name in dict.fromkeys((*self._requests.values(), *self._looks.values())):
+            self._house.say(name, TopicLed(self.topic, self.leader or ""))
         self._requests.clear()
         self._looks.clear()
-        self.is_leading = False
         self._house.unled(self)
 
     def _apply(self, command: LogCommand) -> None:
@@ -298,6 +318,8 @@ class HeldTopic:
                 name = self._requests.pop(key, None)
                 if name is not None and self.log.has(command.bundle):
                     self._say_placed(name, key)
+                elif name is not None:  # the one before it was not taken, and has to be said again first
+                    self._house.say(name, TopicLed(self.topic, self._me))
             case TakeLead() if command.holder == self._me and self.replica.is_leading:
                 self.is_leading = True
                 self._house.led(self)

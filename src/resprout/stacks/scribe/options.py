@@ -1,7 +1,7 @@
 """What can be set about Scribe on a ring. Seed 004 prints three of these: two backups, and the leader's two times. All
 others are *chosen*; those of the ring are close to the paper's."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -12,6 +12,9 @@ from resprout.spread.scribe.options import TreeOptions
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
+BATCH_BYTES: Final = 1 << 16
+"""Of decisions that a holder is told at a time: signs of life come behind them, and must not come too late."""
+
 
 class ScribeOptions(msgspec.Struct, frozen=True):
     backups: Annotated[int, msgspec.Meta(ge=0, le=6)] = 2
@@ -19,16 +22,15 @@ class ScribeOptions(msgspec.Struct, frozen=True):
     noop_us: _Positive = 1_000_000
     """Between two signs of life of a leader, to those who hold the same topic."""
     suspect_us: _Positive = 2_000_000
-    """A leader that they do not hear for so long, and up to twice that by chance, is replaced. More than two round
-    trips between any brokers, or nobody leads for long."""
+    """A leader that they do not hear for so long, and up to twice that by chance, is replaced; any broker that is
+    silent for so long is passed by, on the ring and in trees, until it is heard. More than two round trips between any
+    brokers, or nobody leads for long."""
     successors: _Positive = 4
     """That a broker knows on the ring. More: more neighbours may fail at once before the ring is mended."""
     stabilise_us: _Positive = 500_000
     """Between two questions to the successor, and between two fingers."""
     lookup_us: _Positive = 1_000_000
     """Before the owner of a key is asked for again."""
-    silent_us: _Positive = 2_000_000
-    """A broker that is silent for so long is passed by, on the ring and in trees, until it is heard."""
     beat_us: _Positive = 1_000_000
     """Between two signs of life of a root, down its tree."""
     again_us: _Positive = 2_000_000
@@ -59,7 +61,7 @@ class ScribeOptions(msgspec.Struct, frozen=True):
 
     @property
     def replicas(self) -> ReplicaOptions:
-        return ReplicaOptions(heartbeat_us=self.noop_us, patience_us=self.suspect_us)
+        return ReplicaOptions(heartbeat_us=self.noop_us, patience_us=self.suspect_us, batch_bytes_max=BATCH_BYTES)
 
     @property
     def trees(self) -> TreeOptions:

@@ -89,6 +89,8 @@ class TopicOwners:
         self._wished: dict[str, None] = {}
         """Topics that are to be founded as soon as it is known who will hold them."""
         self._founded = 0
+        self._moved_us = 0
+        """When the ring has changed last."""
         self._missing: dict[str, None] = {}
         """Brokers that hold topics with this one, and cannot be reached."""
         self._askers: dict[str, dict[str, bool]] = {}
@@ -318,10 +320,10 @@ class TopicOwners:
             self._step.note("repair_end", name)
 
     def moved(self) -> None:
-        """The ring has changed."""
+        """The ring has changed. Where many come at a time it is waited for the last of them before topics move."""
+        self._moved_us = self._step.now_us
         self.range.cede()
         self._found_wished()
-        self._claim()
 
     def claims_due(self, timer: ClaimsDue) -> None:
         self._wake(timer, self._options.noop_us)
@@ -342,6 +344,8 @@ class TopicOwners:
                 self.found(topic)
 
     def _claim(self) -> None:
+        if self._step.now_us - self._moved_us < self._options.noop_us:
+            return
         mine = [topic for topic in (*self.held, *self._hints) if self.owns(topic)]
         holders = self._desired() if mine else None
         for topic in mine if holders is not None else ():

@@ -33,6 +33,7 @@ from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import MemberSeen, StackStatus
 
 IDLE_US: Final = 5_000_000
 """After this, a session that nobody needs is closed by whoever opened it."""
@@ -84,6 +85,18 @@ class RingSessions:
         if {one.name for one in told} != {one.name for one in self._told}:
             self._told = told  # their order alone is no news
         return self._told
+
+    def status(self, is_settled: bool) -> StackStatus:
+        """For people: neighbours are those on the ring."""
+        ring = self.ring
+        beside = [*([ring.predecessor] if ring.predecessor is not None else []), *ring.successors]
+        known = {one.name: one for one in (*beside, *ring.fingers) if one.name != self._seat.name}
+        return StackStatus(
+            is_settled,
+            neighbours=tuple(dict.fromkeys([one.name for one in beside if one.name != self._seat.name])),
+            members=tuple([MemberSeen(one.name, address=one.address) for one in known.values()]),
+            silent=tuple(self._silent),
+        )
 
     def find(self, name: str) -> Peer | None:
         return self._peers.find(name)
@@ -198,7 +211,7 @@ class RingSessions:
             self._peers.open(name)  # whoever opened the session may be gone: its host is asked
             if name not in self._silent:
                 self._silent[name] = None
-                self.wake(SilentForLong(name), self._options.silent_us)
+                self.wake(SilentForLong(name), self._options.suspect_us)
 
     def heard(self, event: Heard) -> None:
         self._is_heard(event.peer)

@@ -8,6 +8,9 @@ from then on, those that are announced later from their beginning. So a filter m
 A wish is confirmed when this broker is in the trees that it needs. A client that was elsewhere before may have seen
 more of a topic than has come here; so it is asked first how far the topic has come, and this client is shown only what
 lies beyond (`shows`).
+
+A broker may be in the tree of a topic for others before it learns that there is the topic: then it goes back to the
+beginning for the filter, and whoever has been shown something is not shown it again.
 """
 
 from collections.abc import Callable
@@ -51,8 +54,10 @@ class TopicWishes:
         self._open: dict[tuple[str, Predicate], _Wish] = {}
         self._reading: dict[str, list[_Wish]] = {}
         """By topic: for whom it was asked how far it has come."""
-        self._begins: dict[tuple[str, str], int] = {}
-        """(client, topic): nothing up to here is shown to it."""
+        self._known: dict[tuple[str, str], int] = {}
+        """(client that was elsewhere, topic): how far it had come when this client came."""
+        self._shown: dict[tuple[str, str], int] = {}
+        """(client, topic): it has what lies up to here, or is not shown it."""
 
     # -- of sessions ---------------------------------------------------------------------------------------------------
 
@@ -60,6 +65,8 @@ class TopicWishes:
         self.table.add(client, predicate, predicate)
         wish = self._open[client, predicate] = _Wish(client, predicate)
         if is_plain(predicate.filter):
+            if DIRECTORY in self._users:  # whose clients would otherwise have its beginning behind the rest
+                self.announced(predicate.filter)
             self._need(wish, predicate.filter)
         else:
             self._need(wish, DIRECTORY)
@@ -83,12 +90,20 @@ class TopicWishes:
     def drop_all(self, client: str) -> list[Recorded]:
         for predicate in self.table.of(client):
             self.drop(client, predicate)
-        for key in [key for key in self._begins if key[0] == client]:
-            del self._begins[key]
+        for known in (self._shown, self._known):
+            for key in [key for key in known if key[0] == client]:
+                del known[key]
         return []
 
     def shows(self, client: str, topic: str, position: int) -> bool:
-        return position > self._begins.get((client, topic), 0)
+        """Whether this client is shown what has this position: once, in order, and what it asked for. A filter gets
+        nothing of a topic before it was announced, or it would have it out of order."""
+        if position <= self._shown.get((client, topic), 0) or not self.wants(client, topic):
+            return False
+        if any(topic in wish.reads for wish in self._open.values() if wish.client == client):
+            return False
+        self._shown[client, topic] = position
+        return True
 
     @property
     def is_waiting(self) -> bool:
@@ -126,7 +141,8 @@ class TopicWishes:
         """As far as that, when it was asked. Whoever has come since has to ask again."""
         for wish in self._reading.pop(topic, []):
             wish.reads.pop(topic, None)
-            self._begins.setdefault((wish.client, topic), position)
+            self._shown[wish.client, topic] = max(position, self._shown.get((wish.client, topic), 0))
+            self._known[wish.client, topic] = position
         later = [wish for wish in self._open.values() if topic in wish.reads]
         if later:
             self._reading[topic] = later
@@ -139,7 +155,7 @@ class TopicWishes:
 
     def _need(self, wish: _Wish, topic: str) -> None:
         wish.topics[topic] = None
-        if self._was_elsewhere(wish.client) and (wish.client, topic) not in self._begins:
+        if self._was_elsewhere(wish.client) and (wish.client, topic) not in self._known:
             wish.reads[topic] = None
             if topic not in self._reading:
                 self._reading[topic] = [wish]
@@ -150,6 +166,8 @@ class TopicWishes:
         users = self._users.setdefault(topic, {})
         users[predicate] = users.get(predicate, 0) + 1
         self._trees.want(topic, after)
+        if after is not None:
+            self._trees.rewind(topic, after)
 
     def _is_met(self, wish: _Wish) -> bool:
         for topic in wish.topics:
@@ -163,4 +181,4 @@ class TopicWishes:
         """The directory, as far as it had come."""
         place = self._trees.places[DIRECTORY]
         assert place.position is not None, "it is in its tree"
-        return place.position >= max(place.missing, self._begins.get((wish.client, DIRECTORY), 0))
+        return place.position >= max(place.missing, self._known.get((wish.client, DIRECTORY), 0))

@@ -16,7 +16,9 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, GoTo, Publish, Subscribe, Successor, Successors, Taken, Unsubscribe
 from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.step import Step
+from resprout.stacks.status import TopicReaders
 from resprout.wire.columns import check_columns
 
 RECEIPTS_US: Final = 10_000
@@ -88,6 +90,10 @@ class ClientDesk:
 
     def up(self, event: LinkUp) -> None:
         self._sessions.arrive(event.peer, event.incarnation, event.room)
+
+    def readers(self, topic: str) -> TopicReaders:
+        """For people who ask."""
+        return readers_here(self._sessions, topic)
 
     def has(self, name: str) -> bool:
         return name in self._sessions.all

@@ -15,6 +15,7 @@ from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.shell.tree import PlainTree
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import MemberSeen, seen
 
 
 class PlacesNear(ProtocolMessage, frozen=True, tag=187):
@@ -30,6 +31,14 @@ class MappedTree(PlainTree):
 
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
         return super().desks({PlacesNear: self._told, **handlers})
+
+    def is_passed_by(self, name: str) -> bool:
+        """It is known to be dead."""
+        return False
+
+    def _members(self) -> tuple[MemberSeen, ...]:
+        near = [self._view.place(name) for name in self._view.nodes() if name != self._view.name]
+        return tuple([seen(one, self.is_passed_by(one.name)) for one in near if one is not None])
 
     def _told(self, peer: Peer, message: PlacesNear) -> None:
         self._spread(self._view.learn(message.places))

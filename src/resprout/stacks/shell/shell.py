@@ -18,6 +18,7 @@ from resprout.core.contract import Effect, Event, Outcome, Received, Send, Timer
 from resprout.core.errors import PeerError
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.step import Step
+from resprout.stacks.status import StackStatus, TopicReaders
 
 Table = Mapping[type, Callable[[Any], None]]
 GuardOfClients = Callable[[Any, Any], tuple[Any, Sequence[Any]]]
@@ -51,12 +52,26 @@ class Shell:
         self._in_runs = frozenset(in_runs)
         self.guard: GuardOfClients | None = None
         """Looks at what clients say before anybody else does, where not all of them may do everything."""
+        self.mistakes = 0
+        """Of peers that were cut off for it."""
         self._within_run = False
         """The end of the last step is still to come."""
         self._on_event: Table = {TimerFired: self._timer_fired, **events}
 
     def begin(self) -> None:
         """The first thing that a broker does."""
+
+    # -- what people are told (`stacks.status`) ------------------------------------------------------------------------
+
+    def status(self) -> StackStatus:
+        """Where it stands, and what it keeps. A stack that says nothing is shown without it."""
+        return StackStatus()
+
+    def readers(self, topic: str) -> TopicReaders:
+        """Who gets a publication on a topic from here."""
+        return TopicReaders()
+
+    # -- the contract --------------------------------------------------------------------------------------------------
 
     def start(self, now_us: int) -> Sequence[Effect]:
         out = self._step.begin(now_us)
@@ -114,6 +129,7 @@ class Shell:
                     return True
             raise PeerError(f"{kind.__name__} is not for {name} to say")
         except PeerError as error:
+            self.mistakes += 1
             self._cut_off(name, str(error))
             return False
 

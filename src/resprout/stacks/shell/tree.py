@@ -11,6 +11,8 @@ turn for as long as nobody is there. One that asks back was a child of an earlie
 
 from collections.abc import Mapping
 
+import msgspec
+
 from resprout.core.contract import LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
@@ -19,6 +21,7 @@ from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import Absent, MemberSeen, StackStatus
 
 
 class Join(ProtocolMessage, frozen=True, tag=176):
@@ -64,6 +67,19 @@ class PlainTree:
     def successors(self) -> tuple[Successor, ...]:
         """Where clients turn when this broker is gone."""
         return tuple(self.links.values())
+
+    def status(self) -> StackStatus:
+        """For people."""
+        return StackStatus(self.is_in, self.parent, tuple(self.links), self._members(), self._silent())
+
+    def _members(self) -> tuple[MemberSeen, ...]:
+        return tuple([MemberSeen(one.name, self._life(one.name), one.address) for one in self.links.values()])
+
+    def _life(self, name: str) -> int | Absent:
+        return self._peers.incarnation(name) or msgspec.UNSET
+
+    def _silent(self) -> tuple[str, ...]:
+        return tuple([name for name in self.links if not self._peers.is_heard(name)])
 
     def begin(self) -> None:
         if self.parent is not None:

@@ -14,6 +14,7 @@ from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
+from resprout.stacks.sites.account import status_of
 from resprout.stacks.sites.agreement import Agreement, ProposalsDue
 from resprout.stacks.sites.clients import ClientOverDue, SiteClients
 from resprout.stacks.sites.commands import Command, Founding, GivingUp, Meeting, Seating, TakingLead, life_of, name_of
@@ -35,6 +36,7 @@ from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.sites.sharing import gateways_for
 from resprout.stacks.sites.state import Entered, PlacedBundle
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
 
 
 class SitesBroker(Shell):
@@ -82,6 +84,12 @@ class SitesBroker(Shell):
 
     def begin(self) -> None:
         self.forming.begin()
+
+    def status(self) -> StackStatus:
+        return status_of(self.name, self.site, self.agreement.state, self.forming, self.clients.is_ready)
+
+    def readers(self, topic: str) -> TopicReaders:
+        return self.clients.readers(topic)
 
     # -- sessions with brokers (`BrokerSessions`) ----------------------------------------------------------------------
 

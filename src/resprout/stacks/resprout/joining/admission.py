@@ -29,7 +29,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.outcomes import Settled
-from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
+from resprout.stacks.resprout.repair.parcels import pack_asks, pack_last_totals, pack_marks, pack_surroundings
 
 
 class Admission:

@@ -8,7 +8,7 @@ from resprout.core.contract import ProtocolMessage, SetTimer
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.order.link import Link
-from resprout.order.totals.merge import MemberLocks, MergedLocks, Piece
+from resprout.order.totals.handover import MemberLocks, MergedLocks, Piece
 from resprout.order.totals.messages import GrantedLock
 from resprout.overlay.places import Place
 from resprout.spread.messages import Interested, Uninterested
@@ -16,10 +16,8 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Grant, Item, ParcelEnd, Stub
 from resprout.stacks.resprout.outcomes import Repaired
-from resprout.stacks.resprout.repair.inventory import Inventory
-from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_surroundings
-from resprout.stacks.resprout.repair.parcels import Parcel
-from resprout.stacks.resprout.repair.pool import OWN_SIDE, Pool, Taking, in_order
+from resprout.stacks.resprout.repair.parcels import Parcel, pack_asks, pack_last_totals, pack_marks, pack_surroundings
+from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, Taking, in_order
 from resprout.stacks.resprout.repair.states import LedRepair, RepairState
 
 

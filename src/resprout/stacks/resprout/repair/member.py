@@ -14,10 +14,16 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ParcelEnd
 from resprout.stacks.resprout.outcomes import Repaired
-from resprout.stacks.resprout.repair.inventory import Inventory
-from resprout.stacks.resprout.repair.pack import pack_asks, pack_last_totals, pack_marks, pack_served, pack_surroundings
-from resprout.stacks.resprout.repair.parcels import Parcel, learn
-from resprout.stacks.resprout.repair.pool import Taking, in_order
+from resprout.stacks.resprout.repair.parcels import (
+    Parcel,
+    learn,
+    pack_asks,
+    pack_last_totals,
+    pack_marks,
+    pack_served,
+    pack_surroundings,
+)
+from resprout.stacks.resprout.repair.pool import Inventory, Taking, in_order
 from resprout.stacks.resprout.repair.states import AttachedRepair, RepairState
 
 
@@ -155,10 +161,7 @@ class Member:
         for origin, reached in parcel.seen.items():
             core.seen.raise_to(origin, reached)
         core.handover.follow(coordinator)
-        for entry in core.log.entries.values():
-            if entry.tseq >= 0 and entry.no >= repair.inventory.snapshot:
-                assert entry.bundle is not None
-                link.after.append((entry.no, Closed(entry.publisher, entry.incarnation, entry.first, entry.stamp - 1)))
+        self.close_behind(link, repair.inventory.snapshot)
         # What had to wait for the Grant, then everything as on any link.
         for message in unsaid:
             core.outbox.send(coordinator, message)
@@ -168,3 +171,12 @@ class Member:
         core.waves.start(view.publish_place(), view.reach, lambda: None)
         core.waves.exchange(coordinator)
         core.handover.resume()
+
+    def close_behind(self, link: Link, since: int) -> None:
+        """Totals that were delivered here since the report, on what the dead had said, are not in the pool. The new
+        link is told of each that this side is closed, at its place among what was logged since and crosses now: behind
+        what came before it, and before what came after it."""
+        for entry in self._core.log.entries.values():
+            if entry.tseq >= 0 and entry.no >= since:
+                assert entry.bundle is not None
+                link.after.append((entry.no, Closed(entry.publisher, entry.incarnation, entry.first, entry.stamp - 1)))

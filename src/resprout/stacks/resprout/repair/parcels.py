@@ -1,8 +1,9 @@
-"""Parcels on their way in: the parts of each sender are put together until the end comes, and the whole goes to whoever
-waits for it, so that what it brings is taken all at once."""
+"""Parcels: much that belongs together, in parts of bounded size. On their way in, the parts of each sender are put
+together until the end comes, and the whole goes to whoever waits for it, so that what it brings is taken at once."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import Locate, ProtocolMessage
@@ -16,7 +17,9 @@ from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import (
     LOCK_PARTS,
     PARCELS,
+    PART_ITEMS,
     PARTS,
+    AskedInterest,
     Asks,
     ClientLives,
     Item,
@@ -24,6 +27,7 @@ from resprout.stacks.resprout.messages import (
     NetworkName,
     ParcelEnd,
     SeenMarks,
+    Served,
     ServedAsks,
     Stub,
     Surroundings,
@@ -32,6 +36,8 @@ from resprout.stacks.shell.peers import Peer
 
 PARTS_MAX = 1_000_000
 """In one parcel; a log that holds more cannot be handed over."""
+
+T = TypeVar("T")
 
 
 class Parcel:
@@ -138,3 +144,51 @@ def learn(core: Core, parcel: Parcel) -> None:
         core.view.bury(tombstone.name, tombstone.incarnation)
     core.view.learn(*parcel.places)
     core.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])
+
+
+# -- on their way out --------------------------------------------------------------------------------------------------
+
+
+def pack_marks(marks: Iterable[Mark]) -> list[SeenMarks]:
+    return [SeenMarks(some) for some in _in_parts(marks)]
+
+
+def pack_last_totals(marks: Iterable[Mark]) -> list[LastTotals]:
+    return [LastTotals(some) for some in _in_parts(marks)]
+
+
+def pack_asks(asks: Sequence[tuple[int, Predicate, bool]], confirmed: bool = False) -> list[Asks]:
+    """`confirmed`: all of them are, whatever is said of each."""
+    return [
+        Asks(tuple([AskedInterest(id, p.filter, p.where_text, confirmed or sure) for id, p, sure in some]))
+        for some in _in_parts(asks)
+    ]
+
+
+def pack_served(predicates: Iterable[Predicate]) -> list[ServedAsks]:
+    return [ServedAsks(tuple([Served(p.filter, p.where_text) for p in some])) for some in _in_parts(predicates)]
+
+
+def pack_surroundings(core: Core) -> list[Surroundings]:
+    places = core.view.places.values()
+    tombstones = [Life(name, number) for name, number in core.view.tombstones.items()]
+    return [
+        *[Surroundings(some, ()) for some in _in_parts(places)],
+        *[Surroundings((), dead) for dead in _in_parts(tombstones)],
+    ]
+
+
+def pack_listeners(broker: str, names: Iterable[str]) -> list[Listeners]:
+    """At least one part: that there are none is worth knowing."""
+    return [Listeners(broker, some) for some in _in_parts(names) or [()]]
+
+
+def pack_client_lives(lives: Iterable[Life]) -> list[ClientLives]:
+    return [ClientLives(some) for some in _in_parts(lives)]
+
+
+def _in_parts(things: Iterable[T]) -> list[tuple[T, ...]]:
+    left, parts = iter(things), []
+    while some := tuple(islice(left, PART_ITEMS)):
+        parts.append(some)
+    return parts

@@ -1,10 +1,11 @@
 """The pool of a repair: everything that was on its way through the dead, in one order for all, and how it is taken.
+What each broker brings is the *inventory* of its dead link: what had crossed it and is not forgotten, and what was to.
 
 The order is that of stamps, which is one of causes before effects. Of every bundle it is known from which *side* of the
 star it came, so that both ends of each new link count it in the same direction.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from resprout.core.bundle import Bundle, shadow
@@ -14,13 +15,91 @@ from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
 from resprout.order.totals.messages import GrantedLock, id_of
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.forwarding import nothing_more_to_do
+from resprout.stacks.resprout.forwarding import crosses, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
-from resprout.stacks.resprout.repair.inventory import Inventory, item_of
 
 OWN_SIDE: Final = 0
 DEAD_SIDE: Final = -1
 """Its publisher was a client of a dead broker: nobody among the living passed it on first."""
+
+
+class Crossed:
+    """One entry on a dead link. `number`: its place among what was sent or came; 0 for what had not been sent yet."""
+
+    __slots__ = ("entry", "link", "number", "sent")
+
+    def __init__(self, entry: Entry, link: Link, number: int, sent: bool) -> None:
+        self.entry = entry
+        self.link = link
+        self.number = number
+        self.sent = sent
+
+
+class Inventory:
+    """What a dead link owed and was owed, at one moment."""
+
+    def __init__(self, core: Core, *links: Link) -> None:
+        self._core = core
+        self.snapshot = core.log.next_no
+        """What is logged from here on is not in it."""
+        self.found: dict[Id, list[Crossed]] = {}
+        for link in links:
+            for number, entry in link.sent.entries.items():
+                self._add(Crossed(entry, link, number, True))
+            for number, entry in link.arrived.entries.items():
+                self._add(Crossed(entry, link, number, False))
+            if link.cursor is not None:
+                for no in range(link.cursor, self.snapshot):
+                    late = core.log.entries.get(no)
+                    if late is not None and late.source is not link and crosses(late):
+                        self._add(Crossed(late, link, 0, True))
+        for crossings in self.found.values():
+            if len(crossings) > 1:
+                self._merge(crossings)
+
+    def _add(self, crossed: Crossed) -> None:
+        self.found.setdefault(crossed.entry.id, []).append(crossed)
+
+    def _merge(self, crossings: list[Crossed]) -> None:
+        """What crossed twice is one thing: the entry that counts who is owed it comes first, and has the bundle if it
+        was forgotten and came back as a copy."""
+        kept = min(crossings, key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup)).entry
+        bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
+        if kept.bundle is None and bundle is not None:
+            self._core.log.revive(kept, bundle)
+            if self._core.disk is not None:
+                self._core.disk.keep(kept, ())
+        crossings.sort(key=lambda crossed: crossed.entry is not kept)
+
+    def items(self) -> Iterator[Item | Stub]:
+        for crossings in self.found.values():
+            entry = crossings[0].entry
+            came = any(not crossed.sent for crossed in crossings if crossed.entry is entry)  # and was perhaps sent back
+            yield item_of(entry, int(not came))
+
+    def leave(self, id: Id) -> Entry | None:
+        """Take an entry off the dead links; what replaces them counts it from now on."""
+        crossings = self.found.pop(id, None)
+        if crossings is None:
+            return None
+        log = self._core.log
+        for crossed in crossings:
+            if crossed.number:
+                log.leave_link(crossed.link, crossed.entry, crossed.number, crossed.sent)
+            else:
+                log.waited(crossed.entry)
+                log.unawait(crossed.entry)
+        kept = crossings[0].entry
+        for crossed in crossings:
+            if crossed.entry is not kept:  # a copy or a repeat, which nobody needs beside it
+                log.settle(crossed.entry)
+        return kept
+
+
+def item_of(entry: Entry, side: int) -> Item | Stub:
+    if entry.bundle is not None:
+        return Item(entry.bundle, side, entry.hops, entry.prompt)
+    return Stub(entry.publisher, entry.stream, entry.incarnation, entry.first, entry.last, entry.stamp, side)
 
 
 def id_of_item(item: Item | Stub | Bundle) -> Id:

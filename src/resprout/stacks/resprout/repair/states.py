@@ -6,8 +6,8 @@ from typing import Final
 
 from resprout.core.states import transition
 from resprout.overlay.places import Life
-from resprout.stacks.resprout.repair.inventory import Inventory
 from resprout.stacks.resprout.repair.parcels import Parcel
+from resprout.stacks.resprout.repair.pool import Inventory
 
 
 class RepairState(Enum):

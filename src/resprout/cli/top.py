@@ -1,0 +1,110 @@
+"""`resprout top`: the brokers of a tree and what they do, again and again."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import click
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from resprout.cli.asking import AskingCommand, size
+from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.server import Access, access_arguments
+from resprout.cli.show import plain
+from resprout.cli.tree_view import heading, news_lines
+from resprout.net.account.values import LatencySummary, TreeSurvey
+
+COLUMNS = ("broker", "parent", "clients", "in/s", "out/s", "through/s", "safe p99", "delivered p99", "queue", "log")
+
+
+@click.command()
+@access_arguments
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="SECONDS")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Look so many times, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print each look as a JSON object, one a line.")
+def top(access: Access, interval: float, count: int | None, as_json: bool) -> int:
+    """Show what the brokers of a tree do, until Ctrl-C: rates, latencies, queues.
+
+    \b
+        resprout top --server b0.example:7450
+        resprout top --count 1 | sort -k4
+
+    In a terminal the table is drawn anew each time. In a pipe each look is a line for each broker, with the time in
+    front of it.
+    """
+    return run_loop(_watch(AskingCommand(access), interval, count, as_json))
+
+
+async def _watch(asking: AskingCommand, interval_s: float, count: int | None, as_json: bool) -> int:
+    stop = stopped_by_signals()
+    if as_json or not sys.stdout.isatty():
+        show = _as_json if as_json else _as_lines
+        await _look(asking, interval_s, count, stop, lambda found: click.echo(show(found)))
+        return 0
+    with Live(console=Console(), auto_refresh=False, screen=count is None) as live:
+        await _look(asking, interval_s, count, stop, lambda found: live.update(_drawn(found), refresh=True))
+    return 0
+
+
+async def _look(
+    asking: AskingCommand, interval_s: float, count: int | None, stop: asyncio.Event, show: Callable[[TreeSurvey], None]
+) -> None:
+    looks = 0
+    while count is None or looks < count:
+        if looks and await unless_stopped(_pause(interval_s), stop) is None:
+            return
+        found = await unless_stopped(asking.survey(), stop)
+        if found is None:
+            return
+        show(found)
+        looks += 1
+
+
+async def _pause(seconds: float) -> bool:
+    await asyncio.sleep(seconds)
+    return True
+
+
+def _as_json(found: TreeSurvey) -> bytes:
+    return msgspec.json.encode(found)
+
+
+def _as_lines(found: TreeSurvey) -> str:
+    at = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(found.time))
+    lines = [f"{at} {' '.join(cell.replace(' ', '') or '-' for cell in row)}" for row in _rows(found)]
+    lines += [f"{at} {plain(one.name)} no answer: {plain(one.reason)}" for one in found.missing]
+    return "\n".join(lines)
+
+
+def _drawn(found: TreeSurvey) -> Group:
+    table = Table(*COLUMNS, box=None, pad_edge=False)
+    for row in _rows(found):
+        table.add_row(*map(Text, row))
+    for one in found.missing:
+        table.add_row(Text(plain(one.name)), Text("dead" if one.dead else "no answer"))
+    return Group(Text(heading(found)), table, *[Text(line) for line in news_lines(found)])
+
+
+def _rows(found: TreeSurvey) -> Iterator[tuple[str, ...]]:
+    for one in found.brokers:
+        yield (
+            plain(one.name),
+            plain(one.parent) if isinstance(one.parent, str) else "-",
+            str(one.clients_count),
+            f"{one.rates.publications:.1f}",
+            f"{one.rates.deliveries:.1f}",
+            f"{one.rates.carried + one.rates.passed_on:.1f}",
+            _latency(one.safe_latency),
+            _latency(one.delivered_latency),
+            size(one.queue_bytes),
+            size(one.log_bytes) if isinstance(one.log_bytes, int) else "-",
+        )
+
+
+def _latency(summary: LatencySummary | msgspec.UnsetType) -> str:
+    return f"{summary.p99_ms:g} ms" if isinstance(summary, LatencySummary) else "-"

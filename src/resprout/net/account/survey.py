@@ -1,0 +1,140 @@
+"""Asks one broker after the other, from neighbour to neighbour, until all have told that can be reached.
+
+Each is asked on a connection of its own, by whoever wants to know: nobody passes questions on, so a broker that hangs
+keeps only its own answer from whoever asks.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from resprout.core.errors import UsageError
+from resprout.net.account.answering import ACCOUNT
+from resprout.net.account.values import BrokerAccount, MissingBroker, TreeSurvey
+from resprout.net.address import Address, parse_address
+from resprout.net.discover import UnreachableError, exchange
+from resprout.net.frames import AccountTold, AskAccount, Login
+from resprout.net.tls.keyring import Keyring
+from resprout.stacks.status import MemberSeen
+
+AT_ONCE: Final = 16
+"""Brokers that are asked at the same time."""
+BROKERS_MAX: Final = 2_000
+ANSWER_SECONDS: Final = 3.0
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Asker:
+    """Who asks, and how it shows who it is."""
+
+    def __init__(
+        self,
+        name: str,
+        role: str,
+        keyring: Keyring | None,
+        login: Login | None = None,
+        timeout_s: float = ANSWER_SECONDS,
+    ) -> None:
+        self._name = name
+        self._role = role
+        self._keyring = keyring
+        self._login = login
+        self._timeout_s = timeout_s
+
+    async def ask(self, address: Address, kind: type[T], what: str, about: str = "") -> T:
+        """UnreachableError says why there is no answer."""
+        said: list[Any] = [
+            *([self._login] if self._login is not None else []),
+            AskAccount(self._name, self._role, what, about),
+        ]
+        told = await exchange(address, self._timeout_s, said, AccountTold, self._keyring)
+        try:
+            return msgspec.json.decode(told.answer, type=kind)
+        except msgspec.MsgspecError as error:
+            raise UnreachableError(
+                f"{address}: {told.name} tells what cannot be read: {error}", hopeless=True
+            ) from None
+
+    async def account(self, address: Address) -> BrokerAccount:
+        return await self.ask(address, BrokerAccount, ACCOUNT)
+
+
+async def survey(asker: Asker, first: BrokerAccount) -> TreeSurvey:
+    """Everybody that can be found from here on."""
+    found: dict[str, BrokerAccount] = {first.name: first}
+    missing: dict[str, MissingBroker] = {}
+    seen: dict[str, None] = {first.name: None}
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def visit(member: MemberSeen) -> Sequence[MemberSeen]:
+        address = member.address if isinstance(member.address, str) else ""
+        if member.dead:
+            missing[member.name] = _missing(member, "it was declared dead, and its place is not closed yet")
+            return ()
+        if not address:
+            missing[member.name] = _missing(member, "nobody knows where it listens")
+            return ()
+        async with turn:
+            try:
+                account = await asker.account(parse_address(address))
+                if account.name != member.name:
+                    raise UnreachableError(f"{address}: {account.name} listens there")
+            except (UnreachableError, UsageError) as error:
+                missing[member.name] = _missing(member, str(error))
+                return ()
+        found[account.name] = account
+        return account.members
+
+    waiting = _new(first.members, seen)
+    while waiting:
+        told = await asyncio.gather(*[visit(member) for member in waiting])
+        waiting = [member for members in told for member in _new(members, seen)]
+    others = sorted((one for one in found.values() if one is not first), key=lambda one: one.name)
+    return TreeSurvey(
+        name=first.name,
+        incarnation=first.life,
+        network=first.network,
+        notices=tuple([f"{one.name}: {line}" for one in (first, *others) for line in one.notices]),
+        time=round(time.time(), 3),
+        brokers=(first, *others),
+        missing=tuple(sorted(missing.values(), key=_by_name)),
+    )
+
+
+async def ask_all(
+    asker: Asker, brokers: Iterable[BrokerAccount], kind: type[T], what: str, about: str, failed: Callable[[str], None]
+) -> list[T]:
+    """One question to all of them; who does not answer is left out, and told to `failed`."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def visit(broker: BrokerAccount) -> T | None:
+        async with turn:
+            try:
+                return await asker.ask(parse_address(broker.address), kind, what, about)
+            except UnreachableError as error:
+                failed(f"{broker.name} does not tell: {error}")
+                return None
+
+    told = await asyncio.gather(*[visit(broker) for broker in brokers])
+    return [one for one in told if one is not None]
+
+
+def _new(members: Iterable[MemberSeen], seen: dict[str, None]) -> list[MemberSeen]:
+    new = []
+    for member in members:
+        if member.name not in seen and len(seen) < BROKERS_MAX:
+            seen[member.name] = None
+            new.append(member)
+    return new
+
+
+def _missing(member: MemberSeen, reason: str) -> MissingBroker:
+    return MissingBroker(member.name, reason, member.address, member.parent, member.dead)
+
+
+def _by_name(one: MissingBroker) -> str:
+    return one.name

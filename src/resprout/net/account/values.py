@@ -1,0 +1,190 @@
+"""A broker's account of itself, and a survey of all of them: the one form that commands and the live page read.
+
+As JSON it is stable: fields are added, and never change their meaning. What a stack does not have is absent. Times are
+seconds since 1970, rates are per second over the last ten, latencies in milliseconds over the last minute.
+"""
+
+import msgspec
+
+from resprout.stacks.status import Absent, MemberSeen, RepairSeen
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Messages in a second."""
+
+    publications: float = 0.0
+    """From clients here."""
+    deliveries: float = 0.0
+    """To clients here, each copy."""
+    carried: float = 0.0
+    """From other brokers."""
+    passed_on: float = 0.0
+    """To other brokers, each copy."""
+
+
+class LatencySummary(msgspec.Struct, frozen=True):
+    """How long publishers here waited for a receipt."""
+
+    publications: int
+    p50_ms: float
+    p99_ms: float
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """Since the process began."""
+
+    publications: int
+    publication_bytes: int
+    deliveries: int
+    delivery_bytes: int
+    carried: int
+    passed_on: int
+    receipts_safe: int
+    receipts_delivered: int
+    unmeasured: int
+    repairs: int
+    suspicions: int
+    publications_refused: int
+    subscriptions_refused: int
+    """Told to clients in their sessions; those that rules forbid are among the refusals, too."""
+    refusals: dict[str, int]
+    """Who was turned away, or refused something, by reason."""
+
+
+class NeighbourAccount(msgspec.Struct, frozen=True):
+    """A broker with which there is a session."""
+
+    name: str
+    life: int
+    connected: bool
+    queue_messages: int
+    """Sent, and not acknowledged."""
+    queue_bytes: int
+    silent: bool = False
+    neighbour: bool = True
+    """Publications pass here; otherwise the session serves the tree itself."""
+
+
+class ClientAccount(msgspec.Struct, frozen=True):
+    name: str
+    life: int
+    connected: bool
+    queue_messages: int
+    queue_bytes: int
+    held: bool
+    """It publishes more than can be kept, and waits."""
+
+
+class JournalAccount(msgspec.Struct, frozen=True):
+    """What is on disk."""
+
+    bytes: int
+    records: int
+    event_bytes: int | Absent = msgspec.UNSET
+
+
+class NotedLine(msgspec.Struct, frozen=True):
+    time: float
+    kind: str
+    detail: str
+
+
+class BrokerAccount(msgspec.Struct, frozen=True):
+    name: str
+    life: int
+    address: str
+    """Where others reach it."""
+    stack: str
+    version: str
+    network: str
+    time: float
+    """When this was said, by its clock."""
+    since: float
+    """When the process began."""
+    life_since: float
+    ready: bool
+    """It has its place, and serves clients."""
+    neighbours: tuple[NeighbourAccount, ...]
+    clients: tuple[ClientAccount, ...]
+    """The first thousand."""
+    clients_count: int
+    connections: int
+    queue_bytes: int
+    """Of all sessions."""
+    rates: Rates
+    counters: Counters
+    members: tuple[MemberSeen, ...]
+    """Brokers that it knows, as it knows them."""
+    repairs: tuple[RepairSeen, ...]
+    """That go on now."""
+    recent: tuple[NotedLine, ...]
+    """What it has noted lately, the last one last."""
+    notices: tuple[str, ...]
+    """What people should know about it."""
+    parent: str | Absent | None = msgspec.UNSET
+    site: str | Absent = msgspec.UNSET
+    log_bytes: int | Absent = msgspec.UNSET
+    log_bundles: int | Absent = msgspec.UNSET
+    log_bytes_max: int | Absent = msgspec.UNSET
+    journal: JournalAccount | Absent = msgspec.UNSET
+    safe_latency: LatencySummary | Absent = msgspec.UNSET
+    delivered_latency: LatencySummary | Absent = msgspec.UNSET
+    http: str | Absent = msgspec.UNSET
+    """Where it serves the live page."""
+
+
+class MissingBroker(msgspec.Struct, frozen=True):
+    """One that others know, and that did not tell."""
+
+    name: str
+    reason: str
+    address: str | Absent = msgspec.UNSET
+    parent: str | Absent | None = msgspec.UNSET
+    dead: bool = False
+    """Others say that it is; then it was not asked."""
+
+
+class TreeSurvey(msgspec.Struct, frozen=True):
+    """All that could be learnt by asking from one broker on."""
+
+    name: str
+    """Whom it began with."""
+    incarnation: int
+    network: str
+    notices: tuple[str, ...]
+    """What people should know, of any of them."""
+    time: float
+    brokers: tuple[BrokerAccount, ...]
+    """The one that was asked first, then by name."""
+    missing: tuple[MissingBroker, ...] = ()
+
+
+class TopicAnswer(msgspec.Struct, frozen=True):
+    """Who gets a publication on a topic from one broker."""
+
+    broker: str
+    topic: str
+    clients: tuple[str, ...]
+    conditional: tuple[str, ...]
+    onward: tuple[str, ...] | Absent = msgspec.UNSET
+
+
+class PassageAnswer(msgspec.Struct, frozen=True):
+    """What one broker remembers of a publication. Times are by its clock."""
+
+    broker: str
+    found: bool
+    topic: str = ""
+    guarantee: str = ""
+    came_from: str = ""
+    published_here: bool = False
+    time: float | Absent = msgspec.UNSET
+    passed_to: tuple[str, ...] = ()
+    passed_time: float | Absent = msgspec.UNSET
+    readers: tuple[str, ...] = ()
+    """The first of them; how many there were is in `given`."""
+    given: int = 0
+    shown_time: float | Absent = msgspec.UNSET
+    safe_time: float | Absent = msgspec.UNSET
+    delivered_time: float | Absent = msgspec.UNSET
+    """When its publisher was told so, at the broker where it was published."""

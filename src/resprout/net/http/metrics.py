@@ -1,0 +1,139 @@
+"""What a broker has counted, as Prometheus wants it. Everything is read when it is asked for; nothing is kept here."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import UNSET
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from resprout import __version__
+from resprout.edge.broker.tally import BOUNDS_US, LatencyCounts
+from resprout.net.account.bookkeeper import Bookkeeper
+
+_KINDS_FIRST: Final = ("suspect", "repair_begin", "repair_end", "fenced", "joined", "few_copies", "two_networks")
+"""Kinds of notes that are there from the beginning, so that the first one is seen as a change."""
+
+
+class BrokerCollector(Collector):
+    def __init__(self, books: Bookkeeper) -> None:
+        self._books = books
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._place()
+        yield from self._traffic()
+        yield from self._queues()
+        yield from self._trouble()
+
+    def _place(self) -> Iterator[Metric]:
+        books, status = self._books, self._books.status()
+        info = {"name": books.name, "stack": books.stack, "version": __version__}
+        yield InfoMetricFamily("resprout_broker", "Who this is.", info)
+        yield _gauge("broker_life", "The number of this life; it grows with each one.", books.life)
+        yield _gauge("broker_ready", "1 when it has its place and serves clients.", int(status.serving))
+        yield _gauge("neighbours", "Brokers that it passes publications to.", len(status.neighbours))
+        yield _gauge("neighbours_silent", "Of these, how many are not heard.", len(status.silent))
+        yield _gauge("repairs_running", "Repairs of the tree that go on around this broker.", len(status.repairs))
+
+    def _traffic(self) -> Iterator[Metric]:
+        tally = self._books.tally
+        yield _counter("publications", "Messages that clients here published.", tally.published)
+        yield _counter("publication_bytes", "Their bytes.", tally.published_bytes)
+        yield _counter("deliveries", "Messages given to clients here, each copy.", tally.delivered)
+        yield _counter("delivery_bytes", "Their bytes.", tally.delivered_bytes)
+        yield _counter("carried", "Messages that came from other brokers.", tally.carried)
+        yield _counter("passed_on", "Messages sent to other brokers, each copy.", tally.passed_on)
+        receipts = CounterMetricFamily(
+            "resprout_receipts", "Publications of clients here that have turned safe, or delivered.", labels=["level"]
+        )
+        seconds = HistogramMetricFamily(
+            "resprout_receipt_seconds",
+            "From a publication's arrival to the moment that its publisher was told so.",
+            labels=["level"],
+        )
+        for level, latency in (("safe", tally.safe_latency), ("delivered", tally.spread_latency)):
+            receipts.add_metric([level], tally.receipts[level])
+            seconds.add_metric([level], _buckets(latency), latency.sum_us / 1e6)
+        yield receipts
+        yield seconds
+        yield _counter("receipts_unmeasured", "Publications that are in neither of these.", tally.unmeasured)
+
+    def _queues(self) -> Iterator[Metric]:
+        books, status = self._books, self._books.status()
+        families = {
+            "sessions": GaugeMetricFamily("resprout_sessions", "Sessions that stand.", labels=["role"]),
+            "messages": GaugeMetricFamily("resprout_queue_messages", "Sent and not acknowledged.", labels=["role"]),
+            "bytes": GaugeMetricFamily("resprout_queue_bytes", "The same in bytes.", labels=["role"]),
+        }
+        sessions = books.sessions()
+        for role in ("broker", "client"):
+            of_role = [one for one in sessions if one.role == role]
+            families["sessions"].add_metric([role], len(of_role))
+            families["messages"].add_metric([role], sum([one.unconfirmed for one in of_role]))
+            families["bytes"].add_metric([role], sum([one.unconfirmed_bytes for one in of_role]))
+        yield from families.values()
+        yield _gauge("connections", "Open connections, those without a session included.", books.connections)
+        for name, text, value in (
+            ("log_bytes", "Kept for others, or for readers here.", status.log_bytes),
+            ("log_bundles", "The same in bundles.", status.log_bundles),
+            ("log_bytes_max", "Beyond it, clients that publish are held back.", status.log_bytes_max),
+        ):
+            if isinstance(value, int):
+                yield _gauge(name, text, value)
+        journal = books.journal()
+        if not isinstance(journal, type(UNSET)):
+            disk = GaugeMetricFamily("resprout_journal_bytes", "On disk.", labels=["journal"])
+            disk.add_metric(["records"], journal.bytes)
+            if isinstance(journal.event_bytes, int):
+                disk.add_metric(["events"], journal.event_bytes)
+            yield disk
+
+    def _trouble(self) -> Iterator[Metric]:
+        books = self._books
+        yield _counter("suspicions", "How often a peer was not heard.", books.kinds["suspect"])
+        yield _counter("repairs", "Repairs that ended here.", books.kinds["repair_end"])
+        notes = CounterMetricFamily("resprout_notes", "Lines of the log.", labels=["kind"])
+        for kind in dict.fromkeys((*_KINDS_FIRST, *sorted(books.kinds))):
+            notes.add_metric([kind], books.kinds[kind])
+        yield notes
+        refusals = CounterMetricFamily(
+            "resprout_refusals", "Who was turned away, or refused something.", labels=["reason"]
+        )
+        for reason, count in sorted(books.refusals().items()):
+            refusals.add_metric([reason], count)
+        yield refusals
+        tally = books.tally
+        yield _counter("publications_refused", "Told so to clients in a session.", tally.refused_publications)
+        yield _counter("subscriptions_refused", "Told so to clients in a session.", tally.refused_subscriptions)
+
+
+class Metrics:
+    def __init__(self, books: Bookkeeper) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(BrokerCollector(books))
+        ProcessCollector(registry=self._registry)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """In the form that is asked for, and what that is called."""
+        encode, kind = choose_encoder(accept)
+        return encode(self._registry), kind
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"resprout_{name}", text, value)
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"resprout_{name}", text, value)
+
+
+def _buckets(latency: LatencyCounts) -> list[tuple[str, float]]:
+    total, rows = 0, []
+    for place, count in enumerate(latency.counts):
+        total += count
+        bound = f"{BOUNDS_US[place] / 1e6:g}" if place < len(BOUNDS_US) else "+Inf"
+        rows.append((bound, float(total)))
+    return rows

@@ -1,0 +1,178 @@
+"""A small HTTP server for a few pages that are read: GET, one request on a connection, no bodies, and limits on all.
+
+Not here: what is served (`pages`), who may see it (`admission`). There is no TLS: beyond this machine it belongs behind
+something that has it.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from resprout.net.address import Address, reason_of
+from resprout.net.listen import ListenError
+
+HEAD_BYTES_MAX: Final = 8 << 10
+HEADERS_MAX: Final = 64
+HEAD_SECONDS_MAX: Final = 5.0
+"""From the first byte of a connection to the end of what is asked."""
+ANSWER_SECONDS_MAX: Final = 20.0
+"""To find the answer, and for the other side to take it."""
+CONNECTIONS_MAX: Final = 64
+"""More are closed as they come: whoever looks at a page needs one, and a monitor another."""
+
+_SAFE: Final = {
+    "Cache-Control": "no-store",
+    "Connection": "close",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    path: str
+    """Without the question behind it."""
+    headers: Mapping[str, str]
+    """By name in small letters."""
+    source: str
+    """The address of who asks."""
+
+
+class HttpAnswer(msgspec.Struct, frozen=True):
+    body: bytes
+    status: HTTPStatus = HTTPStatus.OK
+    kind: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = {}
+
+
+class HttpRefusal(Exception):  # noqa: N818 (it is no error of ours)
+    """What is asked is not answered."""
+
+    def __init__(self, status: HTTPStatus, reason: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(reason)
+        self.answer = HttpAnswer(f"{reason}\n".encode(), status, headers=headers or {})
+
+
+class HttpServer:
+    """`answer` is asked for what is to be served. Whoever calls it by a name that is not its own is refused: a page
+    from elsewhere could have given that name to this address, to read what is served here."""
+
+    def __init__(self, answer: Callable[[HttpRequest], Awaitable[HttpAnswer]]) -> None:
+        self._answer = answer
+        self._server: asyncio.Server | None = None
+        self._busy: set[asyncio.Task[None]] = set()
+        self._names: frozenset[str] = frozenset()
+        self.address = Address("", 0)
+
+    async def listen(self, address: Address) -> None:
+        """ListenError when it cannot."""
+        try:
+            self._server = await asyncio.start_server(
+                self._accept, address.host or None, address.port, limit=HEAD_BYTES_MAX
+            )
+        except OSError as error:
+            raise ListenError(address, reason_of(error), error.errno or 0) from None
+        port = self._server.sockets[0].getsockname()[1]
+        self.address = Address(address.host, port)
+        self._names = frozenset({address.host.lower(), "localhost"})
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            for task in list(self._busy):
+                task.cancel()
+            await asyncio.gather(*self._busy, return_exceptions=True)
+            await self._server.wait_closed()
+            self._server = None
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._busy) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_head = False
+        try:
+            try:
+                async with asyncio.timeout(HEAD_SECONDS_MAX):
+                    method, request = await self._read(reader, _source(writer))
+                is_head = method == "HEAD"
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    answer = await self._answer(request)
+            except HttpRefusal as refusal:
+                answer = refusal.answer
+            except TimeoutError:
+                answer = HttpAnswer(b"that took too long\n", HTTPStatus.REQUEST_TIMEOUT)
+            writer.write(_encoded(answer, is_head))
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, TimeoutError):
+            pass  # it is gone, or does not read
+        finally:
+            writer.transport.abort()
+
+    async def _read(self, reader: asyncio.StreamReader, source: str) -> tuple[str, HttpRequest]:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            raise HttpRefusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "that is too long") from None
+        method, path, headers = _parse(head)
+        if method not in ("GET", "HEAD"):
+            raise HttpRefusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", {"Allow": "GET, HEAD"})
+        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "nothing is taken here")
+        if not self._is_own(headers.get("host", "")):
+            raise HttpRefusal(HTTPStatus.MISDIRECTED_REQUEST, "that is not the name of this server: use its address")
+        return method, HttpRequest(path, headers, source)
+
+    def _is_own(self, host: str) -> bool:
+        name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(name.partition("%")[0])
+            return True
+        return name.lower() in self._names
+
+
+def _parse(head: bytes) -> tuple[str, str, dict[str, str]]:
+    first, *lines = head[:-4].decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0") or not words[1].startswith("/"):
+        raise HttpRefusal(HTTPStatus.BAD_REQUEST, "that is no request")
+    if len(lines) > HEADERS_MAX:
+        raise HttpRefusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "those are too many headers")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip() or name.lower() in headers:
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "that is no header, or stands there twice")
+        headers[name.lower()] = value.strip()
+    return words[0], words[1].partition("?")[0], headers
+
+
+def _encoded(answer: HttpAnswer, is_head: bool) -> bytes:
+    status = answer.status
+    headers = {
+        "Content-Type": answer.kind, "Content-Length": str(len(answer.body)), **_SAFE, **answer.headers,
+    }  # fmt: skip
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        *[f"{name}: {value}" for name, value in headers.items()],
+        "",
+        "",
+    ]
+    return "\r\n".join(lines).encode("latin-1") + (b"" if is_head else answer.body)
+
+
+def _source(writer: asyncio.StreamWriter) -> str:
+    place = writer.get_extra_info("peername")
+    return str(place[0]) if isinstance(place, tuple | list) and place else ""

@@ -1,0 +1,160 @@
+"""Questions about one journal: what it holds, where its lives begin, and all of a range, page by page.
+
+What retention has taken meanwhile is found out here. Who asked decides whether that is an error.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from resprout.client.past import Offset, read_request
+from resprout.edge.messages import EventRead
+from resprout.edge.requests import EventsAnswered, ReadRequest
+from resprout.spark.errors import DataLossError, SourceError
+from resprout.spark.offsets import Place
+from resprout.spark.planning import JournalRange
+
+PAGE_BYTES: Final = 1 << 20
+"""Asked for at once; a broker gives no more than it wants to."""
+LOOK_BYTES: Final = 1
+"""Of what is looked at for its life only: one event."""
+
+
+class JournalExtent(msgspec.Struct, frozen=True):
+    """What a journal holds now."""
+
+    journal: str
+    first: int
+    end: int
+
+
+class EventPages(Protocol):
+    """Whoever can be asked for pages of journals; see `connection`."""
+
+    def ask(self, request: ReadRequest) -> EventsAnswered: ...
+
+    def begin(self, request: ReadRequest) -> "Future[EventsAnswered]": ...
+
+
+class JournalView:
+    """A journal as a reader with these filters may see it."""
+
+    def __init__(self, brokers: EventPages, filters: tuple[str, ...], where: str | None) -> None:
+        self._brokers = brokers
+        self._filters = filters
+        self._where = where
+
+    def held(self, journal: str = "") -> JournalExtent:
+        """Of this journal, or of the first that any server keeps."""
+        answer = self._sound(self._request(read_request(self._filters[0], self._where, "latest", LOOK_BYTES), journal))
+        return JournalExtent(answer.journal, answer.first, answer.end)
+
+    def position_of(self, place: Place, held: JournalExtent) -> int:
+        """Where in this journal. SourceError when the place is one of another."""
+        if isinstance(place, Offset):
+            if place.journal != held.journal:
+                raise SourceError(f"{place} is an offset of another journal than {held.journal}")
+            return place.position
+        if isinstance(place, datetime):
+            request = self._request(read_request(self._filters[0], self._where, place, LOOK_BYTES), held.journal)
+            answer = self._sound(request)
+            return max(answer.first, answer.following - 1) if answer.life else answer.end
+        return held.first if place == "earliest" else held.end
+
+    def life_at(self, journal: str, position: int) -> int:
+        """Of the broker when it kept that event; 0 when it cannot be told."""
+        return self._sound(self._at(journal, position, LOOK_BYTES)).life
+
+    def lives(self, journal: str, start: int, end: int) -> tuple[tuple[int, int], ...]:
+        """(life, where it ends) of the positions from `start` to `end - 1`, rising. Lives rise with positions, so only
+        where two differ there is something to look for."""
+        if start >= end:
+            return ()
+        found: list[tuple[int, int]] = []
+        self._divide(journal, (start, self.life_at(journal, start)), (end - 1, self.life_at(journal, end - 1)), found)
+        return tuple(found)
+
+    def _divide(self, journal: str, low: tuple[int, int], high: tuple[int, int], found: list[tuple[int, int]]) -> None:
+        if low[1] == high[1]:
+            if found and found[-1][0] == high[1]:
+                found.pop()
+            found.append((high[1], high[0] + 1))
+            return
+        if high[0] - low[0] == 1:
+            for position, life in (low, high):
+                if found and found[-1][0] == life:
+                    found.pop()
+                found.append((life, position + 1))
+            return
+        middle = (low[0] + high[0]) // 2
+        between = (middle, self.life_at(journal, middle))
+        self._divide(journal, low, between, found)
+        self._divide(journal, between, high, found)
+
+    def pages(self, wanted: JournalRange, lost: Callable[[str], None]) -> Iterator[tuple[EventRead, ...]]:
+        """All events of a range that match. While one page is worked on, the next is on its way. `lost` is told what
+        retention has taken, and may raise."""
+        position = wanted.start
+        coming = self._brokers.begin(self._page(wanted, position))
+        while True:
+            answer = coming.result()
+            if answer.reason:
+                position = self._behind_loss(wanted, position, answer, lost)
+                if position >= wanted.end:
+                    return
+                coming = self._brokers.begin(self._page(wanted, position))
+                continue
+            if answer.following <= position:
+                lost(
+                    f"positions {position} to {wanted.end - 1} of {wanted.journal} are gone: "
+                    f"the journal ends at {answer.end}, before what was read of it"
+                )
+                return
+            position = answer.following
+            if position < wanted.end:
+                coming = self._brokers.begin(self._page(wanted, position))
+            yield answer.events
+            if position >= wanted.end:
+                return
+
+    def _behind_loss(
+        self, wanted: JournalRange, position: int, answer: EventsAnswered, lost: Callable[[str], None]
+    ) -> int:
+        """A page was refused: because it is not kept any more, or for another reason."""
+        held = self.held(wanted.journal)
+        if held.first <= position <= held.end:
+            raise SourceError(f"{wanted.journal}@{position} cannot be read: {answer.reason}")
+        following = min(wanted.end, held.first) if position < held.first else wanted.end
+        lost(gone(wanted.journal, position, following, held))
+        return following
+
+    def _page(self, wanted: JournalRange, position: int) -> ReadRequest:
+        return msgspec.structs.replace(self._at(wanted.journal, position, PAGE_BYTES), until=wanted.end)
+
+    def _at(self, journal: str, position: int, size: int) -> ReadRequest:
+        return self._request(read_request(self._filters[0], self._where, Offset(journal, position), size), journal)
+
+    def _request(self, request: ReadRequest, journal: str) -> ReadRequest:
+        return msgspec.structs.replace(request, journal=journal, also=self._filters[1:])
+
+    def _sound(self, request: ReadRequest) -> EventsAnswered:
+        answer = self._brokers.ask(request)
+        if answer.reason:
+            raise SourceError(f"{answer.journal} cannot be read: {answer.reason}")
+        return answer
+
+
+def gone(journal: str, start: int, end: int, held: JournalExtent) -> str:
+    """What is missing, in one line."""
+    return (
+        f"positions {start} to {end - 1} of {journal} are not kept any more, and were not read; "
+        f"there are {held.first} to {held.end - 1}"
+    )
+
+
+def must_not_lose(reason: str) -> None:
+    """For queries with `failOnDataLoss`."""
+    raise DataLossError(f"{reason} (failOnDataLoss=false goes on without)")

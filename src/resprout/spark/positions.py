@@ -1,0 +1,114 @@
+"""How far a query gets: which positions a micro-batch, or a batch, is made of.
+
+A query reads one journal, that of the first server which keeps events when it begins; the offsets say which one. What
+its broker has not kept is not there to be read: what retention took before it was read, and what was published between
+two lives of that broker. A query with `failOnDataLoss` ends there, and says what is missing.
+"""
+
+from typing import Any
+
+from resprout.client.past import Offset
+from resprout.spark.errors import SourceError
+from resprout.spark.journal import JournalExtent, JournalView, gone
+from resprout.spark.offsets import JournalOffset, from_json, to_json
+from resprout.spark.options import SourceOptions
+from resprout.spark.planning import JournalRange, ranges_between, split
+from resprout.spark.reading import view_of, when_lost
+
+
+class StreamProgress:
+    """Of a stream."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._stops: dict[str, int] | None = None
+        """By journal: the position at which a query ends that takes what is available now."""
+        self.latest: dict[str, Any] | None = None
+        """What there was when it was last looked."""
+
+    def begin(self) -> dict[str, Any]:
+        """Where a new query is."""
+        place = self._options.start
+        view = view_of(self._options)
+        held = view.held(place.journal if isinstance(place, Offset) else "")
+        position = view.position_of(place, held)
+        if isinstance(place, Offset):
+            position = self._checked(position, held)
+        return to_json(JournalOffset(held.journal, ((_life_of_end(view, held), position),)))
+
+    def advance(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
+        """The end of the micro-batch that begins at `start`: no more than so many positions."""
+        reached = from_json(start)
+        view = view_of(self._options)
+        held = view.held(reached.journal)
+        self.latest = to_json(JournalOffset(held.journal, ((reached.life, held.end),)))
+        end = held.end
+        if self._stops is not None:
+            end = min(end, self._stops.setdefault(held.journal, held.end))
+        begin = self._checked(reached.position, held)
+        if begin < reached.position:
+            return to_json(JournalOffset(held.journal, ((reached.life, begin),)))
+        if most is not None:
+            end = min(end, begin + most)
+        if end <= begin:
+            return start
+        segments = view.lives(held.journal, begin, end)
+        self._check_lives(reached, begin, segments)
+        return to_json(reached.moved(segments))
+
+    def stop_at_present(self) -> None:
+        """Nothing that comes later is read any more. A query that was restarted may read another journal than a new one
+        would: then that one's end is looked up as soon as it is known."""
+        place = self._options.start
+        held = view_of(self._options).held(place.journal if isinstance(place, Offset) else "")
+        self._stops = {held.journal: held.end}
+
+    def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[JournalRange]:
+        return split(ranges_between(from_json(start), from_json(end)), self._options.partitions_min)
+
+    def _checked(self, position: int, held: JournalExtent) -> int:
+        """Where to go on: there, if that is kept."""
+        lost = when_lost(self._options)
+        if position < held.first:
+            lost(gone(held.journal, position, held.first, held))
+            return held.first
+        if position > held.end:
+            lost(f"{held.journal} ends at position {held.end}, and {position} had been reached: its end was lost")
+            return held.end
+        return position
+
+    def _check_lives(self, reached: JournalOffset, begin: int, segments: tuple[tuple[int, int], ...]) -> None:
+        """Whatever began after the query did."""
+        known = max(life for life, _ in reached.lives)
+        for life, end in segments:
+            if known and life > known:
+                when_lost(self._options)(
+                    f"the broker of {reached.journal} began life {life} at position {begin}: what was published "
+                    "between its lives is not in its journal"
+                )
+                known = life
+            begin = end
+
+
+def batch_ranges(options: SourceOptions) -> list[JournalRange]:
+    """What a batch reads."""
+    places = (options.start, options.end)
+    named = {place.journal for place in places if isinstance(place, Offset)}
+    if len(named) > 1:
+        raise SourceError(f"startingOffsets and endingOffsets are of two journals: {', '.join(sorted(named))}")
+    view = view_of(options)
+    held = view.held(next(iter(named), ""))
+    start, end = (view.position_of(place, held) for place in places)
+    if start < held.first:
+        when_lost(options)(gone(held.journal, start, min(end, held.first), held))
+        start = held.first
+    if end > held.end:
+        when_lost(options)(f"{held.journal} ends at position {held.end}, before {end}")
+        end = held.end
+    segments = view.lives(held.journal, start, end)
+    reached = JournalOffset(held.journal, ((0, start),))
+    return split(ranges_between(reached, reached.moved(segments)), options.partitions_min) if segments else []
+
+
+def _life_of_end(view: JournalView, held: JournalExtent) -> int:
+    return view.life_at(held.journal, held.end - 1) if held.end > held.first else 0

@@ -1,0 +1,118 @@
+"""The format `resprout`, as Spark asks for it: readers that plan in one process, and read in the tasks.
+
+A stream reader lives as long as the query, in a process beside the driver; what it plans, other processes read, each
+with a copy of it. Everything that must outlive it is in the offsets, which Spark keeps in the checkpoint.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from resprout.spark.columns import check_schema, default_schema
+from resprout.spark.options import SourceOptions, source_options
+from resprout.spark.planning import JournalRange
+from resprout.spark.positions import StreamProgress, batch_ranges
+from resprout.spark.pushdown import Pushed
+from resprout.spark.reading import batches
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+
+class ResproutSource(DataSource):
+    """`format("resprout")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "resprout"
+
+    def schema(self) -> str:
+        return default_schema(self.options.get("includeHeaders", "false").lower() == "true")
+
+    def reader(self, schema: "StructType") -> "ResproutReader":
+        return ResproutReader(source_options(self.options, is_stream=False), schema)
+
+    def streamReader(self, schema: "StructType") -> "ResproutStreamReader":  # noqa: N802
+        return ResproutStreamReader(source_options(self.options, is_stream=True), schema)
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: JournalRange) -> None:
+        super().__init__(msgspec.structs.astuple(wanted))
+
+    @property
+    def range(self) -> JournalRange:
+        return JournalRange(*self.value)
+
+
+class ResproutReader(DataSourceReader):
+    """A part of the past."""
+
+    def __init__(self, options: SourceOptions, schema: "StructType") -> None:
+        check_schema(schema)
+        self._options = options
+        self._schema = schema
+        self._pushed = Pushed()
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterator[Filter]":  # noqa: N802
+        yield from self._pushed.take(filters)
+        self._options = msgspec.structs.replace(self._options, filters=self._pushed.filters(self._options.filters))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [RangePartition(each) for each in batch_ranges(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, RangePartition):  # Spark's own, when there is nothing to read
+            return iter(())
+        return batches(self._options, partition.range, _arrow(self._schema), self._pushed.wants)
+
+
+class ResproutStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Everything from a place on."""
+
+    def __init__(self, options: SourceOptions, schema: "StructType") -> None:
+        check_schema(schema)
+        self._options = options
+        self._schema = schema
+        self._progress = StreamProgress(options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._progress.begin()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.positions_max
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        return self._progress.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self._progress.latest
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._progress.stop_at_present()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [RangePartition(each) for each in self._progress.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        return batches(self._options, partition.range, _arrow(self._schema))
+
+
+def _arrow(schema: "StructType") -> pa.Schema:
+    """With the very types that Spark compares with."""
+    return to_arrow_schema(schema, timezone="UTC")

@@ -1,0 +1,77 @@
+"""What a stack's broker says of itself to people and monitors: plain values, made when somebody asks.
+
+A stack tells what it has; what it has not is absent. What a driver knows by itself (sessions, queues, addresses) is not
+asked of it.
+"""
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from resprout.overlay.places import Place
+
+Absent = msgspec.UnsetType
+
+
+class MemberSeen(msgspec.Struct, frozen=True):
+    """A broker as another one knows it."""
+
+    name: str
+    life: int | Absent = msgspec.UNSET
+    address: str | Absent = msgspec.UNSET
+    parent: str | Absent | None = msgspec.UNSET
+    """None: it is the root."""
+    dead: bool = False
+    """It was declared dead, and its place is not closed yet; or it is passed over until it returns."""
+
+
+def seen(place: Place, dead: bool) -> MemberSeen:
+    """Where stacks know places, and not whose child somebody is."""
+    return MemberSeen(place.name, place.incarnation, place.address, dead=dead)
+
+
+class RepairSeen(msgspec.Struct, frozen=True):
+    """A repair that goes on."""
+
+    dead: tuple[str, ...]
+    by: str | None
+    """Who leads it, as far as is known here."""
+
+
+class StackStatus(msgspec.Struct, frozen=True):
+    serving: bool = True
+    """It has its place, and serves clients."""
+    parent: str | Absent | None = msgspec.UNSET
+    """None: it is the root. Absent where there is no tree."""
+    neighbours: tuple[str, ...] = ()
+    """Those it passes publications to, its parent included."""
+    members: tuple[MemberSeen, ...] = ()
+    """Brokers that it knows, itself left out."""
+    silent: tuple[str, ...] = ()
+    """Neighbours that it does not hear at the moment."""
+    repairs: tuple[RepairSeen, ...] = ()
+    site: str | Absent = msgspec.UNSET
+    log_bytes: int | Absent = msgspec.UNSET
+    """What it keeps for others, or for readers here."""
+    log_bundles: int | Absent = msgspec.UNSET
+    log_bytes_max: int | Absent = msgspec.UNSET
+    """Of what local clients published: beyond it they are held back."""
+
+
+class TopicReaders(msgspec.Struct, frozen=True):
+    """Who gets a publication on a topic from one broker."""
+
+    clients: tuple[str, ...] = ()
+    conditional: tuple[str, ...] = ()
+    """Clients that get it if its attributes fit."""
+    onward: tuple[str, ...] | Absent = msgspec.UNSET
+    """Neighbours behind which somebody wants it; absent where everything is passed on."""
+
+
+@runtime_checkable
+class TellsStatus(Protocol):
+    """A broker that can be asked. Asking changes nothing."""
+
+    def status(self) -> StackStatus: ...
+
+    def readers(self, topic: str) -> TopicReaders: ...

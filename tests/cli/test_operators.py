@@ -1,0 +1,61 @@
+"""status, top, who and trace at the command line; the page and the log of a broker."""
+
+import json
+import signal
+import urllib.request
+
+import pytest
+
+from tests.cli.processes import broker, complaint, resprout, subscriber, until_note
+
+
+def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
+    with broker("b0", "--http", "127.0.0.1:0") as (b0, address), broker("b1", "--parent", address) as (b1, at_b1):
+        until_note(b1, "joined")
+        with subscriber(at_b1, "bank/#", "--name", "reader", "--json") as reader:
+            told = json.loads(resprout("who", "bank/1", "--server", address, "--json").stdout)
+            assert [(one["broker"], one["path"], one["clients"]) for one in told["brokers"]] == [
+                ("b0", ["b0"], []),
+                ("b1", ["b0", "b1"], ["reader"]),
+            ]
+            assert resprout("pub", "bank/1", "x", "--server", address, "--name", "teller").returncode == 0
+            message = json.loads(reader.line())
+            id = f"{message['publisher']}.{message['incarnation']}/ordered:{message['seq']}"
+            traced = json.loads(resprout("trace", id, "--server", at_b1, "--json").stdout)
+            assert [(one["broker"], one["came_from"]) for one in traced["brokers"]] == [("b0", "teller"), ("b1", "b0")]
+            assert traced["brokers"][1]["readers"] == ["reader"]
+            assert resprout("trace", "teller.1/ordered:9", "--server", address).returncode == 1
+            lines = resprout("status", "--server", at_b1).stdout.decode().splitlines()
+            assert lines[0].startswith("network b0.") and "2 brokers, 1 client" in lines[0]
+            assert lines[1].startswith(f"b0  {address}  life ") and lines[2].startswith(f"└─ b1  {at_b1}  life ")
+            looks = (
+                resprout("top", "--server", address, "--count", "2", "--interval", "0.1").stdout.decode().splitlines()
+            )
+            assert [line.split()[1:4] for line in looks] == [["b0", "-", "0"], ["b1", "b0", "1"]] * 2
+            told = json.loads(resprout("status", "--server", address, "--json").stdout)
+            with urllib.request.urlopen(f"{told['brokers'][0]['http']}status.json", timeout=30) as page:
+                served = json.loads(page.read())
+            assert (
+                [one["name"] for one in served["brokers"]] == [one["name"] for one in told["brokers"]] == ["b0", "b1"]
+            )
+            b1.end(signal.SIGKILL)
+            until_note(b0, "repair_end")
+            alone = resprout("status", "--server", address)
+            assert b"1 broker, " in alone.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("who", "a/#"), "topic"),
+        (("trace", "nothing"), "is no publication's id"),
+        (("top", "--count", "0"), "--count"),
+        (("top", "--server", "localhost:1"), "localhost:1"),
+        (("status", "--login", "/nowhere/login"), "--login /nowhere/login"),
+        (("broker", "--name", "b0", "--http", "nonsense:port"), "--http"),
+        (("broker", "--name", "b0", "--http-open"), "give --http HOST:PORT"),
+        (("broker", "--name", "b0", "--listen", "127.0.0.1:0", "--http", ":8450"), "--http-open"),
+    ],
+)
+def test_what_operators_get_wrong_is_one_line(words: tuple[str, ...], why: str) -> None:
+    assert why in complaint(*words)

@@ -1,0 +1,156 @@
+"""A small network over TCP, and somebody in it who lies: a stranger, a client, or a broker that joined honestly.
+
+The table in docs/security.md tells what becomes of each; `test_hostile_scenes` looks.
+"""
+
+import asyncio
+import contextlib
+import random
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from resprout.client.client import Client
+from resprout.client.connect import connect
+from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.contract import Effect, Event, Send
+from resprout.core.guarantee import Guarantee
+from resprout.edge.messages import Attend
+from resprout.links.frames import Data, Goodbye, SessionWelcome
+from resprout.order.messages import Forward
+from resprout.overlay.messages import Fenced, Gone, Suspect, Vote
+from resprout.overlay.places import Life
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.messages import JoinRequest, Welcome
+from resprout.stacks.stack import BrokerSeat
+from tests.net.papers import Papers
+from tests.net.stage import Bare, Running, bare, broker, hello, until
+
+LIARS: Final = ("a stranger", "a client", "a child that joined honestly")
+FAR_AHEAD: Final = 1 << 40
+
+
+def forged() -> Forward:
+    """Of the witness, who is served elsewhere: with a number that would silence it."""
+    payload = pack_payloads([b"forged"])
+    return Forward(Bundle("witness", 1, FAR_AHEAD, 1, 9, "news", (), Guarantee.CAUSAL, b"", payload), 1)
+
+
+LIES: Final[dict[str, Any]] = {
+    "`Fenced`": Fenced(1 << 50),
+    "`Gone`": Gone(Life("b1", 1)),
+    "forged `Forward`": forged(),
+    "`Suspect` of a healthy broker": Suspect(Life("b1", 1), ()),
+    "a vote": Vote(1, True),
+    "joins as a broker": JoinRequest(""),
+}
+
+
+class Liar(ResproutBroker):
+    """Says what it is told to, to its parent, besides what a broker says."""
+
+    def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
+        super().__init__(seat, options, rng)
+        self.lies: deque[Any] = deque()
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        effects = list(super().step(event, now_us))
+        while self.lies:
+            effects.append(Send("b1", self.lies.popleft()))
+        return effects
+
+
+LIARS_STACK: Final = msgspec.structs.replace(RESPROUT, make_broker=Liar)
+
+
+class Scene:
+    """b0, b1 below it with the witness as its client, b2 below that, which may lie. Others lie to b0."""
+
+    def __init__(self, brokers: list[Running], witness: Client, papers: Papers | None) -> None:
+        self.brokers = brokers
+        self.witness = witness
+        self.papers = papers
+        self.child = brokers[2]
+
+    @property
+    def lives(self) -> list[int]:
+        """Of the honest ones."""
+        return [running.broker.incarnation for running in self.brokers[:2]]
+
+    async def goes_on(self) -> None:
+        """The witness is heard, and everybody who was in the tree still is."""
+        inbox = await self.witness.subscribe("news")
+        await (await self.witness.publish("news", b"still here")).safe()
+        assert (await inbox.next()).payload == b"still here"
+        await self.witness.unsubscribe(inbox)
+        assert self.lives == [1, 1], "nobody had to begin a new life"
+
+    async def lied_to_by(self, who: str, lie: Any) -> str:
+        """What became of the liar."""
+        if who == LIARS[2]:
+            return await self._by_the_child(lie)
+        certificate = "teller" if who == LIARS[1] else None
+        async with bare(self.brokers[0].address, self._context(certificate)) as peer:
+            if who == LIARS[1]:
+                await peer.greet("teller")
+                peer.say_messages(1, Attend(0), lie)
+                return await _heard_of(peer)
+            peer.say(hello("b9", role="broker"))
+            if not isinstance(await peer.hear(), SessionWelcome):
+                return "refused at the greeting"
+            peer.say_messages(1, lie)
+            return await _heard_of(peer)
+
+    async def _by_the_child(self, lie: Any) -> str:
+        machine = self.child.machine
+        machine.lies.append(lie)
+        await until(lambda: not machine.lies)
+        await asyncio.sleep(0.3)
+        return "not believed" if "b2" in self.brokers[1].sessions else "cut off"
+
+    def _context(self, certificate: str | None) -> ssl.SSLContext | None:
+        return None if self.papers is None else self.papers.context(certificate)
+
+
+async def _heard_of(peer: Bare) -> str:
+    """Whoever is neither taken in nor cut off within a moment was not believed."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.5):
+            while True:
+                frame = await peer.hear()
+                if isinstance(frame, Goodbye):
+                    return "cut off"
+                if isinstance(frame, Data) and any(isinstance(message, Welcome) for message in frame.messages):
+                    return "taken in"
+    return "not believed"
+
+
+@contextlib.asynccontextmanager
+async def scene(papers: Papers | None) -> AsyncIterator[Scene]:
+    def door(name: str) -> Any:
+        return papers.door(name) if papers is not None else None
+
+    async with contextlib.AsyncExitStack() as stack:
+        b0 = await stack.enter_async_context(broker("b0", door=door("b0")))
+        b1 = await stack.enter_async_context(broker("b1", parent=("b0", b0.address), door=door("b1")))
+        await until(lambda: "b1" in b0.sessions and b1.machine.core.attached)
+        b2 = await stack.enter_async_context(
+            broker("b2", parent=("b1", b1.address), door=door("b2"), stack=LIARS_STACK)
+        )
+        await until(lambda: b2.machine.core.attached)
+        tls = papers.folder if papers is not None else None
+        witness = await stack.enter_async_context(connect(str(b1), name="witness", tls=tls))
+        yield Scene([b0, b1, b2], witness, papers)
+
+
+async def outcomes(who: str, papers: Papers | None) -> dict[str, str]:
+    """Of all lies of one, each in a network of its own: what is cut off is gone."""
+    found = {}
+    for name, lie in LIES.items():
+        async with scene(papers) as stage:
+            found[name] = await stage.lied_to_by(who, lie)
+            await stage.goes_on()
+    return found

@@ -1,0 +1,130 @@
+"""The live page in a real browser, while a broker is killed."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resprout.client.connect import connect
+from resprout.core.contract import Note
+from resprout.net.address import Address
+from resprout.net.door import Door
+from resprout.net.http.pages import Pages
+
+from ..browser import Page, browse, find_browser
+from .stage import bare, broker, run, until
+
+BROWSER = find_browser()
+PICTURES = os.environ.get("RESPROUT_PICTURES")
+"""A folder, to look at what the browser shows."""
+
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="there is no browser here: install chromium, or name one in RESPROUT_BROWSER"
+)
+
+PATIENT = {"lease_us": 60_000_000}
+"""Beside a browser a broker may have to wait for its turn; one whose port is closed is gone at once."""
+MARKUP = "<img src=x onerror=\"document.title='spoilt'\">"
+"""As somebody might call itself, to be shown to operators."""
+STATES = """JSON.stringify(Object.fromEntries([...document.querySelectorAll("#tree .node")].map(
+    node => [node.dataset.name, node.getAttribute("class").split(" ")[1]])))"""
+EDGES = """JSON.stringify([...document.querySelectorAll("#tree .edge:not(.repair)")].map(
+    line => line.dataset.from + ">" + line.dataset.to).sort())"""
+OVERFLOWS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+
+async def told(page: Page, expression: str) -> Any:
+    return json.loads(await page.evaluate(expression))
+
+
+async def picture(page: Page, name: str) -> None:
+    if PICTURES is not None:
+        await page.picture(Path(PICTURES) / f"{name}.png")
+
+
+def test_the_page_shows_the_tree_and_moves_when_a_broker_dies(tmp_path: Path) -> None:
+    async def scene() -> None:
+        assert BROWSER is not None
+        pages = Pages("b0", Door(), opens=False)
+        await pages.listen(Address("127.0.0.1", 0))
+        async with (
+            broker("b0", options=PATIENT) as b0,
+            broker("b1", parent=("b0", b0.address), options=PATIENT) as b1,
+            broker("b4", parent=("b0", b0.address), options=PATIENT) as b4,
+        ):
+            await until(lambda: all(one.broker.books.status().serving for one in (b1, b4)))
+            async with (
+                broker("b2", parent=("b1", b1.address), options=PATIENT) as b2,
+                broker("b3", parent=("b1", b1.address), options=PATIENT) as b3,
+                connect(str(b2), name="reader") as reader,
+                connect(str(b4), name="teller") as teller,
+                browse(BROWSER, tmp_path / "browser") as page,
+            ):
+                await until(lambda: all(one.broker.books.status().serving for one in (b2, b3)))
+                pages.show(b0.broker)
+                b0.broker.books.note(Note("note", {"detail": MARKUP}))
+                busy = asyncio.get_running_loop().create_task(_traffic(teller, reader))
+                async with bare(b0.address) as stranger:
+                    stranger.writer.write(b"<b>who?</b>" * 10)
+                    await stranger.ended()
+                try:
+                    await _watch(page, pages, b1)
+                finally:
+                    busy.cancel()
+                    await asyncio.wait((busy,))
+        await pages.close()
+
+    run(scene(), seconds=110)
+
+
+async def _watch(page: Page, pages: Pages, victim: Any) -> None:
+    await page.resize(1280, 900)
+    await page.prefer("light")
+    await page.visit(pages.url)
+    await page.until("document.querySelectorAll('#tree .node').length === 5")
+    await page.until("document.querySelectorAll('#refusals tr').length === 2")
+    assert await told(page, STATES) == dict.fromkeys(("b0", "b1", "b2", "b3", "b4"), "ready")
+    assert await told(page, EDGES) == ["b0>b1", "b0>b4", "b1>b2", "b1>b3"]
+    assert not await page.evaluate(OVERFLOWS)
+    assert MARKUP in await page.evaluate("document.querySelector('#events').textContent")
+    await asyncio.sleep(1.5 if PICTURES is not None else 0)
+    await picture(page, "1-light")
+    before = await page.evaluate("""document.querySelector('#tree [data-name="b2"]').getAttribute("transform")""")
+    await victim.broker.close()
+    await page.until(f'{EDGES} === \'["b0>b1","b0>b2","b0>b3","b0>b4"]\'')
+    states = await told(page, STATES)
+    assert await page.evaluate("document.querySelectorAll('#tree .edge.lost').length") == 1
+    assert states.pop("b1") == "gone" and set(states) == {"b0", "b2", "b3", "b4"}
+    await page.until(
+        """[...document.querySelectorAll("#events .kind")].some(one => one.textContent === "repair end")"""
+    )
+    await page.until(
+        f"""document.querySelector('#tree [data-name="b2"]').getAttribute("transform") !== {json.dumps(before)}"""
+    )
+    await asyncio.sleep(1.5 if PICTURES is not None else 0)
+    await picture(page, "2-light-after")
+    await page.prefer("dark")
+    await picture(page, "3-dark-after")
+    await page.resize(390, 844, phone=True)
+    await page.until("document.querySelector('#tree').getAttribute('class') === 'across'")
+    await asyncio.sleep(1.5 if PICTURES is not None else 0)
+    assert not await page.evaluate(OVERFLOWS)
+    await picture(page, "4-dark-phone")
+    await page.prefer("light")
+    await picture(page, "5-light-phone")
+    assert await page.evaluate("document.querySelectorAll('img').length") == 0 and page.complaints == []
+    await pages.close()
+    await page.until("!document.querySelector('#banner').hidden")
+    assert "does not answer" in await page.evaluate("document.querySelector('#banner').textContent")
+    await picture(page, "6-no-answer")
+
+
+async def _traffic(teller: Any, reader: Any) -> None:
+    inbox = await reader.subscribe("bank/#")
+    while True:
+        await teller.publish("bank/1", b"x" * 100)
+        await inbox.next()
+        await asyncio.sleep(0.02)

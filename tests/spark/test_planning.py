@@ -1,0 +1,139 @@
+"""What tasks read of a journal, and what a query is told that cannot have all of it."""
+
+import re
+
+import pytest
+
+from resprout.client.past import Offset
+from resprout.spark.errors import DataLossError, SourceError
+from resprout.spark.journal import JournalView, must_not_lose
+from resprout.spark.offsets import JournalOffset
+from resprout.spark.options import SourceOptions, source_options
+from resprout.spark.planning import JournalRange, ranges_between, split
+from resprout.spark.positions import StreamProgress, batch_ranges
+from tests.spark.shelf import Shelf, event, of_lives
+
+
+def test_a_new_life_is_a_range_of_its_own() -> None:
+    start, end = JournalOffset("j", ((7, 40),)), JournalOffset("j", ((7, 45), (9, 52)))
+    assert ranges_between(start, end) == [JournalRange("j", 7, 40, 45), JournalRange("j", 9, 45, 52)]
+    assert ranges_between(end, end) == []
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 7, 50])
+def test_parts_of_ranges_are_the_whole_and_never_empty(least: int) -> None:
+    ranges = [JournalRange("j", 7, 10, 15), JournalRange("j", 9, 15, 16)]
+    parts = split(ranges, least)
+    assert [position for part in parts for position in range(part.start, part.end)] == list(range(10, 16))
+    assert all(part.size for part in parts) and len(parts) >= min(least, 6)
+    assert all(part.life == (7 if part.start < 15 else 9) for part in parts)
+    assert split(parts[:0], least) == []
+
+
+@pytest.mark.parametrize("lives", [(1,), (1, 1), (1, 2), (1, 2, 2, 2, 5, 5), (1, 2, 3, 4), (3,) * 40 + (4,) + (6,) * 9])
+def test_lives_are_found_without_reading_everything(lives: tuple[int, ...]) -> None:
+    shelf = Shelf(of_lives(*lives))
+    found = JournalView(shelf, ("nothing/of/it",), None).lives("tap.1", 0, len(lives))
+    assert found == tuple((life, lives.index(life) + lives.count(life)) for life in dict.fromkeys(lives))
+    assert len(shelf.asked) <= 2 + 8 * len(set(lives))
+
+
+def test_a_range_is_read_page_by_page_and_not_beyond_its_end() -> None:
+    shelf = Shelf([event(position, topic="ab"[position % 2]) for position in range(20)])
+    view = JournalView(shelf, ("b",), None)
+    pages = list(view.pages(JournalRange("tap.1", 7, 4, 13), must_not_lose))
+    assert [each.position for page in pages for each in page] == [5, 7, 9, 11]
+    assert [request.position for request in shelf.asked] == [4, 7, 10]
+
+
+def test_what_retention_took_is_named_and_the_rest_is_read_if_that_is_wanted() -> None:
+    shelf = Shelf([event(position) for position in range(20)])
+    shelf.drop(10)
+    view = JournalView(shelf, ("#",), None)
+    wanted = JournalRange("tap.1", 7, 4, 13)
+    complaint = "positions 4 to 9 of tap.1 are not kept any more, and were not read; there are 10 to 19"
+    with pytest.raises(DataLossError, match=re.escape(complaint)):
+        list(view.pages(wanted, must_not_lose))
+    said: list[str] = []
+    assert [each.position for page in view.pages(wanted, said.append) for each in page] == [10, 11, 12]
+    assert said == [complaint]
+    assert list(view.pages(JournalRange("tap.1", 7, 2, 4), said.append)) == [] and "positions 2 to 3" in said[1]
+    with pytest.raises(DataLossError, match=r"positions 20 to 24 of tap\.1 are gone"):
+        list(view.pages(JournalRange("tap.1", 7, 19, 25), must_not_lose))
+
+
+OPTIONS = {"servers": "b0", "subscribe": "#"}
+
+
+def options(**more: str) -> SourceOptions:
+    return source_options(OPTIONS | more, is_stream="endingOffsets" not in more)
+
+
+@pytest.fixture
+def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    shelf = Shelf(of_lives(*(7,) * 6))
+    monkeypatch.setattr(
+        "resprout.spark.positions.view_of", lambda options: JournalView(shelf, options.filters, options.where)
+    )
+    return shelf
+
+
+def test_a_stream_begins_where_it_is_told_and_takes_no_more_than_it_may(shelf: Shelf) -> None:
+    assert StreamProgress(options()).begin() == {"tap.1": {"7": 6}}
+    assert StreamProgress(options(startingOffsets="1970-01-01T00:00:03Z")).begin() == {"tap.1": {"7": 3}}
+    assert StreamProgress(options(startingOffsets="1971-01-01")).begin() == {"tap.1": {"7": 6}}
+    assert StreamProgress(options(startingOffsets="tap.1@2")).begin() == {"tap.1": {"7": 2}}
+    progress = StreamProgress(options(startingOffsets="earliest"))
+    at = progress.begin()
+    ends = [at := progress.advance(at, 4), at := progress.advance(at, 4), progress.advance(at, None)]
+    assert ends == [{"tap.1": {"7": 4}}, {"tap.1": {"7": 6}}, {"tap.1": {"7": 6}}]
+    assert progress.latest == {"tap.1": {"7": 6}}
+
+
+def test_what_comes_after_the_present_is_not_of_a_query_that_stops_there(shelf: Shelf) -> None:
+    progress = StreamProgress(options(startingOffsets="earliest"))
+    progress.stop_at_present()
+    shelf.events += [event(6), event(7)]
+    assert progress.advance(progress.begin(), None) == {"tap.1": {"7": 6}}
+    assert progress.advance({"tap.1": {"7": 6}}, None) == {"tap.1": {"7": 6}}
+
+
+def test_a_life_that_began_after_the_query_may_have_missed_something(shelf: Shelf) -> None:
+    strict, easy = StreamProgress(options()), StreamProgress(options(failOnDataLoss="false"))
+    start = strict.begin()
+    shelf.events += [event(6), event(7, life=9), event(8, life=9)]
+    with pytest.raises(DataLossError, match=r"tap\.1 began life 9 at position 7: what was published between"):
+        strict.advance(start, None)
+    assert strict.advance(start, 1) == {"tap.1": {"7": 7}}, "before that nothing is missing"
+    assert easy.advance(start, None) == {"tap.1": {"7": 7, "9": 9}}
+    began_later = StreamProgress(options(startingOffsets="earliest")).begin()
+    assert strict.advance(began_later, None) == {"tap.1": {"9": 9, "7": 7}}, "a query that began in life 9"
+
+
+def test_a_stream_that_was_overtaken_by_retention_ends_or_goes_on(shelf: Shelf) -> None:
+    shelf.drop(3)
+    start = {"tap.1": {"7": 1}}
+    with pytest.raises(DataLossError, match=r"positions 1 to 2 of tap\.1"):
+        StreamProgress(options()).advance(start, None)
+    assert StreamProgress(options(failOnDataLoss="false")).advance(start, None) == {"tap.1": {"7": 6}}
+    with pytest.raises(DataLossError, match="ends at position 6, and 9 had been reached"):
+        StreamProgress(options()).advance({"tap.1": {"7": 9}}, None)
+    assert StreamProgress(options(failOnDataLoss="false")).advance({"tap.1": {"7": 9}}, None) == {"tap.1": {"7": 6}}
+
+
+def test_a_batch_lies_between_two_places_of_one_journal(shelf: Shelf) -> None:
+    shelf.events += [event(6, life=9)]
+    assert batch_ranges(options(startingOffsets="tap.1@1", endingOffsets="latest", minPartitions="3")) == [
+        JournalRange("tap.1", 7, 1, 2),
+        JournalRange("tap.1", 7, 2, 4),
+        JournalRange("tap.1", 7, 4, 6),
+        JournalRange("tap.1", 9, 6, 7),
+    ]
+    assert batch_ranges(options(startingOffsets="tap.1@3", endingOffsets="tap.1@3")) == []
+    with pytest.raises(SourceError, match="two journals"):
+        batch_ranges(options(startingOffsets="tap.1@1", endingOffsets="tap.2@1"))
+    shelf.drop(2)
+    with pytest.raises(DataLossError, match="positions 1 to 1 of"):
+        batch_ranges(options(startingOffsets="tap.1@1", endingOffsets="latest"))
+    with pytest.raises(SourceError, match=r"another journal"):
+        JournalView(shelf, ("#",), None).position_of(Offset("tap.2", 1), JournalView(shelf, ("#",), None).held())
