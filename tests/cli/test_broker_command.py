@@ -102,7 +102,7 @@ def test_the_last_broker_has_nobody_to_hand_anything_to_and_says_what_is_lost() 
         assert resprout("pub", "t", "x", "--server", address, "--wait", "safe").returncode == 0
         assert process.end(signal.SIGTERM) == 0
         notes = [json.loads(line) for line in process.rest()[0].splitlines()]
-        (lost,) = [note["columns"]["detail"] for note in notes if note["kind"] == "drain"]
+        (lost,) = [note["columns"]["detail"] for note in notes if note["kind"] == "undrained"]
         assert lost == "nobody is left: 1 publications that somebody has not read are lost"
 
 

@@ -102,7 +102,7 @@ def test_it_goes_without_when_its_time_is_over() -> None:
     scene = scenario(two)
     event = middle(scene)
     played = play(scene, [at_event(event, FaultKind.CRASH, "b0", host=True), leave(event + 40, "b1")])
-    over, _ = [row for row in played.notes("drain") if row.node == "b1"]
+    (over,) = played.notes("undrained")
     assert "the time is over" in str(over.detail)
     assert over.time_us - played.notes("leave")[0].time_us == DRAIN_US
     assert not played.runs("b1")
@@ -113,7 +113,7 @@ def test_whoever_is_alone_says_what_is_lost() -> None:
     event = middle(scene)
     played = play(scene, [at_event(event, FaultKind.FREEZE, "c0b"), leave(event + 60, "b0")])
     assert not played.runs("b0")
-    (told,) = played.notes("drain")
+    (told,) = played.notes("undrained")
     assert str(told.detail).startswith("nobody is left: ") and str(told.detail).endswith("has not read are lost")
 
 

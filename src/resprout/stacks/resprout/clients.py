@@ -72,7 +72,8 @@ class Clients:
     @property
     def serving(self) -> bool:
         """Whoever comes is served."""
-        return self._core.attached and self._core.is_calm and not self._core.reviving
+        core = self._core
+        return core.attached and core.is_calm and not core.reviving and not core.leaving
 
     # -- coming --------------------------------------------------------------------------------------------------------
 

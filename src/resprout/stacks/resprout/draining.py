@@ -55,7 +55,7 @@ class Draining:
         """The time is up."""
         core = self._core
         core.note(
-            "drain", f"the time is over, and {self._hindrance() or 'nothing'} is still waited for: it goes without"
+            "undrained", f"the time is over, and {self._hindrance() or 'nothing'} is still waited for: it goes without"
         )
         self._go()
 
@@ -114,7 +114,7 @@ class Draining:
             )
         elif lost := self._unread():
             where = "are kept on its disk" if core.disk is not None else "are lost"
-            core.note("drain", f"nobody is left: {lost} publications that somebody has not read {where}")
+            core.note("undrained", f"nobody is left: {lost} publications that somebody has not read {where}")
         for name in dict.fromkeys((*core.links, *self._council.standby())):
             core.outbox.pass_by(name, Leaving())
         core.retire(f"{core.seat.name} leaves", again=False)
