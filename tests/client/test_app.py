@@ -124,7 +124,7 @@ def test_a_handler_that_cannot_be_one_is_refused_where_it_is_written(handler: An
 def test_wrong_topics_and_filters_are_refused_at_once_and_so_is_an_app_that_does_nothing() -> None:
     app = Application("localhost:1")
     with pytest.raises(UsageError):
-        app.subscriber("a/#/b")(_plain)
+        app.subscriber("a/#/b")(_two)
     with pytest.raises(UsageError):
         app.publisher("a/+")
     with pytest.raises(UsageError, match="nothing to do"):
