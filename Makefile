@@ -15,6 +15,7 @@ WORKERS ?= 3
 demo: $(READY)
 	@$(BIN)/resprout run scenarios/crash-b1.toml --trace out/demo --set workload.0.operations=300
 	@$(BIN)/resprout conclude out/demo --archive out/archive --out out/demo.html
+	@echo "next: $(BIN)/python examples/bank_on_spark.py, where Spark computes the balances of a bank while brokers are killed"
 
 # Two halves, each busy on both cores (tests/turns.py says who runs what when). In the first one processes mostly wait, and
 # what only computes fills the gaps, so it has one worker more. In the second one worker has the tests that share a Spark

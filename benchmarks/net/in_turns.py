@@ -81,15 +81,16 @@ async def in_turns(
     }
 
 
-def suitable(rate: Callable[[T], float]) -> Count[T]:
+def suitable(rate: Callable[[T], float], least: int = COUNT_MIN) -> Count[T]:
     """As many as a round of the wanted length takes. Found in steps, as the first messages are slow; they also warm
-    everything up."""
+    everything up. `least`: where many publish, one or two messages of each are no stream, and found to be slow they
+    would stay that few."""
 
     async def count(effort: Effort, attempt: Try[T]) -> int:
-        some = FIRST_COUNT
+        some = max(FIRST_COUNT, least)
         for share in (0.2, 0.5, 1.0):
             found = rate(await attempt(some)) * effort.seconds * share
-            some = max(COUNT_MIN, min(COUNT_MAX, round(found)))
+            some = max(least, min(COUNT_MAX, round(found)))
         return some
 
     return count

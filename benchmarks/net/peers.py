@@ -1,7 +1,7 @@
 """Who is compared: ours first, then everybody whom this machine has what it takes to run."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from resprout.cli.load.chain import OurChain
 from resprout.cli.load.process import LoadProcess
 from resprout.cli.load.team import Team
 from resprout.core.guarantee import Guarantee
+from resprout.scenario.model import OptionValue
 
 OURS: Final = "resprout"
 
@@ -41,11 +42,17 @@ class Peer(msgspec.Struct, frozen=True):
         return Team(Row(self.name, self.command, brokers), worker, subscribers, publishers)
 
 
-def our_team(brokers: int, subscribers: int, publishers: int = 1, guarantee: Guarantee = Guarantee.CAUSAL) -> Team:
+def our_team(
+    brokers: int,
+    subscribers: int,
+    publishers: int = 1,
+    guarantee: Guarantee = Guarantee.CAUSAL,
+    options: Mapping[str, OptionValue] | None = None,
+) -> Team:
     def worker(role: str, address: str) -> LoadProcess:
         return LoadProcess(f"{OURS}, the {role}", ours.command(role, address, guarantee))
 
-    return Team(OurChain(brokers), worker, subscribers, publishers)
+    return Team(OurChain(brokers, options=options), worker, subscribers, publishers)
 
 
 def find_peers() -> list[Peer]:
@@ -56,6 +63,7 @@ def find_peers() -> list[Peer]:
     peers = [
         Peer("zenoh", "zenoh_client", python_server("zenoh_router")),
         Peer("pyzmq proxy", "zmq_client", python_server("zmq_proxy")),
+        Peer("bare relay", "bare_client", python_server("bare_relay"), chains=False),
     ]
     peers += _installed("nats-server", lambda found: Peer("nats", "nats_client", rows.nats(found), settles=True))
     peers += _installed("mosquitto", lambda found: Peer("mosquitto", "mqtt_client", rows.mosquitto(found)))

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.net.in_turns import Effort, in_turns, suitable
+from benchmarks.net.in_turns import COUNT_MIN, Effort, in_turns, suitable
 from benchmarks.net.peers import OURS, Peer, left_out, our_team
 from resprout.cli.load.orders import Flood, Pace, Settle
 from resprout.cli.load.team import FloodResult, Team
@@ -20,6 +20,11 @@ PACED_INTERVAL_US: Final = 1_000
 IN_FLIGHT: Final = 256
 SETTLE_SIZE: Final = 32
 PACED_SIZE: Final = 32
+
+EACH_LEAST: Final = 100
+"""Messages of each publisher in a round."""
+
+ONE_COPY: Final = "resprout with f = 0"
 
 BATCHES: Final = 0
 """Beside numbers of messages per turn: as many as fit, with a subscriber that takes messages as they come together."""
@@ -58,13 +63,14 @@ async def flood(effort: Effort, peers: Sequence[Peer], work: FloodWork) -> dict[
     def rate(flooded: FloodResult) -> float:
         return flooded.messages_per_s
 
-    return await in_turns(effort, teams, work.per_turn, once, suitable(rate), ours_alone=(BATCHES,))
+    least = max(COUNT_MIN, EACH_LEAST * work.publishers)
+    return await in_turns(effort, teams, work.per_turn, once, suitable(rate, least), ours_alone=(BATCHES,))
 
 
 async def settle(effort: Effort, peers: Sequence[Peer]) -> dict[int, dict[str, list[float]]]:
     """Until it is safe, one at a time and with `IN_FLIGHT` under way. Ours has two brokers and a subscriber behind the
-    second; others have one server that stores, and nobody who reads."""
-    teams = {OURS: our_team(2, 1)}
+    second, and once more one broker that is enough; others have one server that stores, and nobody who reads."""
+    teams = {OURS: our_team(2, 1), ONE_COPY: our_team(1, 1, options={"faults_tolerated": 0})}
     teams |= {peer.name: peer.team(1, 0, settle="memory") for peer in peers if peer.settles}
 
     async def once(team: Team, count: int, in_flight: int) -> float:

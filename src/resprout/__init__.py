@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from resprout.client.app import Application
     from resprout.client.client import Client
     from resprout.client.connect import connect
+    from resprout.client.durable_inbox import DurableInbox
     from resprout.client.errors import (
         ClientError,
         ClosedError,
         ConnectError,
+        DifferentSubscriptionError,
+        FencedError,
         ForgetError,
+        MessagesMissingError,
         MistypedPayloadError,
         NobodyListensError,
         NoReplyError,
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
         RequestFailedError,
         SubscribeError,
     )
-    from resprout.client.events import BrokerChanged, DeliveriesMissing, PublicationDelayed
+    from resprout.client.events import BrokerChanged, DeliveriesMissing, MessagesDropped, PublicationDelayed
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
     from resprout.client.past import EventsPage, Offset
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
         ResproutError,
         UnsupportedGuaranteeError,
         UnsupportedReceiptError,
+        UnsupportedSubscriptionError,
         UsageError,
     )
     from resprout.core.guarantee import Guarantee
@@ -60,11 +65,16 @@ __all__ = [
     "ClosedError",
     "ConnectError",
     "DeliveriesMissing",
+    "DifferentSubscriptionError",
+    "DurableInbox",
     "EventsPage",
+    "FencedError",
     "ForgetError",
     "Guarantee",
     "Inbox",
     "Message",
+    "MessagesDropped",
+    "MessagesMissingError",
     "MistypedPayloadError",
     "NameRefusedError",
     "NoReplyError",
@@ -85,6 +95,7 @@ __all__ = [
     "TypedMessage",
     "UnsupportedGuaranteeError",
     "UnsupportedReceiptError",
+    "UnsupportedSubscriptionError",
     "UsageError",
     "connect",
     "local",
@@ -102,11 +113,16 @@ _HOMES = {
     "ClosedError": "resprout.client.errors",
     "ConnectError": "resprout.client.errors",
     "DeliveriesMissing": "resprout.client.events",
+    "DifferentSubscriptionError": "resprout.client.errors",
+    "DurableInbox": "resprout.client.durable_inbox",
     "EventsPage": "resprout.client.past",
+    "FencedError": "resprout.client.errors",
     "ForgetError": "resprout.client.errors",
     "Guarantee": "resprout.core.guarantee",
     "Inbox": "resprout.client.inbox",
     "Message": "resprout.core.message",
+    "MessagesDropped": "resprout.client.events",
+    "MessagesMissingError": "resprout.client.errors",
     "MistypedPayloadError": "resprout.client.errors",
     "NameRefusedError": "resprout.core.errors",
     "NoReplyError": "resprout.client.errors",
@@ -127,6 +143,7 @@ _HOMES = {
     "TypedMessage": "resprout.client.typed",
     "UnsupportedGuaranteeError": "resprout.core.errors",
     "UnsupportedReceiptError": "resprout.core.errors",
+    "UnsupportedSubscriptionError": "resprout.core.errors",
     "UsageError": "resprout.core.errors",
     "connect": "resprout.client.connect",
     "local": "resprout.client.local",

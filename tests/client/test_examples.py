@@ -43,6 +43,13 @@ def test_blocking_without_a_broker() -> None:
     assert (done.returncode, done.stderr) == (1, "no broker: 127.0.0.1:1: connection refused\n")
 
 
+def test_work_queue() -> None:
+    assert run_example("work_queue.py") == [
+        "60 of 60 jobs are done",
+        "what the dead worker had in its hands was done by others",
+    ]
+
+
 def test_chat() -> None:
     assert run_example("chat.py") == ["alice: shall we have lunch?", "bob: yes, at noon"]
 

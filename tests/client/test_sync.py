@@ -209,11 +209,20 @@ def test_values_are_read_by_code_that_blocks(client: sync.Client) -> None:
         _ = inbox.next(timeout=10).value
 
 
+def test_a_bundle_is_published_as_one_and_a_durable_subscription_is_ended(client: sync.Client) -> None:
+    with pytest.raises(resprout.SubscribeError):
+        client.end_subscription("nobody-has-it", timeout=30)
+    inbox = client.subscribe("t")
+    client.publish_bundle("t", [b"1", b"2", b"3"]).safe(timeout=10)
+    assert [inbox.next(timeout=10).payload for _ in range(3)] == [b"1", b"2", b"3"]
+
+
 def test_both_clients_can_do_the_same() -> None:
     def calls(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    assert calls(resprout.Client) - calls(sync.Client) == {"hear"}, "`hear` is for the host"
+    missing = calls(resprout.Client) - calls(sync.Client)
+    assert missing == {"hear", "read_events"}, "for the host, and for what makes columns of many messages"
     assert calls(resprout.Inbox) - calls(sync.Inbox) == {"belongs_to", "end", "put"}, "these are for the client"
     assert calls(resprout.Service) - calls(sync.Service) == {"inbox", "ready", "request_of"}
     assert calls(resprout.ServedRequest) <= calls(sync.Request)

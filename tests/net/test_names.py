@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import resprout
-from resprout.client import connect as connect_module
+from resprout.client import sessions as session_module
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
@@ -63,7 +63,7 @@ def test_a_greeting_with_the_highest_number_locks_nobody_out_and_poisons_no_clie
             async with resprout.connect(str(b0), name="c2") as client:
                 await (await client.publish("t", b"x")).delivered()
 
-    monkeypatch.setattr(connect_module, "_latest_incarnation", 0)  # and what it becomes is no later test's
+    monkeypatch.setattr(session_module, "_latest_incarnation", 0)  # and what it becomes is no later test's
     run(scene())
 
 

@@ -45,7 +45,7 @@ class Desk:
             self.position,
             self.clock,
             lambda peer, message: self.said.append((peer, message)),
-            lambda bundle, tseq: self.on_delivered(bundle, tseq),
+            lambda bundle, tseq, prompt: self.on_delivered(bundle, tseq),
             lambda bundle: id_of(bundle) in self.seen,
         )
         self.handover = Handover(self.totals)

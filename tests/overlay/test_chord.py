@@ -64,12 +64,12 @@ def churn(seed: int, options: RingOptions | None = None) -> Ring:
     return net
 
 
-def test_after_every_schedule_within_the_bound_the_ring_is_whole() -> None:
+def test_s3_after_every_schedule_within_the_bound_the_ring_is_whole() -> None:
     for seed in range(25):
         assert churn(seed).not_ideal() == [], f"seed {seed}"
 
 
-def test_without_lists_of_successors_the_same_schedules_break_the_ring() -> None:
+def test_s3_without_lists_of_successors_the_same_schedules_break_the_ring() -> None:
     """They kill as many as lists are long, less one: with two, one at a time."""
     net = Ring(3)
     net.grow(12)
@@ -237,6 +237,22 @@ def test_s3_without_a_predecessor_no_key_is_called_ones_own() -> None:
     net.pass_time(1_000_000)
     found = net.living[name].found[to_key(chord.number)]
     assert found is not None and found.owner.name == name, "its predecessor knows"
+
+
+def owners_of(net: Ring, number: int) -> list[str]:
+    return [name for name, member in net.living.items() if member.chord.owns(number)]
+
+
+def test_s3_where_nobody_before_means_everything_is_ones_own_a_key_has_two_owners(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = small_ring()
+    before, name = net.members[1:3]
+    net.living[name].gone(before)
+    assert owners_of(net, number_of(before)) == [before]
+    owns = Chord.owns
+    monkeypatch.setattr(Chord, "owns", lambda self, number: self.predecessor is None or owns(self, number))
+    assert sorted(owners_of(net, number_of(before))) == sorted([before, name])
 
 
 # -- one member --------------------------------------------------------------------------------------------------------

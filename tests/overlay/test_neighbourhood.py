@@ -35,6 +35,7 @@ def test_the_view_ends_after_k_hops() -> None:
     assert chain().is_between("a", "d") and not chain().is_between("c", "e") and not chain().is_between("a", "f")
     at_e = chain().place("e")
     assert at_e is not None and at_e.address == "at e" and chain().place("f") is None
+    assert [one.name for one in chain().places(["e", "f", "b"])] == ["e", "b"]
 
 
 def test_the_dead_are_passed_over_and_told() -> None:

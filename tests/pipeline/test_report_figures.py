@@ -7,6 +7,7 @@ import msgspec
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapters import CHAPTERS, general_figures
 from resprout.pipeline.report.charts import charts, legend
+from resprout.pipeline.report.default_beside import default_beside, points_beside
 from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
 from resprout.pipeline.report.figures import Cell, Figure, FigureAxis, Grid, Shape, grid_of, in_order
 from resprout.pipeline.report.locamu_chapters import closed_forms
@@ -63,6 +64,24 @@ def test_every_chapter_draws_all_its_figures_from_the_runs_of_its_sweep() -> Non
         own = [one for one in facts if one.run.experiment == chapter.experiment]
         undrawn = [figure.title for figure in chapter.figures if grid_of(figure, own) is None]
         assert undrawn in ([], ["Rounds of requests"])  # the rows that were made up have no requests
+
+
+def test_the_default_stack_is_shown_beside_the_best_of_the_other_causal_ones() -> None:
+    rates = {"resprout": 900.0, "locamu": 905.0, "cbcast": 100.0, "delta": 5_000.0}
+    facts = []
+    for payload, factor in (("16384", 0.5), ("32", 1.0), ("256", 2.0)):
+        for stack, rate in rates.items():
+            run = sweep_run("seed001-5.1d", stack, 1, 100, payload=payload)
+            steady = rate * factor if stack == "resprout" else rate
+            row = traffic(run.run.experiment, run.run.run, steady_throughput=steady, metadata_bytes_max=8)
+            facts.append(msgspec.structs.replace(run, traffic=row))
+    points = points_beside(facts)
+    assert [(*point.labels, point.rival, point.verdict, point.ordering_bytes) for point in points] == [
+        ("32", "locamu", "level", 8),
+        ("256", "locamu", "ahead", 8),
+        ("16384", "locamu", "behind", 8),
+    ], "delta offers no causal order"
+    assert "behind" in str(default_beside(facts)) and default_beside([])
 
 
 def test_reliability_is_the_share_that_came_and_what_was_told_to_be_missing_can_be_left_out() -> None:

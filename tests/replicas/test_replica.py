@@ -6,18 +6,23 @@ import pytest
 
 from resprout.core.contract import Effect, Persist, Send
 from resprout.net.frames import make_codec
+from resprout.replicas.leading import Leadership
+from resprout.replicas.ledger import Ledger
 from resprout.replicas.messages import (
     MESSAGES,
     Accept,
     Accepted,
     Ask,
     Decisions,
+    Follow,
     Lead,
     Prepare,
     Promise,
     Refuse,
     Willing,
 )
+from resprout.replicas.options import ReplicaOptions
+from resprout.replicas.proposer import Proposer
 from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, Led, News, PatienceOver, Replica
 from resprout.replicas.values import MEMBERS_MAX, Ballot, SlotEntry
 
@@ -170,3 +175,71 @@ def test_a_configuration_of_more_than_may_be_or_of_nobody_is_not_taken() -> None
     for members in ((), tuple(f"m{number}" for number in range(MEMBERS_MAX + 1))):
         assert stage.replica.configure(members, LATER_US, []) == (False, [])
     assert stage.replica.configure(["a"] * (MEMBERS_MAX + 1), LATER_US, [])[0], "named twice is named once"
+
+
+def test_a_lease_is_held_as_long_as_nobody_else_can_lead_and_that_is_shorter_than_leading() -> None:
+    stage = leading()
+    replica, ballot = stage.replica, stage.replica.ledger.promised
+    patience_us = ReplicaOptions().patience_us
+    assert replica.has_lease(LATER_US + patience_us - 1)
+    assert not replica.has_lease(LATER_US + patience_us) and replica.is_leading
+    stage.hears("c", Follow("g", ballot, LATER_US + 1), LATER_US + patience_us)
+    assert replica.has_lease(LATER_US + patience_us)
+    assert not Stage().replica.has_lease(0)
+
+
+# -- S4 of docs/stacks/scribe.md: what seed 004 has wrong --------------------------------------------------------------
+
+
+def votes_for_the_older() -> bool:
+    """After it has promised a newer ballot."""
+    stage = Stage()
+    stage.hears("c", Prepare("g", Ballot(2, "c"), 0))
+    stage.hears("b", Accept("g", Ballot(1, "b"), 1, (SlotEntry(b"x"),), 0))
+    return 1 in stage.replica.ledger.votes
+
+
+def test_s4_a_promise_that_is_not_recorded_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not votes_for_the_older()
+    monkeypatch.setattr(Ledger, "promise", lambda self, ballot: b"")
+    assert votes_for_the_older()
+
+
+def next_wish() -> Ballot:
+    """Of a replica that was refused because of a higher ballot."""
+    stage = Stage()
+    stage.hears("b", Refuse("g", Ballot(5, "c")))
+    return next(message.ballot for _, message in stage.waits(LATER_US) if isinstance(message, Ask))
+
+
+def test_s4_a_ballot_that_does_not_rise_above_those_before_leads_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert next_wish() > Ballot(5, "c")
+    monkeypatch.setattr(Leadership, "hear_refuse", lambda self, peer, message, now_us: None)
+    assert next_wish() < Ballot(5, "c")
+
+
+def decided_of_two() -> list[bytes]:
+    """Both proposed before either is decided."""
+    stage = leading()
+    out: list[Effect] = []
+    for command in (b"x", b"y"):
+        assert stage.replica.propose(command, LATER_US, out)[0]
+    stage.hears("b", Accepted("g", stage.replica.ledger.promised, 1, 2), LATER_US)
+    return [news.entry.command for news in stage.news if isinstance(news, Chosen)]
+
+
+def test_s4_with_one_instance_at_a_time_a_second_proposal_overwrites_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert decided_of_two() == [b"x", b"y"]
+    next_entries = Proposer.next_entries
+
+    def overwriting(self: Proposer) -> tuple[int, tuple[SlotEntry, ...]]:
+        if self._pending:
+            self._next = self._ledger.chosen + 1
+            self.under_way.clear()
+            self._entries.clear()
+        return next_entries(self)
+
+    monkeypatch.setattr(Proposer, "next_entries", overwriting)
+    assert decided_of_two() == [b"y"]

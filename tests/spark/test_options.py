@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
 from resprout.spark.options import sink_options, source_options
 
 GOOD = {"servers": "localhost:7455, other", "subscribe": "bank/+, $sys/#"}
@@ -58,7 +59,7 @@ def test_who_asks_is_said_by_a_file_or_by_the_words_themselves(tmp_path: Path) -
 
 def test_options_that_spark_adds_do_no_harm_and_those_of_the_sink_are_its_own() -> None:
     sink = sink_options({"servers": "b0", "topic": "out", "checkpointLocation": "/tmp/x", "guarantee": "total"})
-    assert (sink.topic, sink.guarantee) == ("out", "total")
+    assert (sink.topic, sink.guarantee) == ("out", Guarantee.TOTAL)
     for wrong in ({"topic": "a/+"}, {"guarantee": "best"}, {"publisher": ""}, {"subscribe": "a"}):
         with pytest.raises(UsageError):
             sink_options({"servers": "b0", **wrong})

@@ -90,6 +90,24 @@ def test_a_stream_begins_where_it_is_told_and_takes_no_more_than_it_may(shelf: S
     assert progress.latest == {"tap.1": {"7": 6}}
 
 
+def test_what_does_not_match_makes_no_batch_until_it_has_been_long(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = StreamProgress(options(subscribe="b"))
+    start = progress.begin()
+    shelf.events += [event(6), event(7)]
+    assert progress.advance(start, None) == start
+    shelf.asked.clear()
+    shelf.events.append(event(8))
+    assert progress.advance(start, None) == start
+    assert [request.position for request in shelf.asked] == [-2, 8], "what was looked through is not looked at again"
+    shelf.events.append(event(9, topic="b"))
+    assert progress.advance(start, None) == {"tap.1": {"7": 10}}
+    shelf.events.append(event(10))
+    monkeypatch.setattr("resprout.spark.positions.IDLE_S", 0.0)
+    assert progress.advance({"tap.1": {"7": 10}}, None) == {"tap.1": {"7": 11}}
+
+
 def test_what_comes_after_the_present_is_not_of_a_query_that_stops_there(shelf: Shelf) -> None:
     progress = StreamProgress(options(startingOffsets="earliest"))
     progress.stop_at_present()

@@ -132,6 +132,21 @@ def test_eventual_is_not_held_up_by_a_queue_that_has_no_room() -> None:
     check_at_rest(tree)
 
 
+def test_a_client_goes_on_when_its_totals_have_places_and_does_not_wait_for_their_delivery() -> None:
+    tree = Tree({"b0": None, "b1": "b0", "b2": "b0"}, {"p": "b1"}, seed=1)
+    tree.start()
+    tree.run()
+    for number in range(UNORDERED_TOTALS + 5):
+        publish(tree, "p", TOTAL, f"k{number}")
+    assert waiting(tree, "p") == 5
+    arrive(tree, "b1", "b0")
+    arrive(tree, "b0", "b1")
+    assert waiting(tree, "p") == 0, "b2 has closed nothing yet"
+    assert len(under_way(tree, "p")) == UNORDERED_TOTALS + 5
+    tree.run()
+    check_at_rest(tree)
+
+
 def test_what_is_heavy_waits_once_for_what_is_under_way_and_is_carried_if_that_was_in_vain() -> None:
     tree = pair()
     heavy = bytes(HEAVY_BYTES)

@@ -26,6 +26,7 @@ from resprout.stacks.delta.recovery import RecoveringTree
 from resprout.stacks.delta.subscriptions import KnownSubscriptions
 from resprout.stacks.delta.tree import KnownTree
 from resprout.stacks.delta.visited import NewestSeen
+from resprout.stacks.shell.step import Step
 from tests.stacks.delta_net import DeltaNet, chain, crash, recover, row, rules, strike
 
 CALM = row(operations=20)
@@ -227,14 +228,20 @@ def told_in_a_chain() -> list[SyncSnapshot]:
     return [*first, *second]
 
 
-def stale(life: int = 1) -> DeltaNet:
-    """`b1` is back, and somebody says that a life of it is dead."""
+def back() -> DeltaNet:
+    """`b1` is, in its second life; `b0` and `b2` still know each other."""
     net = reading("b0", "b1", "b2")
     net.crash("b1")
     net.settle()
     net.start("b1")
     net.settle()
     net.closed.clear()
+    return net
+
+
+def stale(life: int = 1) -> DeltaNet:
+    """Somebody says that a life of `b1` is dead."""
+    net = back()
     net.step("b0", Received("b2", MeetRequest((Life("b1", life),), ())))
     return net
 
@@ -255,6 +262,24 @@ def test_delta_d7_a_life_that_was_passed_over_and_lives_ends_and_begins_anew() -
     assert told == MeetRequest((Life("b1", 2),), ()), "it is told when it calls"
     effects = net.brokers["b1"].step(Received("b0", told), 0)
     assert [effect.again for effect in effects if isinstance(effect, Retire)] == [True]
+
+
+def test_delta_d7_off_a_life_that_was_passed_over_and_goes_on_misses_what_is_called_safe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Step, "end_life", lambda self, retire: None)
+    net = back()
+    net.attach("cb1", "b1")
+    net.subscribe("cb1")
+    net.settle()
+    net.stop("b0", "b1")
+    net.stop("b1", "b0")
+    net.step("b0", Received("b2", MeetRequest((Life("b1", 2),), ())))  # somebody was wrong
+    net.publish("p")
+    net.settle()
+    net.stopped.clear()
+    net.settle()
+    assert net.safe("p") == 1 and net.read("cb2") == [("p", 1)] and not net.read("cb1")
 
 
 def shared() -> DeltaNet:

@@ -49,8 +49,8 @@ from resprout.spread.gossip.gossip import GraftDue
 from resprout.spread.gossip.messages import Gossiped, Graft, IHave, OfferedRanges, Prune
 from resprout.stacks.gossip import GOSSIP
 from resprout.stacks.gossip.broker import AloneDue, GossipBroker
-from resprout.stacks.gossip.neighbours import SilentTooLong
 from resprout.stacks.gossip.options import GossipOptions
+from resprout.stacks.shell.mesh import SilentTooLong
 from resprout.stacks.stack import BrokerSeat
 from resprout.trace import kinds
 from tests.edge.desk import Desk

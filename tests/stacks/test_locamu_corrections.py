@@ -180,7 +180,7 @@ def three_around_one() -> list[str]:
     return net.wrong()
 
 
-def test_l5_as_many_may_be_down_as_no_path_of_2f_plus_1_has_more_than_f(monkeypatch: Patch) -> None:
+def test_l5_as_many_may_be_down_as_no_path_of_2f_plus_1_has_more_than_f() -> None:
     assert not three_around_one()
     arms = "".join(f'[[broker]]\nname="{one}"\n' + (f'parent="{up}"\n' if up else "") for one, up in FORK.items())
     scenario = parse_scenario(f'stack="locamu"\n{arms}')

@@ -16,6 +16,7 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import PeerError
 from resprout.stacks.shell.desk import Desk, ignore
+from resprout.stacks.shell.parts import parts_of
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
 
@@ -210,3 +211,8 @@ def test_a_life_that_is_over_does_nothing_that_was_left() -> None:
     broker.rumours.append(Ended())
     broker.more.append(0)
     assert broker.does(Received("b1", Rumour())) == ["b1 lives", "rumour"]
+
+
+def test_what_is_too_much_for_one_message_comes_in_parts_of_which_each_fits() -> None:
+    assert parts_of([3, 4, 5, 9, 1, 1], 8, lambda size: size) == [[3, 4], [5], [9], [1, 1]], "9 is alone in any case"
+    assert parts_of([], 8, lambda size: size) == []

@@ -12,8 +12,8 @@ from resprout.scenario.model import Mix, Scenario
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
+from resprout.stacks.shell import replicated
 from resprout.stacks.sites import SITES
-from resprout.stacks.sites import agreement as agreement_module
 from resprout.stacks.sites.image import dump, load
 from resprout.stacks.sites.messages import SiteCarries, SiteWants, SiteWantsNot
 from resprout.stacks.sites.options import SitesOptions
@@ -215,7 +215,7 @@ def test_a_state_is_the_same_after_a_snapshot() -> None:
 
 
 def test_the_log_of_a_site_and_what_it_keeps_for_readers_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agreement_module, "SNAPSHOT_SLOTS", 64)
+    monkeypatch.setattr(replicated, "SNAPSHOT_SLOTS", 64)
     played = play(scenario(sites(ROW), clients(HOMES, "t"), work(list(HOMES), "t", operations=400, interval_us=500)))
     played.check_clean()
     for name, broker in played.brokers.items():

@@ -7,7 +7,7 @@ from resprout.core.marks import Mark
 from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribe
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.sim.swarm import try_seed
-from resprout.stacks.sites import agreement
+from resprout.stacks.shell import replicated
 from resprout.stacks.sites.messages import SiteLed
 from tests.edge.desk import Desk
 from tests.stacks.sites_runs import (
@@ -109,7 +109,7 @@ def test_one_that_returned_may_be_needed_for_the_next_majority() -> None:
 
 
 def test_a_newcomer_goes_on_from_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agreement, "SNAPSHOT_SLOTS", 40)
+    monkeypatch.setattr(replicated, "SNAPSHOT_SLOTS", 40)
     played = run(crash(MIDDLE_US, "s1c"), recover(MIDDLE_US + 2_000_000, "s1c"), operations=120)
     played.check_clean()
     replica = played.brokers["s1c"].agreement.replica

@@ -38,7 +38,9 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.message import Message
+from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.machine import ClientMachine
+from resprout.edge.durable_messages import Terms
 from resprout.edge.requests import ClientRequest
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
@@ -114,6 +116,16 @@ class Tree:
         self.rng.shuffle(names)
         for name in names:
             self.perform(name, self.machines[name].start(self.now_us))
+
+    def consume(self, name: str, broker: str, subscription: str, terms: Terms, window: int | None = None) -> None:
+        """Another process begins, which consumes a durable subscription."""
+        number = self.incarnations[name] = self.incarnations.get(name, 0) + 1
+        others = [other for other in self.parents if other != broker]
+        machine = ConsumerMachine(name, number, broker, subscription, terms, window=window, others=others)
+        self.machines[name] = machine
+        self.delivered.setdefault(name, [])
+        self.news.setdefault(name, [])
+        self.perform(name, machine.start(self.now_us))
 
     # -- what clients want -------------------------------------------------------------------------------------------
 
@@ -243,7 +255,7 @@ class Tree:
                 self.sessions[here, there] = self._numbers
                 self.room[here, there] = self.told[here, there] = self.window
                 self.held.pop((here, there), None)
-                role = "client" if isinstance(self.machines[here], ClientMachine) else "broker"
+                role = "broker" if isinstance(self.machines[here], ResproutBroker) else "client"
                 up = LinkUp(here, role, self.incarnations.get(here, 1), self.window)
                 self.streams.put(here, there, (self._numbers, up))
 

@@ -147,8 +147,12 @@ TOTAL: Final = Scene(
             "Delivery",
         ): "5. Deliver: b2 has heard from all around. The final stamp is the highest of all floors and one "
         "more, everywhere. It is safe as soon as it is delivered: every broker has it.",
+        (
+            "c2",
+            "Taken",
+        ): "`delivered` waits for all readers; totals are acknowledged by name. c1 waits for its receipts, "
+        "so all of it is said at once.",
         ("b1", "Turned"): "At b1, the same. Its client is told that the total is safe, which includes accepted.",
-        ("c2", "Taken"): "`delivered` waits for all readers; totals are acknowledged by name.",
     },
     until_us=200 * MS,
     left_out=("Advertised",),

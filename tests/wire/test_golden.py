@@ -9,6 +9,18 @@ from typing import Any
 
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark
+from resprout.edge.durable_messages import (
+    Acknowledge,
+    Acknowledged,
+    Consume,
+    Consuming,
+    EndSubscription,
+    Handed,
+    Span,
+    Standing,
+    Terms,
+    WhenFull,
+)
 from resprout.edge.messages import (
     Advertise,
     AskAudience,
@@ -67,6 +79,8 @@ from resprout.overlay.messages import (
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
 from resprout.stacks.resprout import RESPROUT
+from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
+from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import FormerWish, Roster
 from resprout.stacks.resprout.messages import (
     AskedInterest,
@@ -115,6 +129,10 @@ PLACE = Place("b1", 1, 5, "b0", ("b0", "b2"), "host:7401")
 TOTAL = bundle(first=5, keys=("acc-1",), guarantee=Guarantee.TOTAL)
 
 WISH = FormerWish("$a/+", "x > 1")
+
+TERMS = Terms("jobs/#", "amount > 100", True, WhenFull.DROP_OLDEST, 1_000)
+SPAN = Span("c1", "ordered", 2, 40, 41)
+STATE = DurableState("jobs", TERMS, 2, Life("b2", 3), "host:7402", 5, (MARK,), (MARK,), 3, ("w0.jobs",), False)
 
 CONVERSATION: dict[str, Any] = {
     "hello": HELLO,
@@ -166,7 +184,8 @@ CONVERSATION: dict[str, Any] = {
         Forward(bundle(), 1), Forward(bundle(first=2), 2, True, True), Levels((9, 7), (6, 5), (8,), (4, 3), 2),
     ),
     "totals": data(
-        Submit(TOTAL), Lock(0, 1, TOTAL), Closed("c0", 1, 5, 70), TotalLevels((TotalLevel("c0", 1, 5, 1, 2, True),)),
+        Submit(TOTAL), Submit(TOTAL, True), Lock(0, 1, TOTAL), Lock(0, 1, TOTAL, True), Closed("c0", 1, 5, 70),
+        TotalLevels((TotalLevel("c0", 1, 5, 1, 2, True),)),
     ),
     "totals over a repair": data(
         LockReport(0, 1, TOTAL), LockReport(0, 1, TOTAL, -1, 7, 300), GrantedLock(0, 1, TOTAL),
@@ -205,6 +224,16 @@ CONVERSATION: dict[str, Any] = {
         EventRead(7, bundle(), None, -1, 41, 3, 10**15), EventRead(7, TOTAL, (0, 2), 1 << 40, 42, 3, 10**15 + 1),
         EventsEnd(7, "b2.0badcafe", 43, 12, 99, "", 3),
         EventsEnd(8, "b2.0badcafe", 0, 0, 0, "c0 may not subscribe to #"),
+    ),
+    "a durable subscription": data(
+        Consume("jobs", TERMS, 64), Consume("jobs", TERMS, 64, 3, (SPAN,), (SPAN, SPAN)),
+        Consume("jobs", Terms("#", None, False), 1, ends=True),
+        Consuming(Standing.CONSUMER, "", 3), Consuming(Standing.FENCED, "another consumer has taken over"),
+        Handed(bundle(), 2, 9, None, -1, False, 0), Handed(TOTAL, 2, 9, (0,), 1 << 40, True, 7),
+        Acknowledge((SPAN,)), Acknowledged((MARK,)), EndSubscription(),
+    ),
+    "durable subscriptions, from broker to broker": data(
+        DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,)), DurablePart(STATE),
     ),
     "after everything had stopped": data(
         Recollect(), Recollected("b2", bundle(), -1, ("b1",)), Recollected("b2", TOTAL, 1 << 40, ()),

@@ -27,6 +27,7 @@ VERBS: Final = {
     "trace": "resprout.cli.trace:trace",
     "certificates": "resprout.cli.certificates:certificates",
     "secret": "resprout.cli.secret:secret",
+    "end-subscription": "resprout.cli.end_subscription:end_subscription",
     "forget": "resprout.cli.forget:forget",
     "journal": "resprout.cli.journal:journal",
     "mend": "resprout.cli.mend:mend",

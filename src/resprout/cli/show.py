@@ -35,6 +35,8 @@ def as_json(message: Message) -> bytes:
     fields["keys"] = message.keys
     fields["attributes"] = message.attributes
     fields["position"] = message.position
+    if message.redelivered:
+        fields["redelivered"] = True
     return msgspec.json.encode(fields) + b"\n"
 
 

@@ -1,6 +1,8 @@
 """`resprout sub`: prints what arrives."""
 
 import sys
+from collections.abc import Coroutine
+from typing import Any
 
 import click
 
@@ -8,6 +10,9 @@ from resprout.cli.blocking import Output
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.cli.show import Show, as_json, as_payload, as_text
+from resprout.client.durable_inbox import DurableInbox
+from resprout.client.inbox import Inbox
+from resprout.client.replaying import read_start
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
@@ -19,6 +24,9 @@ from resprout.filters.topics import check_filter
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
+@click.option("--durable", metavar="NAME", help="A subscription that stays, under this name; goes on where it was.")
+@click.option("--group", metavar="NAME", help="The same, shared: each message goes to one of those who name it.")
+@click.option("--replay-from", metavar="WHERE", help="First what is kept: from 'beginning', an offset or a time on.")
 @access_arguments
 @verbose_option
 def sub(
@@ -27,6 +35,9 @@ def sub(
     count: int | None,
     json: bool,
     raw: bool,
+    durable: str | None,
+    group: str | None,
+    replay_from: str | None,
     access: Access,
     verbose: bool,
 ) -> int:
@@ -38,12 +49,22 @@ def sub(
         resprout sub 'news/#'
         resprout sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
         resprout sub logs/app --raw --count 100 > sample.log
+        resprout sub 'bank/#' --replay-from beginning --server tap.example:7450
+        resprout sub 'orders/#' --durable billing
+        resprout sub 'jobs/#' --group workers
+
+    What a durable subscription is given counts as processed when it is printed. `resprout end-subscription` ends it.
     """
+    if replay_from is not None:
+        if durable is not None or group is not None:
+            raise UsageError("--replay-from is for a subscription that is not durable")
+        read_start(replay_from)
     if json and raw:
         raise UsageError("--json and --raw are two ways to print; choose one")
     _check(filter, where)
     show = as_json if json else as_payload if raw else as_text
-    run_loop(_print(filter, where, count, show, access, verbose or sys.stderr.isatty()))
+    work = _follow(filter, where, count, show, access, verbose or sys.stderr.isatty(), durable, group, replay_from)
+    run_loop(_print(work))
     return 0
 
 
@@ -55,20 +76,37 @@ def _check(filter: str, where: str | None) -> None:
         raise UsageError(f"--where {where!r}: {error}") from None
 
 
-async def _print(filter: str, where: str | None, count: int | None, show: Show, access: Access, verbose: bool) -> None:
-    stop = stopped_by_signals()
-    await unless_stopped(_follow(filter, where, count, show, access, verbose), stop)
+async def _print(work: Coroutine[Any, Any, None]) -> None:
+    await unless_stopped(work, stopped_by_signals())
 
 
-async def _follow(filter: str, where: str | None, count: int | None, show: Show, access: Access, verbose: bool) -> None:
+async def _follow(
+    filter: str,
+    where: str | None,
+    count: int | None,
+    show: Show,
+    access: Access,
+    verbose: bool,
+    durable: str | None,
+    group: str | None,
+    replay_from: str | None,
+) -> None:
     output = Output(sys.stdout.fileno())
     async with connected(access) as client:
-        inbox = await client.subscribe(filter, where)
+        inbox: Inbox
+        if durable is None and group is None:
+            inbox = await client.subscribe(filter, where, replay_from=replay_from)
+        else:
+            # By hand: exactly what was printed counts as processed, and of what came with the last message, the rest
+            # is for the next one.
+            inbox = await client.subscribe(filter, where, durable=durable, group=group, by_hand=True)
         if verbose:
             click.echo(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)
         async for messages in inbox.batches():
             wanted = messages if count is None else messages[:count]
             await output.write(b"".join(map(show, wanted)))
+            if isinstance(inbox, DurableInbox):
+                inbox.acknowledge(*wanted)
             if count is not None:
                 count -= len(wanted)
                 if not count:

@@ -14,40 +14,39 @@ All of it runs in one event loop.
 """
 
 import asyncio
-import builtins
 import contextlib
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any
 
+import msgspec
+
+from resprout.client.asking import AskingClient
 from resprout.client.conversing import Conversing
-from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
+from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_terms
+from resprout.client.durable_inbox import DurableInbox
+from resprout.client.errors import PublishError, SubscribeError
 from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
-from resprout.client.publisher import Publisher
+from resprout.client.replaying import ReplayingInbox, read_start
 from resprout.client.requesting import Requester
+from resprout.client.subscribing import Subscribing
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
 from resprout.client.turns import Turns
-from resprout.client.typed import TypedInbox, inbox_of_type, plain
-from resprout.core.contract import Answer, Deliver, EndCode, Request
-from resprout.core.errors import UsageError
+from resprout.client.typed import TypedInbox, plain
+from resprout.core.contract import Answer, Deliver, EndCode
+from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.message import Message
-from resprout.core.names import check_topic
-from resprout.edge.client.forgetting import check_names
+from resprout.core.names import check_name, check_topic
 from resprout.edge.client.machine import ClientMachine
+from resprout.edge.durable_messages import Terms
 from resprout.edge.requests import (
     AdvertiseRequest,
-    AudienceAnswered,
     BrokerChanged,
     CopiesCounted,
-    EventsAnswered,
-    ForgetAnswered,
-    ForgetRequest,
     LeaveRequest,
-    ReadRequest,
     ReceiptTurned,
     ReceiptWaits,
     Refused,
@@ -60,18 +59,22 @@ from resprout.edge.requests import (
     TakeRequest,
     UnsubscribeRequest,
 )  # fmt: skip
+from resprout.links.options import LinkOptions
 from resprout.net.host import Host, Upward
-
-T = TypeVar("T")
 
 CLOSE_SECONDS_MAX = 5.0
 
 
-class Client(Publisher, Conversing):
+class Client(AskingClient, Conversing, Subscribing):
     """A connected client. Made by `resprout.connect`."""
 
     def __init__(
-        self, machine: ClientMachine, host: Host, began: SessionBegan, on_event: OnEvent | None = None
+        self,
+        machine: ClientMachine,
+        host: Host,
+        began: SessionBegan,
+        on_event: OnEvent | None = None,
+        links: LinkOptions | None = None,
     ) -> None:
         super().__init__(machine, host, began.faults_tolerated + 1)
         self.name = machine.name
@@ -80,18 +83,16 @@ class Client(Publisher, Conversing):
         self.faults_tolerated = began.faults_tolerated
         self.receipts = began.receipts
         self._on_event = on_event
+        self._links = links or LinkOptions()
+        self._durables: set[DurableInbox] = set()
+        """Durable subscriptions that this program consumes."""
         for stream in self._streams.values():
             stream.offer(began.stack, began.receipts)
         self._subscriptions = ClientSubscriptions()
+        self._requester = Requester(self, host.handle)
         self._batches: deque[Batch] = deque()
         self._taken_batches = 0
         self._taking = Turns(self._loop, lambda: self._taken_batches, self._take)
-        self._forgetting: dict[int, asyncio.Future[str]] = {}
-        """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
-        self._reading: dict[int, asyncio.Future[EventsAnswered]] = {}
-        """The same of what is read."""
-        self._tokens = itertools.count(1)
-        self._requester = Requester(self, host.handle)
         self._tell: dict[type, Callable[[Any], None]] = {
             ReceiptTurned: self._turned,
             ReceiptWaits: self._waits,
@@ -112,34 +113,38 @@ class Client(Publisher, Conversing):
 
     # -- subscribing ---------------------------------------------------------------------------------------------------
 
-    @overload
-    async def subscribe(self, filter: str, where: str | None = None, *, into: Inbox | None = None) -> Inbox: ...
-    @overload
-    async def subscribe(
-        self, filter: str, where: str | None = None, *, into: TypedInbox[T] | None = None, type: builtins.type[T]
-    ) -> TypedInbox[T]: ...
-    async def subscribe(
+    async def _subscribe(
         self,
         filter: str,
-        where: str | None = None,
-        *,
-        into: Inbox | TypedInbox[Any] | None = None,
-        type: builtins.type[Any] | None = None,
-    ) -> Inbox | TypedInbox[Any]:
-        """Subscribe and return when it is confirmed: from then on nothing that matches is missed.
-
-        Every subscription has an inbox of its own, unless one is given. A message that matches several subscriptions
-        is put once into each inbox concerned. Read them all: messages are acknowledged in the order in which they came,
-        so an inbox that nobody reads holds the others back once it is full. Cancelled, it has subscribed to nothing.
-
-        With a `type`, each message has a `value` of that type, which is decoded from its payload when it is asked for.
-        """
-        if type is not None:
-            inbox = await self.subscribe(filter, where, into=inbox_of_type(into, type))
-            return into if isinstance(into, TypedInbox) else TypedInbox(inbox, type)
-        if isinstance(into, TypedInbox):
-            raise UsageError("this inbox has messages of a type: say which")
+        where: str | None,
+        into: Inbox | None,
+        durable: str | None,
+        group: str | None,
+        when_full: WhenFullWord,
+        most: int | None,
+        window: int | None,
+        by_hand: bool,
+        replay_from: Start | str | None,
+    ) -> Inbox:
         self._check_open()
+        if durable is not None or group is not None:
+            if into is not None:
+                raise UsageError("a durable subscription has an inbox of its own")
+            if replay_from is not None:
+                raise UnsupportedSubscriptionError(
+                    "a durable subscription does not begin in the past: read what is kept with an ordinary one first"
+                )
+            check_offered_here(self._machine.serving)
+            name, terms = read_terms(filter, where, durable, group, when_full, most)
+            if any(other.name == name and not other.is_over for other in self._durables):
+                raise SubscribeError(f"this client consumes {name!r} already")
+            brokers = self._machine.brokers
+            consumed = await consume(
+                self._host, self.name, brokers, self._links, name, terms,
+                window=window, by_hand=by_hand, on_event=self._on_event,
+            )  # fmt: skip
+            self._durables.add(consumed)
+            return consumed
         request = SubscribeRequest(filter, where)
         while (earlier := self._subscriptions.find(request)) is not None:
             if earlier.ended is None:
@@ -148,7 +153,10 @@ class Client(Publisher, Conversing):
             self._check_open()
         if into is not None and not into.belongs_to(self._taken):
             raise UsageError("this inbox is over, or belongs to another client")
-        inbox = into or Inbox(self._taken, self._loop)
+        if replay_from is not None and into is not None:
+            raise UsageError("what begins in the past has an inbox of its own")
+        replaying = self._replaying(filter, where, read_start(replay_from)) if replay_from is not None else None
+        inbox = replaying or into or Inbox(self._taken, self._loop)
         subscription = self._subscriptions.add(request, inbox)
         self._ask(request)
         try:
@@ -160,83 +168,55 @@ class Client(Publisher, Conversing):
                 self._subscriptions.give_up(subscription)
                 self._end(subscription)
             raise
+        if replaying is not None:
+            try:
+                await replaying.open()
+            except BaseException:
+                self._end(subscription)
+                raise
         return inbox
+
+    def _replaying(self, filter: str, where: str | None, start: Start) -> ReplayingInbox:
+        async def read(start: Start) -> EventsPage:
+            request = read_request(filter, where, start, PAGE_BYTES)
+            return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
+
+        return ReplayingInbox(self._taken, self._loop, start, read)
 
     async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
         """End every subscription that feeds the inbox; returns when nothing of them can come any more.
 
-        What came before is still handed out, then the inbox ends. Cancelled, it ends all the same.
+        What came before is still handed out, then the inbox ends. Cancelled, it ends all the same. A durable
+        subscription ends for everybody, with all that waits for it; to let go of it, close its inbox.
         """
         self._check_open()
-        waits = [self._end(subscription) for subscription in self._subscriptions.of(plain(inbox))]
+        inbox = plain(inbox)
+        if isinstance(inbox, DurableInbox):
+            await inbox.end_subscription()
+            self._durables.discard(inbox)
+            await inbox.close()
+            return
+        waits = [self._end(subscription) for subscription in self._subscriptions.of(inbox)]
         if waits:
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
 
-    # -- the past ------------------------------------------------------------------------------------------------------
-
-    async def read(
-        self,
-        filter: str,
-        where: str | None = None,
-        *,
-        start: Start = "earliest",
-        size: int = PAGE_BYTES,
-    ) -> EventsPage:
-        """A page of what the broker that serves this client keeps of the past, where it keeps any (`keep`).
-
-        `start` is an offset, of a message or of the page before (`page.next`), or a time. An offset belongs to the
-        journal of one broker: it stays valid for as long as that keeps it, and means nothing to another one. A page
-        holds about `size` bytes of what is kept, and perhaps no message of it matches: go on until `page.at_end`.
-
-        Raises ReadError when the broker keeps no events, or not that position; UsageError for a filter or condition
-        that is none.
-        """
-        return page_of(await self.read_events(read_request(filter, where, start, size)))
-
-    async def read_events(self, request: ReadRequest) -> EventsAnswered:
-        """The same as the broker gives it: bundles, and a reason where `read` raises ReadError. For those who make
-        columns of many messages."""
+    async def end_subscription(self, name: str) -> None:
+        """End a durable subscription for everybody, with all that waits for it, without consuming it. Where rules say
+        who may do what, this is for operators. SubscribeError when there is none."""
         self._check_open()
-        token = next(self._tokens)
-        answered: asyncio.Future[EventsAnswered] = self._loop.create_future()
-        self._reading[token] = answered
-        self._host.handle(Request(request, token))
-        try:
-            return await answered
-        finally:
-            self._reading.pop(token, None)
-
-    # -- operating -----------------------------------------------------------------------------------------------------
-
-    async def forget(self, *names: str, force: bool = False) -> None:
-        """Tell the network that brokers it waits for will never return: a part that is cut off for good, or a silent
-        host in a tree too small for a majority. Returns when that was passed on; the repair follows.
-
-        Every client may do this, unless rules say who is an operator. Nor does anybody check it: where brokers are
-        forgotten that still work, together and with clients of their own, there are two networks until they hear each
-        other again. The forgotten ones then join as new brokers, and what only they knew is lost.
-
-        Raises ForgetError, and nothing was done, when the broker refuses: it does not know a name, hears that broker
-        itself (unless `force`, for one that hangs), or is named itself. Raises UsageError for what no broker can be
-        called.
-        """
-        request = ForgetRequest(check_names(names), force)
-        self._check_open()
-        token = next(self._tokens)
-        answered: asyncio.Future[str] = self._loop.create_future()
-        self._forgetting[token] = answered
-        self._host.handle(Request(request, token))
-        try:
-            if reason := await answered:
-                raise ForgetError(reason)
-        finally:
-            self._forgetting.pop(token, None)
+        check_offered_here(self._machine.serving)
+        check_name(name, "name of a durable subscription")
+        brokers, terms = self._machine.brokers, Terms("#", None, False)
+        over = await consume(self._host, self.name, brokers, self._links, name, terms, ends=True)
+        await over.close()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Wait (at most `CLOSE_SECONDS_MAX`) until the broker has accepted what was published, then end the session."""
         try:
+            while self._durables:
+                await self._durables.pop().close()
             if self._closed is None:
                 if self._taking.waiting:
                     self._take()
@@ -321,17 +301,6 @@ class Client(Publisher, Conversing):
         if self._on_event is not None:
             self._loop.call_soon(self._on_event, event)
 
-    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | AudienceAnswered | Refused) -> None:
-        if isinstance(news, AudienceAnswered):
-            self._requester.answered(token, news.anybody)
-            return
-        read = self._reading.get(token)
-        if read is not None and not read.done():
-            read.set_result(news if isinstance(news, EventsAnswered) else EventsAnswered(reason=news.reason))
-        answered = self._forgetting.get(token)
-        if answered is not None and not answered.done():
-            answered.set_result(news.reason)
-
     def _confirmed(self, news: SubscriptionConfirmed) -> None:
         self._subscriptions.confirm(SubscribeRequest(news.filter, news.where))
 
@@ -366,10 +335,6 @@ class Client(Publisher, Conversing):
 
     # -- inside: the rest ----------------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise ClosedError(self._closed)
-
     def _end(self, subscription: Subscription) -> "asyncio.Future[None]":
         """Ask for its end, once."""
         if subscription.ended is None:
@@ -390,9 +355,6 @@ class Client(Publisher, Conversing):
         for stream in self._streams.values():
             stream.close(reason)
         self._subscriptions.shut(reason, failure)
+        self._answer_nothing(reason)
         self._requester.close(reason)
-        waits: list[asyncio.Future[Any]] = [*self._forgetting.values(), *self._reading.values()]
-        for answered in waits:
-            if not answered.done():
-                answered.set_exception(ClosedError(reason))
         self._room_again(RoomAgain())

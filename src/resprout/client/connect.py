@@ -12,11 +12,11 @@ import msgspec
 from resprout.client.client import Client
 from resprout.client.errors import ConnectError
 from resprout.client.events import OnEvent
+from resprout.client.sessions import CODEC, next_incarnation
 from resprout.core.contract import Answer, Note
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
 from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.edge.requests import SessionBegan, SessionLost
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
@@ -24,19 +24,15 @@ from resprout.net.address import Address, parse_address
 from resprout.net.bodies import EncodedBodies
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
-from resprout.net.frames import Here, make_codec
+from resprout.net.frames import Here
 from resprout.net.host import Host, Upward
 from resprout.net.identity.secret import read_login
-from resprout.net.incarnation import believed, incarnation_max, new_incarnation
+from resprout.net.incarnation import incarnation_max
 from resprout.net.sessions import random_epoch, rising_epoch, with_signs_of_life
 from resprout.net.tls.files import Tls, tls_of_client
 from resprout.net.tls.keyring import Keyring
 
 CONNECT_SECONDS = 10.0
-
-_CODEC = make_codec(CLIENT_MESSAGES)
-_latest_incarnation = 0
-"""Of all clients of this process: no two have the same, however fast they follow each other."""
 
 
 def connect(
@@ -161,7 +157,7 @@ class Connecting:
 
     async def _open(self, here: Here, address: Address, deadline: float) -> Client:
         name = self._name
-        incarnation = self._life or _next_incarnation(here.met)
+        incarnation = self._life or next_incarnation(here.met)
         machine = ClientMachine(name, incarnation, here.name, self._options)
         links = Links(
             machine,
@@ -171,7 +167,7 @@ class Connecting:
             rng=random.Random(secrets.randbits(64)),
             options=self._links,
             first_epoch=random_epoch() if self._life is None else rising_epoch(),
-            bodies=EncodedBodies(_CODEC),
+            bodies=EncodedBodies(CODEC),
             incarnation_max=incarnation_max,
         )
         began: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -184,14 +180,14 @@ class Connecting:
                 if effect.kind == "link_refused":
                     began.set_exception(ConnectError(f"{address}: {effect.columns['detail']}"))
             elif isinstance(effect, Answer) and isinstance(effect.body, SessionBegan):
-                client = Client(machine, host, effect.body, self._on_event)
+                client = Client(machine, host, effect.body, self._on_event, self._links)
                 host.tell(client.hear)
                 began.set_result(client)
             elif isinstance(effect, Answer) and isinstance(effect.body, SessionLost):
                 began.set_exception(ConnectError(f"{address}: {effect.body.reason}"))
 
         known = {here.name: address}
-        host = Host(links, _CODEC, Here(name, "client", incarnation), known.get, first_news, door=self._door)
+        host = Host(links, CODEC, Here(name, "client", incarnation), known.get, first_news, door=self._door)
         host.start()
         try:
             async with asyncio.timeout_at(deadline):
@@ -201,11 +197,3 @@ class Connecting:
             if isinstance(error, TimeoutError):
                 raise ConnectError(f"{address}: {here.name} did not open a session in time") from None
             raise
-
-
-def _next_incarnation(met: int) -> int:
-    """Higher than any that this process or the broker knows of, as far as a broker can be believed: this number is
-    handed on from client to client."""
-    global _latest_incarnation
-    _latest_incarnation = max(new_incarnation(), believed(met) + 1, _latest_incarnation + 1)
-    return _latest_incarnation

@@ -1,7 +1,8 @@
 """The half of the client that asks and answers."""
 
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from resprout.client.requesting import REQUEST_SECONDS, Requester, Service
@@ -17,7 +18,7 @@ class Conversing:
     """A part of `Client`, which has what is said here."""
 
     _requester: Requester
-    _tokens: Iterator[int]
+    _tokens: "itertools.count[int]"
 
     def _check_open(self) -> None:
         raise NotImplementedError

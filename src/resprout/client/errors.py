@@ -39,6 +39,19 @@ class SubscribeError(ClientError):
     """The network refused a subscription."""
 
 
+class DifferentSubscriptionError(SubscribeError):
+    """A durable subscription of this name is there, and asks for something else."""
+
+
+class MessagesMissingError(SubscribeError):
+    """What a durable subscription had kept was lost with the brokers that had it. Whoever subscribes again goes on with
+    what comes from now on."""
+
+
+class FencedError(ClosedError):
+    """Another consumer has taken over the durable subscription, with what this one has not acknowledged."""
+
+
 class NobodyListensError(ClientError):
     """Nobody has a confirmed subscription to the topic of a request: nothing was published."""
 

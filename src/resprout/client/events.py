@@ -24,7 +24,15 @@ class PublicationDelayed(msgspec.Struct, frozen=True):
     """For people: "waits for b3, which is not heard"."""
 
 
-ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed
-__all__ = ["BrokerChanged", "ClientEvent", "DeliveriesMissing", "OnEvent", "PublicationDelayed"]
+class MessagesDropped(msgspec.Struct, frozen=True):
+    """A durable subscription had more waiting than it may (`when_full="drop oldest"`)."""
+
+    subscription: str
+    count: int
+    """Messages that were dropped, the oldest ones, since this was told last."""
+
+
+ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | MessagesDropped
+__all__ = ["BrokerChanged", "ClientEvent", "DeliveriesMissing", "MessagesDropped", "OnEvent", "PublicationDelayed"]
 
 OnEvent = Callable[[ClientEvent], object]

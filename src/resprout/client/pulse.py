@@ -17,8 +17,9 @@ QUIET_TURNS: Final = 2
 SMOOTHING: Final = 8
 """What turns took lately is that of about as many."""
 
-BUSY_SHARE: Final = 0.25
-"""With more than this, a loop is busy with sending: what comes back because of it costs about as much again."""
+BUSY_SHARE: Final = 0.125
+"""With more than this, a loop is busy with sending: what comes back because of it, receipts and acknowledgements, costs
+it two to three times as much again."""
 
 
 class WaitsForTurn(Protocol):

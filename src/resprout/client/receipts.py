@@ -198,12 +198,17 @@ class Stream:
             self._waits = ""
         waiting = self._waiting[kind]
         while waiting and waiting[0][0] <= reached.upto:
-            _succeed(heapq.heappop(waiting)[2])
+            self._succeed(heapq.heappop(waiting)[2])
         if last > reached.upto and waiting and waiting[0][0] <= last:
             for seq, _, future in waiting:
                 if first <= seq <= last:
-                    _succeed(future)
+                    self._succeed(future)
             self._drop_done(kind)
+
+    def _succeed(self, future: "asyncio.Future[None]") -> None:
+        if not future.done():
+            future.set_result(None)
+            self.awaited = True  # until now: what it publishes next may leave before it can wait again
 
     def refused(self, first: int, last: int, reason: str) -> None:
         for seq in range(first, last + 1):
@@ -228,8 +233,3 @@ class Stream:
         self._cancelled[kind] = 0
         waiting = self._waiting[kind] = [item for item in self._waiting[kind] if not item[2].done()]
         heapq.heapify(waiting)
-
-
-def _succeed(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)

@@ -21,11 +21,13 @@ from resprout.client.background import Background, within
 from resprout.client.client import Client
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
+from resprout.client.durable import WhenFullWord
+from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import ClosedError
 from resprout.client.events import OnEvent
 from resprout.client.past import PAGE_BYTES, EventsPage, Start
 from resprout.client.requesting import REQUEST_SECONDS
-from resprout.client.sync_inbox import BlockingInbox
+from resprout.client.sync_inbox import BlockingDurableInbox, BlockingInbox
 from resprout.client.sync_receipt import BlockingReceipt
 from resprout.client.sync_service import BlockingService
 from resprout.client.typed import Payload, TypedMessage
@@ -93,6 +95,19 @@ class BlockingClient:
         work = self._client.publish(topic, payload, guarantee=guarantee, keys=keys, attributes=attributes)
         return BlockingReceipt(self._background, self._background.call(work))
 
+    def publish_bundle(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        *,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Sequence[Mapping[str, AttributeValue]] | None = None,
+    ) -> BlockingReceipt:
+        """Publish many messages as one bundle; the receipt is that of the last. See the asynchronous client."""
+        work = self._client.publish_bundle(topic, payloads, guarantee=guarantee, keys=keys, attributes=attributes)
+        return BlockingReceipt(self._background, self._background.call(work))
+
     def advertise(self, topic: str) -> None:
         """Announce that this client will publish on the topic. The first publication does it, too."""
         self._background.call(self._client.advertise(topic))
@@ -104,6 +119,7 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[Message] | None = None,
+        replay_from: Start | str | None = None,
         timeout: float | None = None,
     ) -> BlockingInbox[Message]: ...
     @overload
@@ -113,6 +129,7 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[TypedMessage[T]] | None = None,
+        replay_from: Start | str | None = None,
         type: builtins.type[T],
         timeout: float | None = None,
     ) -> BlockingInbox[TypedMessage[T]]: ...
@@ -122,6 +139,7 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[Any] | None = None,
+        replay_from: Start | str | None = None,
         type: builtins.type[Any] | None = None,
         timeout: float | None = None,
     ) -> BlockingInbox[Any]:
@@ -130,12 +148,41 @@ class BlockingClient:
         more: dict[str, Any] = {} if type is None else {"type": type}
         if into is not None:
             more["into"] = into.inbox
+        if replay_from is not None:
+            more["replay_from"] = replay_from
 
         async def subscribe() -> Any:
             return await self._client.subscribe(filter, where, **more)
 
         inbox = self._background.call(within(timeout, subscribe))
         return into or BlockingInbox(self._background, inbox)
+
+    def consume(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        durable: str | None = None,
+        group: str | None = None,
+        when_full: WhenFullWord = "push back",
+        most: int | None = None,
+        window: int | None = None,
+        by_hand: bool = False,
+        timeout: float | None = None,
+    ) -> BlockingDurableInbox:
+        """Consume a durable subscription, alone or in a group: `Client.subscribe` with a name."""
+
+        async def consume() -> DurableInbox:
+            return await self._client.subscribe(
+                filter, where, durable=durable or group, group=group, when_full=when_full, most=most, window=window,
+                by_hand=by_hand,
+            )  # fmt: skip
+
+        return BlockingDurableInbox(self._background, self._background.call(within(timeout, consume)))
+
+    def end_subscription(self, name: str, *, timeout: float | None = None) -> None:
+        """End a durable subscription for everybody, without consuming it; SubscribeError when there is none."""
+        self._background.call(within(timeout, self._client.end_subscription, name))
 
     def unsubscribe(self, inbox: BlockingInbox[Any], *, timeout: float | None = None) -> None:
         """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""

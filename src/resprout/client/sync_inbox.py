@@ -6,9 +6,11 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, Generic, TypeVar
 
 from resprout.client.background import Background, within
+from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import ClosedError
 from resprout.client.inbox import Inbox
 from resprout.client.typed import TypedInbox
+from resprout.core.message import Message
 
 M = TypeVar("M")
 
@@ -116,3 +118,23 @@ class BlockingInbox(Generic[M]):
                 return False
             self._fetched.append(message)
         return True
+
+
+class BlockingDurableInbox(BlockingInbox[Message]):
+    """Of a durable subscription: a message is acknowledged when the next one is asked for, or by hand."""
+
+    def __init__(self, background: Background, inbox: DurableInbox) -> None:
+        super().__init__(background, inbox)
+        self._durable = inbox
+
+    def acknowledge(self, *messages: Message) -> None:
+        """These are processed."""
+
+        async def acknowledge() -> None:
+            self._durable.acknowledge(*messages)
+
+        self._background.call(acknowledge())
+
+    def close(self) -> None:
+        """Let go of the subscription, which stays."""
+        self._background.call(self._durable.close())

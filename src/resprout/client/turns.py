@@ -23,7 +23,7 @@ IDLE_SECONDS: Final = 0.0005
 """After such a pause, and a turn without anything new, the next one is the first."""
 
 GATHER_SECONDS: Final = 0.0005
-GATHER_TURNS: Final = 4
+GATHER_TURNS: Final = 8
 """Nothing waits longer than this, and the rest of the turn of the loop."""
 
 

@@ -33,5 +33,9 @@ class UnsupportedGuaranteeError(UsageError):
     """The stack that runs here does not offer this guarantee."""
 
 
+class UnsupportedSubscriptionError(UsageError):
+    """The stack that runs here does not offer this kind of subscription."""
+
+
 class UnsupportedReceiptError(UsageError):
     """The stack that runs here does not give this receipt: to wait for it would be to wait for ever."""

@@ -28,6 +28,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """Bytes that were spent on its order on the last link, its share of the bundle's."""
     tseq: int = -1
     """Of a total: its place in the one order of totals, as the network claims it; -1 for others."""
+    redelivered: bool = False
+    """Of a durable subscription: somebody may have been given it before, and not have acknowledged it."""
 
     @property
     def stream(self) -> str:

@@ -1,4 +1,4 @@
-"""Messages between a client and its broker. Tags 16..47 of the wire belong to this file."""
+"""Messages between a client and its broker. Tags 16..47 of the wire belong to this file and to `durable_messages`."""
 
 import enum
 from typing import Annotated, ClassVar, Final
@@ -10,6 +10,7 @@ from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
+from resprout.edge.durable_messages import DURABLE_MESSAGES
 
 # client to broker
 
@@ -122,6 +123,8 @@ class ReadEvents(ProtocolMessage, frozen=True, tag=24):
     """Other filters: what matches any of them is read, too."""
     until: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Nothing from this position on; 0: no bound."""
+    whole: bool = False
+    """Nothing is read unless everything on these topics is kept."""
 
 
 # broker to client
@@ -148,6 +151,8 @@ class Extra(enum.IntEnum):
     """`ForgetBrokers`: it may wait for a broker for ever, and somebody has to tell it not to."""
     READING = 2
     """`ReadEvents`: this broker keeps a journal of events. Not said by stacks, but by what stands before one."""
+    DURABLE = 3
+    """`Consume`: subscriptions that outlive their subscribers."""
     AUDIENCE = 4
     """`AskAudience`: it knows where nobody listens."""
 
@@ -311,5 +316,5 @@ class AudienceTold(ProtocolMessage, frozen=True, tag=30):
 CLIENT_MESSAGES = (
     Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
-    BrokersForgotten, PublicationWaits, SafeCopies, EventRead, EventsEnd, AudienceTold,
+    BrokersForgotten, PublicationWaits, SafeCopies, EventRead, EventsEnd, AudienceTold, *DURABLE_MESSAGES,
 )  # fmt: skip

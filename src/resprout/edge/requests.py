@@ -9,6 +9,7 @@ from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
+from resprout.edge.durable_messages import Standing
 from resprout.edge.messages import EventRead
 
 
@@ -77,6 +78,18 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """Other filters: what matches any of them is read, too."""
     until: int = 0
     """Nothing from this position on; 0: no bound."""
+    whole: bool = False
+    """Nothing is read unless everything on these topics is kept."""
+
+
+class AcknowledgeRequest(msgspec.Struct, frozen=True):
+    """Of a consumer: these are processed."""
+
+    messages: tuple[Message, ...]
+
+
+class EndRequest(msgspec.Struct, frozen=True):
+    """Of a consumer: the durable subscription is over, for everybody. Answered by `ConsumerOver`."""
 
 
 class AudienceRequest(msgspec.Struct, frozen=True):
@@ -187,6 +200,23 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     """Why nothing was read; empty when it was."""
     life: int = 0
     """Of the broker that kept the last event that was looked at; 0 when there was none."""
+
+
+class ConsumerBegan(msgspec.Struct, frozen=True):
+    """The durable subscription is confirmed, and this one consumes it."""
+
+
+class ConsumerOver(msgspec.Struct, frozen=True):
+    """It does not consume any more, or never did."""
+
+    standing: Standing
+    reason: str
+
+
+class DroppedBefore(msgspec.Struct, frozen=True):
+    """So many were dropped because too many waited, before what comes next."""
+
+    count: int
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -1,8 +1,9 @@
 """How a session ships where not everything may leave at once: as far as `flight` allows, large messages in parts."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from resprout.core.contract import Effect, Transmit
 from resprout.links.frames import Data, Part
@@ -10,6 +11,8 @@ from resprout.links.session import MESSAGES_PER_FRAME
 
 if TYPE_CHECKING:
     from resprout.links.link import LinkSession
+
+T = TypeVar("T")
 
 
 def ship_in_parts(link: "LinkSession", now_us: int, out: list[Effect], *, bounded: bool = True) -> None:
@@ -56,7 +59,7 @@ class _Shipping:
         link = self._link
         skip = link.shipped - link.confirmed
         begin = link.weighs(skip)
-        for message, end in islice(zip(link.outbox, link.weights, strict=True), skip, None):
+        for message, end in zip(_behind(link.outbox, skip), _behind(link.weights, skip), strict=True):
             yield message, begin, end
             begin = end
 
@@ -112,3 +115,13 @@ class _Shipping:
         link = self._link
         link.flight.mark(link.departed, link.acknowledged, self._now_us)
         self._out.append(Transmit(link.connection, Data(link.shipped + 1, *link.standing(), (), True)))
+
+
+def _behind(line: deque[T], skip: int) -> Iterable[T]:
+    """What lies behind the first ones, without a walk along those where they are the most."""
+    left = len(line) - skip
+    if left >= skip:
+        return islice(line, skip, None)
+    last = list(islice(reversed(line), left))
+    last.reverse()
+    return last

@@ -356,10 +356,14 @@ class Host:
     def _connect(self, effect: Connect) -> None:
         self._dials.dial(effect.peer)
 
+    def where(self, peer: str) -> Address | None:
+        """Where a peer listens, as far as it is known."""
+        return self._book.find(peer) or self._find(peer)
+
     def _where(self, peer: str) -> Address | str:
         if peer in self._barred:
             return CUT
-        return self._book.find(peer) or self._find(peer) or f"nobody knows where {peer} listens"
+        return self.where(peer) or f"nobody knows where {peer} listens"
 
     def _accept(self) -> TcpConnection:
         return self._new(None)

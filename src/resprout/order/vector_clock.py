@@ -19,6 +19,7 @@ or how often, changes are merged; whether a message may be delivered is asked be
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import Final
 
 from resprout.core.errors import PeerError
@@ -94,13 +95,8 @@ class VectorClock:
 
     def since(self, version: int) -> Changes:
         """What has changed after that version; 0: everything. It costs as much as it is long."""
-        found: dict[str, list[tuple[str, int]]] = {}
-        for key in reversed(self._versions):
-            if self._versions[key] <= version:
-                break
-            column, row = key
-            found.setdefault(column, []).append((row, self._columns[column][row]))
-        return tuple([(column, tuple(sorted(found[column]))) for column in sorted(found)])
+        changed = takewhile(lambda key: self._versions[key] > version, reversed(self._versions))
+        return as_changes([(key, self._columns[key[0]][key[1]]) for key in sorted(changed)])
 
     def missing(
         self,
@@ -117,6 +113,14 @@ class VectorClock:
                 if needed > self.at(column, row) and (is_mine is None or is_mine(column, row)):
                     return (column, row), needed
         return None
+
+
+def as_changes(entries: Iterable[tuple[tuple[str, str], int]]) -> Changes:
+    """These counts by (column, row), as they travel: columns and rows in the order in which they come."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for (column, row), number in entries:
+        found.setdefault(column, []).append((row, number))
+    return tuple([(column, tuple(rows)) for column, rows in found.items()])
 
 
 def check_changes(changes: Changes) -> None:

@@ -115,6 +115,10 @@ class Neighbourhood:
         """What it has published, if that was heard here: of one at the edge of the view only the name may be known."""
         return self._places.get(name) if name in self._spots else None
 
+    def places(self, names: Iterable[str]) -> tuple[Place, ...]:
+        """What these have published, as far as it was heard here."""
+        return tuple([place for name in names if (place := self.place(name)) is not None])
+
     def nodes(self, within: int | None = None) -> dict[str, int]:
         """Everybody else within so many hops, nearest first, and how far away."""
         most = self.hops if within is None else within

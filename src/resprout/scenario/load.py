@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from resprout.core.guarantee import ReceiptLevel
-from resprout.scenario.check_nodes import check_nodes
+from resprout.scenario.check_nodes import blame, check_nodes
 from resprout.scenario.model import TIME_LIMIT_US, FaultKind, OptionValue, Scenario
 from resprout.scenario.read_faults import read_faults, settle_faults
 from resprout.scenario.read_nodes import read_brokers, read_clients
@@ -54,6 +54,9 @@ def build_scenario(source: TomlSource) -> Scenario:
     check_nodes(file, brokers, clients, joining)
     options = _options(file, stack)
     workloads = read_workloads(file, clients, stack.offered(stack.parse_options(options)))
+    if not stack.keeps_subscriptions and (consumer := next((c for c in clients if c.consumes), None)) is not None:
+        reason = f"the stack {stack.name!r} does not offer durable subscriptions"
+        blame(file, "client", consumer.name, "subscribe", reason)
     for number, workload in enumerate(workloads):
         if workload.window and ReceiptLevel.SAFE not in stack.receipts:
             reason = f"the stack {stack.name!r} does not give the receipt 'safe', which a window waits for"

@@ -48,6 +48,10 @@ class BrokerSpec(msgspec.Struct, frozen=True):
 class SubscriptionSpec(msgspec.Struct, frozen=True):
     filter: str
     where: str | None = None
+    durable: str | None = None
+    """The name of a durable subscription, which outlives the client."""
+    group: bool = False
+    """It shares that with others."""
 
 
 class ClientSpec(msgspec.Struct, frozen=True):
@@ -65,6 +69,11 @@ class ClientSpec(msgspec.Struct, frozen=True):
     """How long its program takes to read one delivery; the others wait meanwhile. Only in the simulator."""
     idle_us: tuple[int, int] | None = None
     """From when until when its program reads nothing at all. Only in the simulator."""
+
+    @property
+    def consumes(self) -> SubscriptionSpec | None:
+        """The durable subscription that it consumes; then it does nothing else."""
+        return next((one for one in self.subscriptions if one.durable is not None), None)
 
 
 class Mix(msgspec.Struct, frozen=True):

@@ -145,6 +145,8 @@ def _subscriptions(table: Table) -> tuple[SubscriptionSpec, ...]:
         if subscription in rows:
             table.fail(("subscribe", i), f"it subscribes to {subscription.filter!r} twice")
         rows[subscription] = None
+    if len(rows) > 1 and any(row.durable is not None for row in rows):
+        table.fail("subscribe", "a client that consumes a durable subscription does nothing else")
     return tuple(rows)
 
 
@@ -155,8 +157,15 @@ def _subscription(table: Table, number: int, row: object) -> SubscriptionSpec:
     if not isinstance(row, dict):
         table.fail(("subscribe", number), 'a subscription is "a/topic" or { filter = "a/topic", where = "..." }')
     inner = Table(table.source, (*table.path, "subscribe", number), table.what)
-    inner.only(("filter", "where"))
-    subscription = SubscriptionSpec(inner.text("filter"), inner.text("where") if "where" in inner else None)
+    inner.only(("filter", "where", "durable", "group"))
+    subscription = SubscriptionSpec(
+        inner.text("filter"),
+        inner.text("where") if "where" in inner else None,
+        inner.checked("durable", check_name) if "durable" in inner else None,
+        inner.flag("group", False),
+    )
+    if subscription.group and subscription.durable is None:
+        inner.fail("group", "a group shares a durable subscription: give its name, `durable`")
     inner.attempt("filter", check_filter, subscription.filter)
     inner.attempt("where", parse_predicate, subscription.filter, subscription.where)
     return subscription

@@ -90,7 +90,7 @@ def _exact_topics(client: ClientSpec) -> list[str]:
 
 def _clients(table: Table, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
     """Those that are named, or so many, evenly by their place among all; or all."""
-    known = dict.fromkeys(client.name for client in clients)
+    known = dict.fromkeys(client.name for client in clients if client.consumes is None)
     if not known:
         table.fail("", "the scenario has no clients")
     if isinstance(table.values.get("clients"), int):
@@ -98,6 +98,8 @@ def _clients(table: Table, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
         return tuple(list(known)[place * len(known) // count] for place in range(count))
     named = table.texts("clients", CLIENTS_MAX, tuple(known))
     for i, name in enumerate(named):
+        if any(client.name == name and client.consumes is not None for client in clients):
+            table.fail(("clients", i), f"client {name!r} consumes a durable subscription, and does nothing else")
         if name not in known:
             table.fail(("clients", i), f"client {name!r} does not exist{suggestion(name, known)}")
     if not named:

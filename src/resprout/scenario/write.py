@@ -91,9 +91,14 @@ def _idle(client: ClientSpec) -> Lines:
 
 
 def _subscription(subscription: SubscriptionSpec) -> Any:
-    if subscription.where is None:
+    if subscription == SubscriptionSpec(subscription.filter):
         return subscription.filter
-    return {"filter": subscription.filter, "where": subscription.where}
+    row: dict[str, Any] = {"filter": subscription.filter}
+    if subscription.where is not None:
+        row["where"] = subscription.where
+    if subscription.durable is not None:
+        row |= {"durable": subscription.durable, "group": subscription.group}
+    return row
 
 
 def _workload(workload: WorkloadSpec, everybody: tuple[str, ...]) -> Lines:

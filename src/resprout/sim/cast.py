@@ -15,9 +15,11 @@ from resprout.links.frames import FRAMES
 from resprout.links.links import Links
 from resprout.links.timers import ReconnectDue
 from resprout.scenario.client_app import AppMaker
-from resprout.scenario.model import BrokerSpec, ClientSpec, FaultSpec, Scenario
+from resprout.scenario.consuming import make_consumer
+from resprout.scenario.model import BrokerSpec, ClientSpec, FaultSpec, Scenario, SubscriptionSpec
 from resprout.scenario.seeds import random_for
 from resprout.sim.client import ClientSide
+from resprout.sim.consumer import ConsumerSide
 from resprout.sim.distances import Distances
 from resprout.sim.masks import Masks
 from resprout.sim.nodes import Make, Node, Process
@@ -115,6 +117,12 @@ class Cast:
     def _seat_client(self, client: ClientSpec) -> Node:
         self._distances.place(client.name, client.broker, client.latency_us)
         record = self._masks.unmasking(client, self._record)
+        if (wanted := client.consumes) is not None:
+            consumer = ConsumerSide(client, wanted, self.world, self._record)
+            make = partial(self._make_consumer, client, wanted)
+            node = self._add(client.name, make, consumer)
+            node.is_free = self._scenario.has_free_client_links
+            return node
         above = ClientSide(client, self.world, record, lambda life: self._apps.make(client.name, life - 1), self.counts)
         self._clients.append(above)
         node = self._add(client.name, partial(self._make_client, client, above), above)
@@ -140,6 +148,10 @@ class Cast:
         options = options_of(client, self._bundle_caps.get(client.name, limits.BUNDLE_MESSAGES))
         machine = above.machine = ClientMachine(name, incarnation, client.broker, options, others)
         return self._link(machine, name, "client", incarnation, rng)
+
+    def _make_consumer(self, client: ClientSpec, wanted: SubscriptionSpec, incarnation: int, rng: Random) -> Machine:
+        machine = make_consumer(client, wanted, incarnation, tuple(self._brokers))
+        return self._link(machine, client.name, "client", incarnation, rng)
 
     def _link(self, machine: Machine, name: str, role: str, incarnation: int, rng: Random) -> Machine:
         epoch = 1 + rng.randrange(1 << 30) if self._has_doubles else 1
@@ -168,7 +180,7 @@ class Cast:
         first = [broker.parent] if broker.parent is not None else []
         return tuple(dict.fromkeys(first + [name for name in others if name != broker.name]))
 
-    def _add(self, name: str, make: Make, above: ClientSide | None = None) -> Node:
+    def _add(self, name: str, make: Make, above: ClientSide | ConsumerSide | None = None) -> Node:
         node = self.world.add(name, make, above=above)
         node.is_weighed = self._scenario.counts_bytes
         return node

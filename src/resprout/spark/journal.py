@@ -19,6 +19,8 @@ from resprout.spark.planning import JournalRange
 
 PAGE_BYTES: Final = 1 << 20
 """Asked for at once; a broker gives no more than it wants to."""
+SCAN_BYTES: Final = 256 << 10
+"""Of what is only looked through."""
 LOOK_BYTES: Final = 1
 """Of what is looked at for its life only: one event."""
 
@@ -93,6 +95,19 @@ class JournalView:
         between = (middle, self.life_at(journal, middle))
         self._divide(journal, low, between, found)
         self._divide(journal, between, high, found)
+
+    def has_any(self, journal: str, start: int, end: int) -> bool:
+        """Whether anything from `start` to `end - 1` matches, or is gone, which readers will find out."""
+        position = start
+        while position < end:
+            request = msgspec.structs.replace(self._at(journal, position, SCAN_BYTES), until=end)
+            answer = self._brokers.ask(request)
+            if answer.reason or answer.events:
+                return True
+            if answer.following <= position:
+                return False
+            position = answer.following
+        return False
 
     def pages(self, wanted: JournalRange, lost: Callable[[str], None]) -> Iterator[tuple[EventRead, ...]]:
         """All events of a range that match. While one page is worked on, the next is on its way. `lost` is told what

@@ -60,7 +60,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
 class SinkOptions(msgspec.Struct, frozen=True):
     access: AccessOptions
     topic: str | None
-    guarantee: str
+    guarantee: Guarantee
     publisher: str | None
     ledger: str | None
 
@@ -102,8 +102,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         check_topic(topic)
     if publisher is not None:
         check_name(publisher, "publisher")
-    guarantee = options.get("guarantee", Guarantee.CAUSAL.label)
-    Guarantee.parse(guarantee)
+    guarantee = Guarantee.parse(options.get("guarantee", Guarantee.CAUSAL.label))
     return SinkOptions(_access(options), topic, guarantee, publisher, options.get("ledger") or None)
 
 

@@ -5,7 +5,10 @@ its broker has not kept is not there to be read: what retention took before it w
 two lives of that broker. A query with `failOnDataLoss` ends there, and says what is missing.
 """
 
-from typing import Any
+import time
+from typing import Any, Final
+
+import msgspec
 
 from resprout.client.past import Offset
 from resprout.spark.errors import SourceError
@@ -15,6 +18,18 @@ from resprout.spark.options import SourceOptions
 from resprout.spark.planning import JournalRange, ranges_between, split
 from resprout.spark.reading import view_of, when_lost
 
+IDLE_S: Final = 60.0
+"""After so long a query moves on over what does not match."""
+
+
+class _Barren(msgspec.Struct, frozen=True):
+    """Where nothing matched."""
+
+    journal: str
+    start: int
+    end: int
+    since_s: float
+
 
 class StreamProgress:
     """Of a stream."""
@@ -23,6 +38,7 @@ class StreamProgress:
         self._options = options
         self._stops: dict[str, int] | None = None
         """By journal: the position at which a query ends that takes what is available now."""
+        self._barren: _Barren | None = None
         self.latest: dict[str, Any] | None = None
         """What there was when it was last looked."""
 
@@ -52,9 +68,23 @@ class StreamProgress:
             end = min(end, begin + most)
         if end <= begin:
             return start
+        if not self._brings_something(view, held.journal, begin, end):
+            return start
         segments = view.lives(held.journal, begin, end)
         self._check_lives(reached, begin, segments)
         return to_json(reached.moved(segments))
+
+    def _brings_something(self, view: JournalView, journal: str, begin: int, end: int) -> bool:
+        """A batch without rows is none: a query that publishes to where it reads would never come to rest. From time to
+        time there is one all the same, so that retention does not pass a query for which nothing comes."""
+        barren = self._barren
+        if barren is None or (barren.journal, barren.start) != (journal, begin):
+            barren = _Barren(journal, begin, begin, time.monotonic())
+        if view.has_any(journal, barren.end, end) or time.monotonic() - barren.since_s >= IDLE_S:
+            self._barren = None
+            return True
+        self._barren = msgspec.structs.replace(barren, end=end)
+        return False
 
     def stop_at_present(self) -> None:
         """Nothing that comes later is read any more. A query that was restarted may read another journal than a new one

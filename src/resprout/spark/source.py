@@ -11,7 +11,9 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
 )
@@ -24,6 +26,7 @@ from resprout.spark.planning import JournalRange
 from resprout.spark.positions import StreamProgress, batch_ranges
 from resprout.spark.pushdown import Pushed
 from resprout.spark.reading import batches
+from resprout.spark.sink import ResproutStreamWriter, ResproutWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -45,6 +48,12 @@ class ResproutSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "ResproutStreamReader":  # noqa: N802
         return ResproutStreamReader(source_options(self.options, is_stream=True), schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceArrowWriter:
+        return ResproutWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return ResproutStreamWriter(self.options, schema, overwrite)
 
 
 class RangePartition(InputPartition):

@@ -91,6 +91,8 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     """The longest link that a swarm draws, for a stack that assumes that messages do not take long; 0: any."""
     keeps_records: Callable[[O], bool] = _never
     """Whether its brokers persist anything with these options, and need a place for it."""
+    keeps_subscriptions: bool = False
+    """Whether it offers durable subscriptions (`edge.durable_messages`)."""
     known_anomalies: Mapping[str, str] = {}
     """By rule of the judge that it breaks without any fault, or within what it survives: why. A swarm passes over
     these, a report says so."""

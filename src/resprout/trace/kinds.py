@@ -45,6 +45,20 @@ APPLIED: Final = "applied"
 """A replica of the bank has executed an operation. Identity of the operation; `attributes` holds `outcome` ('ok' or
 'refused') and, for each account it touched, `topic|key` with the balance after it."""
 
+# consumers of durable subscriptions; the name of the subscription is `durable` in the attributes of each row
+
+CONSUME: Final = "consume"
+"""A client begins to consume a durable subscription: `filter, where`; `group` in the attributes where it is shared."""
+CONSUMING: Final = "consuming"
+"""It is confirmed: from the first of these on nothing that matches is missed. `filter, where`."""
+HANDED: Final = "handed"
+"""A consumer is handed a message. As `deliver`; `redelivered` in the attributes where it may have been handed out
+before, `dropped` with the number of messages that were dropped before it."""
+ACKNOWLEDGED: Final = "acknowledged"
+"""A consumer has processed it. Identity."""
+CONSUME_OVER: Final = "consume_over"
+"""It consumes no longer, or was refused. `detail` says why."""
+
 # what happens to nodes and links
 
 CRASH: Final = "crash"

@@ -1,8 +1,12 @@
-"""Our client as a worker: `python -m resprout.cli.load.ours publisher|subscriber ADDRESS [GUARANTEE]`."""
+"""Our client as a worker: `python -m resprout.cli.load.ours publisher|subscriber ADDRESS GUARANTEE [KEYS]`.
+
+`KEYS`: how many a publisher names, one after the other, one in each message; none without it.
+"""
 
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from typing import Final
 
 from resprout.cli.load.stream import Take
@@ -17,16 +21,17 @@ TOPIC: Final = "load/1"
 
 
 class OurSender:
-    def __init__(self, client: Client, guarantee: Guarantee) -> None:
+    def __init__(self, client: Client, guarantee: Guarantee, keys: int = 0) -> None:
         self._client = client
         self._guarantee = guarantee
+        self._keys: Iterator[tuple[str, ...]] = cycle([(f"k{at}",) for at in range(keys)] or [()])
 
     async def flood(self, blocks: Iterable[Sequence[bytes]]) -> None:
-        publish, guarantee = self._client.publish, self._guarantee
+        publish, guarantee, keys = self._client.publish, self._guarantee, self._keys
         receipt: Receipt | None = None
         for block in blocks:
             for payload in block:
-                receipt = await publish(TOPIC, payload, guarantee=guarantee)
+                receipt = await publish(TOPIC, payload, guarantee=guarantee, keys=next(keys))
             await asyncio.sleep(0)
         if receipt is not None:
             await receipt.delivered()
@@ -62,8 +67,8 @@ class OurReceiver:
         await self._client.close()
 
 
-async def _sender(address: str, guarantee: Guarantee) -> OurSender:
-    return OurSender(await connect(address), guarantee)
+async def _sender(address: str, guarantee: Guarantee, keys: int) -> OurSender:
+    return OurSender(await connect(address), guarantee, keys)
 
 
 async def _receiver(address: str) -> OurReceiver:
@@ -71,13 +76,13 @@ async def _receiver(address: str) -> OurReceiver:
     return OurReceiver(client, await client.subscribe(TOPIC))
 
 
-def command(role: str, address: str, guarantee: Guarantee = Guarantee.CAUSAL) -> list[str]:
+def command(role: str, address: str, guarantee: Guarantee = Guarantee.CAUSAL, keys: int = 0) -> list[str]:
     """What starts such a worker."""
-    return [sys.executable, "-P", "-m", "resprout.cli.load.ours", role, address, guarantee.label]
+    return [sys.executable, "-P", "-m", "resprout.cli.load.ours", role, address, guarantee.label, str(keys)]
 
 
-def main(role: str, address: str, guarantee: str) -> None:
-    run_worker(role, address, lambda to: _sender(to, Guarantee.parse(guarantee)), _receiver)
+def main(role: str, address: str, guarantee: str, keys: str = "0") -> None:
+    run_worker(role, address, lambda to: _sender(to, Guarantee.parse(guarantee), int(keys)), _receiver)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import msgspec
 
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
+from resprout.edge.durable_messages import Consume, Consuming, Standing
 from resprout.edge.messages import (
     Advertise,
     AskAudience,
@@ -69,6 +70,7 @@ class Guard:
             Advertise: self._advertise,
             Unadvertise: self._advertise,
             ForgetBrokers: self._forget,
+            Consume: self._consume,
             AskAudience: self._ask_audience,
         }
 
@@ -108,6 +110,20 @@ class Guard:
                     session.withheld.append(self._no_subscription(session, held.id, held.filter))
             message = msgspec.structs.replace(message, subscriptions=kept)
         return message, ()
+
+    def _consume(self, session: ClientSession, message: Consume, permit: Permit) -> Guarded:
+        """Whoever may subscribe to it; to end what others made is for operators."""
+        if message.ends:
+            if permit.rights.operate:
+                return message, ()
+            self._refused(session.name, "it is no operator")
+            reason = f"{session.name} may not say so: it is no operator"
+        elif may_subscribe(permit.rights, message.terms.filter):
+            return message, ()
+        else:
+            self._refused(session.name, "it may not subscribe to that")
+            reason = f"{session.name} may not subscribe to {message.terms.filter}"
+        return None, (Consuming(Standing.REFUSED, reason),)
 
     def _taken(self, session: ClientSession, message: Taken, permit: Permit) -> Guarded:
         """The first word of one that was elsewhere before, after it was told that it is served."""

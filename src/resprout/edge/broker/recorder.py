@@ -50,6 +50,7 @@ from resprout.edge.messages import (
     Taken,
 )
 from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.filters.topics import filter_covers
 
 ROOM_BYTES: Final = 1 << 24
 """What it may be given before it has said that it took any; it takes everything at once."""
@@ -175,6 +176,10 @@ class EventRecorder:
         for topic_filter in filters:
             if not self.may_read(client, topic_filter):
                 return [self._refusal(client, message, f"{client} may not subscribe to {topic_filter}")]
+        for topic_filter in filters if message.whole else ():
+            if not any(filter_covers(kept, topic_filter) for kept in self._filters):
+                reason = f"not all of {topic_filter} is kept here: this broker keeps {', '.join(self._filters)}"
+                return [self._refusal(client, message, reason[: limits.REASON_BYTES])]
         if message.journal not in ("", self._journal):
             reason = f"that position is one of the journal {message.journal}, and this broker keeps {self._journal}"
             return [self._refusal(client, message, reason)]

@@ -8,6 +8,7 @@ from resprout.core.errors import PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
 from resprout.edge.broker.ports import HeldBundle
+from resprout.edge.durable_messages import Consume
 from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
 from resprout.filters.predicate import Predicate
 from resprout.order.ranges import Range, Ranges, as_ranges
@@ -20,8 +21,10 @@ class ClientSession:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "accepted", "announced", "asked", "attending", "backlog", "confirmed", "copies", "counted", "delivered",
-        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "last", "moved", "name", "received",
+        "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
+        "delivered",
+        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "last", "moved", "name",
+        "received",
         "room", "safe", "subscriptions", "taken", "told_safe", "unconfirmed", "unsaid", "unturned", "users",
         "waiting", "withheld",
     )  # fmt: skip
@@ -31,6 +34,10 @@ class ClientSession:
         self.incarnation = incarnation
         self.room = room
         self.gone = False
+        self.is_inner = False
+        """No peer: a durable subscription that this broker holds (`consumers`). It is told nothing."""
+        self.consumes = False
+        """It is a consumer of one of those, and nothing else."""
         self.announced = True
         """Everybody knows of it who may have to look after it one day."""
         self.unsaid: dict[int, Marks] = {}
@@ -81,7 +88,7 @@ class ClientSession:
 
     def check_turn(self, message: object) -> None:
         """A client asks to be served, once, and says nothing else before it is."""
-        if type(message) is Attend:
+        if type(message) is Attend or type(message) is Consume:
             if self.asked:
                 raise PeerError(f"{self.name} asked to be served before")
             self.asked = True

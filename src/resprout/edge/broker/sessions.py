@@ -63,6 +63,10 @@ class ClientSessions:
         """Sessions with subscriptions that are about to end."""
         self.hopeful: dict[str, ClientSession] = {}
         """Sessions with subscriptions that are not confirmed."""
+        self.waking: dict[str, ClientSession] = {}
+        """Durable subscriptions with something new, and clients with room again: see `consumers`."""
+        self.is_confirmed: Callable[[ClientSession, Marks], None] = lambda session, base: None
+        """Told of durable subscriptions from whose confirmation on nothing is missed."""
         self._base: dict[Origin, Reached] = {}
         self._base_marks: Marks = ()
         """Of the wish that was confirmed last."""
@@ -85,13 +89,12 @@ class ClientSessions:
         """Serve a client, with the subscriptions that it brings along. Raises PeerError, with nothing done, when those
         cannot be. `resumed`: what it missed will be made good; otherwise it has to subscribe again."""
         held = read_held(attend.subscriptions) if resumed else []
-        session.attending = True
         session.moved = bool(attend.tried)
         session.told_safe = attend.safe
         if attend.received:
             session.received = from_marks(attend.received)
             self.returned[session.name] = session
-        out.append(Send(session.name, msgspec.structs.replace(self.serving, successors=successors, resumed=resumed)))
+        self.serve(session, successors, resumed, out)
         for one in held:
             predicate = session.subscriptions[one.id] = one.predicate
             users = session.users.get(predicate, 0)
@@ -101,18 +104,27 @@ class ClientSessions:
             base = raise_to(dict(one.base), session.confirmed.get(predicate, ()))
             session.confirmed[predicate] = to_marks(base)
 
+    def serve(
+        self, session: ClientSession, successors: tuple[Successor, ...], resumed: bool, out: list[Effect]
+    ) -> None:
+        if not session.is_inner:
+            session.attending = True
+            told = msgspec.structs.replace(self.serving, successors=successors, resumed=resumed)
+            out.append(Send(session.name, told))
+
     def leave(self, name: str, out: list[Effect]) -> None:
         """The session is over: nothing is owed to this client any more, and nothing is expected from it."""
         session = self.all.pop(name)
         session.gone = True
         self.returned.pop(name, None)
+        self.waking.pop(name, None)
         self.turned.pop(name, None)
         self.patient.pop(name, None)
         self.ending.pop(name, None)
         self.hopeful.pop(name, None)
         self.confirm(self._subscriptions.drop_all(name), out)
         for item in (*session.given, *session.backlog):
-            self._took(item)
+            self.took(item)
 
     def publisher_of(self, bundle: Bundle) -> ClientSession | None:
         """The session of the client that published it, if it is served here now, whichever broker took it."""
@@ -184,7 +196,7 @@ class ClientSessions:
 
     def taken(self, session: ClientSession, message: Taken, out: list[Effect]) -> None:
         for item in session.take(message.deliveries):
-            self._took(item)
+            self.took(item)
 
     # -- what a client is told -----------------------------------------------------------------------------------------
 
@@ -210,9 +222,11 @@ class ClientSessions:
         whole: Delivery | None = None
         for session in item.readers:
             if session.gone:
-                self._took(item)
+                self.took(item)
             elif session.backlog or session.room <= 0:
                 session.backlog.append(item)
+                if session.is_inner:
+                    self.waking[session.name] = session
             elif item.picks is not None and session.name in item.picks:
                 self._give(session, item, _delivery(item, session), out)
             else:
@@ -238,6 +252,8 @@ class ClientSessions:
         item.picks = picks or None
         if session.backlog or session.room <= 0:
             session.backlog.append(item)
+            if session.is_inner:
+                self.waking[session.name] = session
         else:
             self._give(session, item, _delivery(item, session), out)
 
@@ -253,6 +269,8 @@ class ClientSessions:
 
     def writable(self, session: ClientSession, room: int, out: list[Effect]) -> None:
         session.room = room
+        if session.consumes:
+            self.waking[session.name] = session
         while session.backlog and session.room > 0:
             item = session.backlog.popleft()
             self._give(session, item, _delivery(item, session), out)
@@ -335,12 +353,15 @@ class ClientSessions:
         (self.turned if item.prompt else self.patient)[session.name] = session
 
     def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
-        if session.announced:
+        if session.is_inner:
+            self.is_confirmed(session, base)
+        elif session.announced:
             out.extend([Send(session.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
         else:
             session.unsaid[id] = base
 
-    def _took(self, item: HeldBundle) -> None:
+    def took(self, item: HeldBundle) -> None:
+        """A reader has it, or does not want it any more."""
         if self._log.took(item):
             self._finished(item)
 

@@ -164,6 +164,11 @@ class ClientMachine:
         """Serves this client, or did so last, or will be the first to."""
         return self._search.home
 
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """That one, and whom it would turn to next."""
+        return self._search.names
+
     def start(self, now_us: int) -> Sequence[Effect]:
         out: list[Effect] = []
         self._search.start(now_us, out)

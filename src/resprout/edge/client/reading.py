@@ -36,7 +36,7 @@ class ReadRequests:
         self._ids += 1
         asked = ReadEvents(
             self._ids, request.filter, request.where, request.journal, request.position, request.time_us, request.size,
-            request.also, request.until,
+            request.also, request.until, request.whole,
         )  # fmt: skip
         self._unsent.append((asked, token))
 

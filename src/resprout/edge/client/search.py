@@ -73,6 +73,11 @@ class BrokerSearch:
         return self._sent_on > SENT_ON_MAX
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The broker that serves, or did so last, and whom to turn to after it."""
+        return (self.home, *self._successors)
+
+    @property
     def searching(self) -> bool:
         """Somebody else than `home` may serve next."""
         return self._searching

@@ -22,6 +22,7 @@ from resprout.net.frames import make_codec
 from resprout.net.latencies import delays_of
 from resprout.net.lifeline import leave_group
 from resprout.net.run.client import RealClient
+from resprout.net.run.consumer import RealConsumer
 from resprout.net.run.orders import (
     LINE_BYTES_MAX,
     Assignment,
@@ -68,14 +69,20 @@ class Worker:
         given = find_stack(scenario.stack).receipts
         last_receipt = given[-1].label if given else ""
         tls = Path(assignment.tls) if assignment.tls else None
-        self.clients = {
-            name: RealClient(
-                specs[name], life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get,
-                brokers, delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES), last_receipt,
-                Keyring(tls_of_client(tls, name)) if tls is not None else None,
-            )
-            for name, life in assignment.clients.items()
-        }  # fmt: skip
+        self.clients: dict[str, RealClient | RealConsumer] = {}
+        for name, life in assignment.clients.items():
+            spec = specs[name]
+            keyring = Keyring(tls_of_client(tls, name)) if tls is not None else None
+            if (wanted := spec.consumes) is not None:
+                self.clients[name] = RealConsumer(
+                    spec, wanted, life, scenario.seed, codec, links, self._addresses.get, brokers, delays_us[name],
+                    writer, _tell, keyring,
+                )  # fmt: skip
+            else:
+                self.clients[name] = RealClient(
+                    spec, life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get, brokers,
+                    delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES), last_receipt, keyring,
+                )  # fmt: skip
 
     def obey(self, order: Order) -> None:
         match order:

@@ -8,6 +8,8 @@ Nothing but the publisher's receipt waits for these reports, and for that only `
 brokers forget. So what is not `done` may wait long, and mostly need not be said at all: with f <= 1, a neighbour that
 is done has the highest level, too. All behind it have the total and have taken it, and who hears so has it itself.
 
+Where the publisher waits (`Entry.prompt`), what is done is told in the step in which it came to be so.
+
 What is done is told often, so only totals of which something has changed are looked at for that (`touch`); all of them
 only where the others are told of, too.
 """
@@ -71,6 +73,8 @@ class TotalBook:
         self._touched: dict[TotalId, None] = {}
         """Something has changed since they were last looked at."""
         self._looked_at: list[TotalId] = []
+        self.urgent = False
+        """One of those has a publisher that waits."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,7 +92,7 @@ class TotalBook:
         early = self._heard.pop(id, {})
         self._heard[id] = dict.fromkeys(neighbours, _NOTHING)
         self._told[id] = {}
-        self._touched[id] = None
+        self.touch(entry)
         for name, said in early.items():
             self._take(name, id, entry, said)
 
@@ -123,7 +127,7 @@ class TotalBook:
         if before is None:  # it came later than the total, and has nothing to report
             return
         self._heard[id][name] = (max(before[0], said[0]), max(before[1], said[1]), before[2] or said[2])
-        self._touched[id] = None
+        self.touch(entry)
         for reach in range(before[0] + 1, said[0] + 1):
             self._log.reached(entry, reach)
         for level in range(before[1] + 1, said[1] + 1):
@@ -138,6 +142,7 @@ class TotalBook:
         id = (entry.publisher, entry.incarnation, entry.first)
         if id in self._entries:
             self._touched[id] = None
+            self.urgent |= entry.prompt
 
     def touch_all(self) -> None:
         """Somebody could not be told for a while."""
@@ -147,6 +152,7 @@ class TotalBook:
         """News for neighbours, to be told at once; `only_done`: of totals that everybody on this side has."""
         ids = self._looked_at = list(self._touched if only_done else self._entries)
         self._touched = {}
+        self.urgent = False
         for name in names:
             news = [news for id in ids if (news := self._news(name, id, only_done)) is not None]
             for start in range(0, len(news), REPORTED_MAX):

@@ -19,13 +19,15 @@ from resprout.order.totals.messages import Place, TotalId, id_of
 class LockRecord:
     """One total with a place, and how far it is from its delivery."""
 
-    __slots__ = ("active", "bundle", "floor", "heard", "id", "pairs", "place", "stamp", "told")
+    __slots__ = ("active", "bundle", "floor", "heard", "id", "pairs", "place", "prompt", "stamp", "told")
 
-    def __init__(self, place: Place, bundle: Bundle) -> None:
+    def __init__(self, place: Place, bundle: Bundle, prompt: bool = False) -> None:
         self.id = id_of(bundle)
         self.place = place
         self.bundle = bundle
         """With its final stamp once it is delivered."""
+        self.prompt = prompt
+        """Its publisher waits for receipts, as far as is known: a repair does not hand it on."""
         is_barrier = bundle.guarantee is Guarantee.TOTAL
         self.pairs: tuple[Pair, ...] = pairs_of(bundle.topic, bundle.keys) if is_barrier else ()
         self.heard: dict[str, int] = {}

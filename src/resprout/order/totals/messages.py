@@ -51,6 +51,8 @@ class Submit(BundleMessage, frozen=True, tag=68):
     """To the parent: please have this total ordered."""
 
     bundle: Bundle
+    prompt: bool = False
+    """Its publisher waits for receipts."""
 
 
 class PlacedMessage(BundleMessage, frozen=True):
@@ -64,6 +66,9 @@ class PlacedMessage(BundleMessage, frozen=True):
 
 class Lock(PlacedMessage, frozen=True, tag=69):
     """The root has given this total its place. Locks cross every link in the order of their places."""
+
+    prompt: bool = False
+    """As in `Submit`."""
 
 
 class Closed(ProtocolMessage, frozen=True, tag=70):

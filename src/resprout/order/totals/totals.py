@@ -79,10 +79,10 @@ class Totals:
 
     `handlers` take (peer, message) and raise PeerError for what an honest peer never says.
 
-    `deliver(bundle, tseq)` is called once per total, in the order of delivery; the bundle carries its final stamp, to
-    which the clock is already raised. `is_seen(bundle)` says whether this very bundle was delivered here before. One
-    that a newer life of its publisher has overtaken was not, and what is carried may be here in another way: this
-    broker must still help to close it, or it would be waited for everywhere.
+    `deliver(bundle, tseq, prompt)` is called once per total, in the order of delivery; the bundle carries its final
+    stamp, to which the clock is already raised. `is_seen(bundle)` says whether this very bundle was delivered here
+    before. One that a newer life of its publisher has overtaken was not, and what is carried may be here in another
+    way: this broker must still help to close it, or it would be waited for everywhere.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Totals:
         position: TreePosition,
         clock: Clock,
         say: Callable[[str, ProtocolMessage], None],
-        deliver: Callable[[Bundle, int], None],
+        deliver: Callable[[Bundle, int, bool], None],
         is_seen: Callable[[Bundle], bool],
     ) -> None:
         self.position = position
@@ -157,8 +157,9 @@ class Totals:
 
     # -- submit and lock -----------------------------------------------------------------------------------------------
 
-    def submit(self, bundle: Bundle) -> None:
-        """Have a total ordered. Nothing happens when it has its place already, so it may be submitted again."""
+    def submit(self, bundle: Bundle, prompt: bool = False) -> None:
+        """Have a total ordered. Nothing happens when it has its place already, so it may be submitted again.
+        `prompt`: its publisher waits for receipts."""
         self.clock.raise_to(bundle.stamp)
         id = id_of(bundle)
         parent = self.position.parent
@@ -167,11 +168,11 @@ class Totals:
         elif parent is None:
             place = (self.position.epoch, self._number + 1)
             self._number += bundle.count  # each total of a bundle has a place of its own
-            self._lock(place, bundle, None)
+            self._lock(place, bundle, None, prompt)
         else:
             self.submissions.keep(id, bundle)
             if self.position.neighbours.get(parent):
-                self.say(parent, Submit(bundle))
+                self.say(parent, Submit(bundle, prompt))
 
     def become_root(self, epoch: int) -> None:
         """Numbering starts again, under an epoch that no root has used before. `resubmit` then orders what waits."""
@@ -192,7 +193,7 @@ class Totals:
             return True
         return bundle.guarantee is Guarantee.TOTAL and self._is_seen(bundle)
 
-    def add_lock(self, place: Place, bundle: Bundle, others: list[str]) -> LockRecord | None:
+    def add_lock(self, place: Place, bundle: Bundle, others: list[str], prompt: bool = False) -> LockRecord | None:
         """Take a lock and pass it on to these neighbours; None when it is old news."""
         id = id_of(bundle)
         if self.is_ordered(bundle):
@@ -200,17 +201,17 @@ class Totals:
             return None
         self.position.epoch = max(self.position.epoch, place[0])
         self._latest = max(self._latest, place)
-        record = LockRecord(place, bundle)
+        record = LockRecord(place, bundle, prompt)
         self.locks.add(record)
         self.submissions.locked(id, bundle)
-        message = Lock(*place, bundle)
+        message = Lock(*place, bundle, prompt)
         for name in others:
             self.say(name, message)
         return record
 
-    def _lock(self, place: Place, bundle: Bundle, source: str | None) -> None:
+    def _lock(self, place: Place, bundle: Bundle, source: str | None, prompt: bool) -> None:
         others = [name for name, is_open in self.position.neighbours.items() if is_open and name != source]
-        if self.add_lock(place, bundle, others):
+        if self.add_lock(place, bundle, others, prompt):
             self._work()
 
     def _take_submit(self, peer: str, message: Submit) -> None:
@@ -219,13 +220,13 @@ class Totals:
         check_total(message.bundle)
         self._check_room(message.bundle)
         if self.position.neighbours.get(peer):
-            self.submit(message.bundle)
+            self.submit(message.bundle, message.prompt)
 
     def _take_lock(self, peer: str, message: Lock) -> None:
         check_locks((message,))
         self._check_room(message.bundle)
         if self.position.neighbours.get(peer):
-            self._lock((message.epoch, message.number), message.bundle, peer)
+            self._lock((message.epoch, message.number), message.bundle, peer, message.prompt)
 
     def _check_room(self, bundle: Bundle) -> None:
         if id_of(bundle) not in self.submissions.waiting:
@@ -298,4 +299,4 @@ class Totals:
         if (following := self.locks.first) is not None:
             self._to_advance[following.id] = following
         self.backlog.remove(record.id)
-        self._deliver(record.bundle, tseq_of(record.place))
+        self._deliver(record.bundle, tseq_of(record.place), record.prompt)

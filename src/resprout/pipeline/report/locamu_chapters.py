@@ -6,6 +6,7 @@ from typing import Final
 from resprout.pipeline import papers
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapter import Chapter
+from resprout.pipeline.report.default_beside import default_beside
 from resprout.pipeline.report.figures import WHOLE, Cell, Figure, FigureAxis, Grid, Place, Shape, in_order
 
 _ABOUT: Final = (
@@ -41,6 +42,7 @@ def _saturated(letter: str, title: str, x: FigureAxis, about: str = "") -> Chapt
         about=f"{_ABOUT}Publishers saturate the network. {about}".strip(),
         sweep=f"sweeps/seed001-5.1{letter}.toml",
         figures=(_throughput(x),),
+        table=None if letter == "e" else default_beside,  # there f is a part of the stack's label
     )
 
 
@@ -75,6 +77,7 @@ def _published(figure: str, groups: str) -> Chapter:
                 note="All that brokers sent each other, as encoded: headers, payload, acknowledgements, joining.",
             ),
         ),
+        table=default_beside,
     )
 
 

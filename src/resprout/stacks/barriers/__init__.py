@@ -31,34 +31,8 @@ Names travel where the papers count numbers of 4 bytes, and acknowledgements, of
 and charged: what is really sent is in `bytes_sent`.
 """
 
-from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.order.crossing import Progress
 from resprout.stacks.barriers.broker import BarrierBroker
-from resprout.stacks.barriers.messages import BARRIER_MESSAGES, BarrierMulticast, MembersKnown
-from resprout.stacks.barriers.options import BarrierOptions
-from resprout.stacks.families import Family
-from resprout.stacks.multicast.broker import CLIENTS_TOLD, GUARANTEES, ONE_DEATH, RECEIPTS
-from resprout.stacks.multicast.messages import MULTICAST_MESSAGES, Around, Flushed, NotOwed
-from resprout.stacks.shell.places import PlacesNear
-from resprout.stacks.shell.tree import TREE_MESSAGES
-from resprout.stacks.stack import Stack
-from resprout.stacks.survival import Survival
+from resprout.stacks.barriers.messages import BarrierMulticast, MembersKnown
+from resprout.stacks.multicast.stack import multicast_stack
 
-CAUSAL_BARRIERS = Stack(
-    name="causal-barriers",
-    guarantees=GUARANTEES,
-    options=BarrierOptions,
-    messages=CLIENT_MESSAGES + TREE_MESSAGES + MULTICAST_MESSAGES + BARRIER_MESSAGES,
-    make_broker=BarrierBroker,
-    receipts=RECEIPTS,
-    families={
-        Family.PUBLICATIONS: (BarrierMulticast,),
-        Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed, PlacesNear, MembersKnown),
-        Family.REPORTS: (Progress,),
-        Family.REPAIR: (Around, Flushed),
-        Family.CLIENTS: CLIENT_MESSAGES,
-    },
-    survives=lambda options: Survival(faults=1),
-    known_anomalies={"lost_told": CLIENTS_TOLD},
-    known_limits={"lost": ONE_DEATH},
-)
+CAUSAL_BARRIERS = multicast_stack("causal-barriers", BarrierBroker, BarrierMulticast, (MembersKnown,))

@@ -11,8 +11,8 @@ from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.stacks.barriers.direct import DirectOrder
 from resprout.stacks.barriers.messages import MEMBERS_PER_MESSAGE, BarrierMulticast, MembersKnown
-from resprout.stacks.barriers.options import BarrierOptions
 from resprout.stacks.multicast.broker import MulticastBroker, member_of
+from resprout.stacks.multicast.options import MulticastOptions
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.stack import BrokerSeat
 
@@ -27,7 +27,7 @@ class NewsDue(Timer, frozen=True):
 
 
 class BarrierBroker(MulticastBroker[BarrierMulticast]):
-    def __init__(self, seat: BrokerSeat, options: BarrierOptions, rng: random.Random) -> None:
+    def __init__(self, seat: BrokerSeat, options: MulticastOptions, rng: random.Random) -> None:
         self._direct = DirectOrder(member_of(seat), options.held_back)
         self._members = {seat.name: seat.incarnation}
         """Of each broker its latest life: earlier ones are dead, and nobody's targets."""

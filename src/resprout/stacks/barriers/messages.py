@@ -48,6 +48,3 @@ class MembersKnown(ProtocolMessage, frozen=True, tag=191):
     @property
     def bulk(self) -> int:
         return sum(len(name) + _MEMBER_BYTES for name, _ in self.members)
-
-
-BARRIER_MESSAGES: Final = (BarrierMulticast, MembersKnown)

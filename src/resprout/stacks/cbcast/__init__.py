@@ -47,34 +47,8 @@ fenced. Names travel where the papers count numbers of 4 bytes, and acknowledgem
 are sent and charged: what is really sent is in `bytes_sent`.
 """
 
-from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.order.crossing import Progress
 from resprout.stacks.cbcast.broker import CbcastBroker
 from resprout.stacks.cbcast.messages import Multicast
-from resprout.stacks.cbcast.options import CbcastOptions
-from resprout.stacks.families import Family
-from resprout.stacks.multicast.broker import CLIENTS_TOLD, GUARANTEES, ONE_DEATH, RECEIPTS
-from resprout.stacks.multicast.messages import MULTICAST_MESSAGES, Around, Flushed, NotOwed
-from resprout.stacks.shell.places import PlacesNear
-from resprout.stacks.shell.tree import TREE_MESSAGES
-from resprout.stacks.stack import Stack
-from resprout.stacks.survival import Survival
+from resprout.stacks.multicast.stack import multicast_stack
 
-CBCAST = Stack(
-    name="cbcast",
-    guarantees=GUARANTEES,
-    options=CbcastOptions,
-    messages=CLIENT_MESSAGES + TREE_MESSAGES + MULTICAST_MESSAGES + (Multicast,),
-    make_broker=CbcastBroker,
-    receipts=RECEIPTS,
-    families={
-        Family.PUBLICATIONS: (Multicast,),
-        Family.MEMBERSHIP: (*TREE_MESSAGES, NotOwed, PlacesNear),
-        Family.REPORTS: (Progress,),
-        Family.REPAIR: (Around, Flushed),
-        Family.CLIENTS: CLIENT_MESSAGES,
-    },
-    survives=lambda options: Survival(faults=1),
-    known_anomalies={"lost_told": CLIENTS_TOLD},
-    known_limits={"lost": ONE_DEATH},
-)
+CBCAST = multicast_stack("cbcast", CbcastBroker, Multicast)

@@ -9,9 +9,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
-from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Publish, Serving
 from resprout.filters.predicate import heard_predicate
 from resprout.spread.messages import Interested, Uninterested
@@ -39,90 +37,56 @@ from resprout.stacks.delta.publishing import OwnPublications
 from resprout.stacks.delta.recipients import onward, source_at
 from resprout.stacks.delta.recovery import RecoveringTree, Synced
 from resprout.stacks.delta.subscriptions import KnownSubscriptions, LocalWishes
-from resprout.stacks.delta.tree import HopDied, HopFound, HopLost
+from resprout.stacks.delta.tree import HopDied, HopFound
 from resprout.stacks.delta.visited import NewestSeen, visited_on
-from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.desk import Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.passing import Passing
 from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.readers import readers_here
-from resprout.stacks.shell.sessions import SessionEvents
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell.serving import ServingShell
+from resprout.stacks.shell.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
+from resprout.stacks.status import StackStatus
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 
-class DeltaBroker(Shell):
+class DeltaBroker(ServingShell):
     def __init__(self, seat: BrokerSeat, options: DeltaOptions, rng: random.Random) -> None:
-        step = Step()
+        self._wishes = LocalWishes()
+        super().__init__(Serving("delta", GUARANTEES, options.delta, receipts=RECEIPTS), self._wishes, options.buffer)
         self._seat = seat
         self._delta = options.delta
-        self._outbox = outbox = Outbox(step)
-        self._tree = tree = RecoveringTree(seat, step, outbox, options.delta, self)
+        self._tree = tree = RecoveringTree(seat, self._step, self._outbox, options.delta, self)
         self._known = KnownSubscriptions()
-        self._wishes = LocalWishes()
         self._newest = NewestSeen(seat.name, seat.incarnation, options.delta)
         self._forwarding = ReliableForwarding(self)
         self._partitions = PartitionTable(options.delta)
         self._own = OwnPublications(options.window, self._send_out, self._arrived)
         self._heals = 0
         self._orphans = Orphans(tree, options.delta)
-        self._kept = Retention(options.buffer)
-        self._passing = Passing(outbox, self._kept)
         self._is_operational = False
-        serving = Serving("delta", GUARANTEES, options.delta, receipts=RECEIPTS)
-        self._sessions = ClientSessions(serving, self._kept, self._wishes)
         self._rests_on = 1
         """How many brokers have what is shown next."""
         self._sessions.copies_of = lambda item: self._rests_on
-        clients = ClientDesk(
-            step,
-            self._sessions,
+        routed: dict[type, Handler] = dict.fromkeys(ROUTED_MESSAGES, self._hear)
+        self._open(
+            tree,
+            {**routed, RoutesConfirmed: self._confirmed, NodeStatus: self._status},
             publish=self._own.publish,
             is_ready=lambda: self._is_operational,
             door=self._is_open_to,
             successors=lambda: tree.successors,
-            left=self._kept.forget,
-        )
-        events = SessionEvents(step, clients, tree, self._passing.writable)
-        routed: dict[type, Handler] = dict.fromkeys(ROUTED_MESSAGES, self._hear)
-        super().__init__(
-            step,
-            events=events.table,
-            desks=(
-                clients.desk(),
-                *tree.desks({**routed, RoutesConfirmed: self._confirmed, NodeStatus: self._status}),
-            ),
-            cut_off=events.cut_off,
-            timers={ReceiptsDue: clients.receipts_due},
             outcomes={
                 HopFound: self._found,
-                HopLost: self._lost,
+                LinkEnded: lambda outcome: self._lost(outcome.name),
                 HopDied: self._died,
                 Synced: self._synced,
             },
-            at_end=(
-                clients.serve,
-                self._announce,
-                self._tell_confirmed,
-                clients.tell,
-                lambda: self._kept.push_back(step.out),
-            ),
+            at_end=((self._wishes.outbound, self._announce), self._tell_confirmed),
         )
 
-    def begin(self) -> None:
-        self._tree.begin()
-
     def status(self) -> StackStatus:
-        return msgspec.structs.replace(self._tree.status(), serving=self._is_operational)
-
-    def readers(self, topic: str) -> TopicReaders:
-        return readers_here(self._sessions, topic)
+        return msgspec.structs.replace(super().status(), serving=self._is_operational)
 
     # -- what is routed (Algorithm 1) ----------------------------------------------------------------------------------
 
@@ -292,18 +256,18 @@ class DeltaBroker(Shell):
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def _announce(self) -> None:
-        if self._wishes.outbound:
-            news, self._wishes.outbound = self._wishes.outbound, []
-            for _, told in news:
-                assert isinstance(told, Interested | Uninterested), "nobody here is asked"
-                id = SubscriptionId(self._seat.name, self._seat.incarnation, told.id)
-                if isinstance(told, Interested):
-                    wish = KnownSubscription(id, told.filter, told.where, self._seat.name)
-                    self._known.add(wish)
-                    self._begin(RoutedSubscription(0, 0, (), None, wish))
-                else:
-                    self._known.remove(id)
-                    self._begin(RoutedUnsubscription(0, 0, (), None, id))
+        news = list(self._wishes.outbound)
+        self._wishes.outbound.clear()
+        for _, told in news:
+            assert isinstance(told, Interested | Uninterested), "nobody here is asked"
+            id = SubscriptionId(self._seat.name, self._seat.incarnation, told.id)
+            if isinstance(told, Interested):
+                wish = KnownSubscription(id, told.filter, told.where, self._seat.name)
+                self._known.add(wish)
+                self._begin(RoutedSubscription(0, 0, (), None, wish))
+            else:
+                self._known.remove(id)
+                self._begin(RoutedUnsubscription(0, 0, (), None, id))
 
     def subscriptions_for(self, name: str) -> tuple[KnownSubscription, ...]:
         view, branch, distance = self._tree.view, self._tree.view.branch(name), len(self._tree.path(name))
@@ -338,13 +302,13 @@ class DeltaBroker(Shell):
         elif outcome.is_operational:  # both have asked each other
             link.is_operational = True
 
-    def _lost(self, outcome: HopLost) -> None:
-        self._passing.end(outcome.name)
-        if (link := self._forwarding.unlink(outcome.name)) is not None:
+    def _lost(self, name: str) -> None:
+        self._passing.end(name)
+        if (link := self._forwarding.unlink(name)) is not None:
             self._orphans.lost(link)
 
     def _died(self, outcome: HopDied) -> None:
-        self._lost(HopLost(outcome.name))
+        self._lost(outcome.name)
         self._adopt()
         self._forwarding.reroute()
 
@@ -363,12 +327,11 @@ class DeltaBroker(Shell):
     def _synced(self, outcome: Synced) -> None:
         for name in self._forwarding.links:
             self._outbox.send(name, NodeStatus())
-        tree = self._tree
-        beside = [place for name in tree.view.own.neighbours if (place := tree.view.place(name)) is not None]
+        view = self._tree.view
         self._forwarding.is_holding = False
         for transit in self._forwarding.processing:
             self._forwarding.begin(transit, self._targets(transit))
-        self._begin(RoutedRejoin(0, 0, (), None, self._seat.name, (tree.view.own, *beside)))
+        self._begin(RoutedRejoin(0, 0, (), None, self._seat.name, (view.own, *view.places(view.own.neighbours))))
         if outcome.is_back:
             old = SubscriptionId(self._seat.name, self._seat.incarnation, 0)
             self._begin(RoutedUnsubscription(0, 0, (), None, old))

@@ -14,7 +14,7 @@ A newcomer is a broker that nobody knows: its parent takes it in as a leaf. If i
 back, its parent forgets it (D7).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from resprout.core.contract import Locate, Outcome, Silent
@@ -30,6 +30,7 @@ from resprout.stacks.delta.messages import (
 from resprout.stacks.delta.tree import KnownTree
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.parts import parts_of
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
@@ -211,10 +212,10 @@ class RecoveringTree(KnownTree):
         del self._asked[name]
         if message.address:
             self._step.out.append(Locate(name, message.address))
-        places = [place for one in (self.view.name, *self.view.nodes()) if (place := self.view.place(one)) is not None]
-        parts = in_parts(self._book.subscriptions_for(name))
+        places = self.view.places((self.view.name, *self.view.nodes()))
+        parts = parts_of(self._book.subscriptions_for(name), SNAPSHOT_PART, lambda wish: wish.bulk) or [[]]
         for number, part in enumerate(parts, 1):
-            self._outbox.send(name, SyncSnapshot(self.is_synced, tuple(places), part, more=number < len(parts)))
+            self._outbox.send(name, SyncSnapshot(self.is_synced, places, tuple(part), more=number < len(parts)))
         self.link(name, is_operational=False)
 
     # -- newcomers -----------------------------------------------------------------------------------------------------
@@ -228,16 +229,3 @@ class RecoveringTree(KnownTree):
         if name in self._unsure:
             del self._unsure[name]
             self.move(tuple([other for other in self.view.own.neighbours if other != name]))
-
-
-def in_parts(subscriptions: Sequence[KnownSubscription]) -> list[tuple[KnownSubscription, ...]]:
-    """One at least, and each fits into a message."""
-    parts: list[list[KnownSubscription]] = [[]]
-    room = SNAPSHOT_PART
-    for one in subscriptions:
-        if parts[-1] and room < one.bulk:
-            parts.append([])
-            room = SNAPSHOT_PART
-        parts[-1].append(one)
-        room -= one.bulk
-    return [tuple(part) for part in parts]

@@ -17,6 +17,7 @@ from resprout.stacks.delta.messages import MeetRequest, Path
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
+from resprout.stacks.shell.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, seen
 
@@ -26,12 +27,6 @@ class HopFound(Outcome, frozen=True):
 
     name: str
     is_operational: bool
-
-
-class HopLost(Outcome, frozen=True):
-    """There is no link with this one any more; it lives, as far as is known."""
-
-    name: str
 
 
 class HopDied(Outcome, frozen=True):
@@ -78,11 +73,10 @@ class KnownTree:
 
     def status(self) -> StackStatus:
         """For people."""
-        places = [self.view.place(name) for name in self.view.nodes() if name != self._seat.name]
         return StackStatus(
             parent=self._seat.parent,
             neighbours=tuple(self.linked),
-            members=tuple([seen(one, one.name in self.dead) for one in places if one is not None]),
+            members=tuple([seen(one, one.name in self.dead) for one in self.view.places(self.view.nodes())]),
             silent=tuple([name for name in self.linked if not self.peers.is_heard(name)]),
         )
 
@@ -166,7 +160,7 @@ class KnownTree:
 
     def _unlink(self, name: str) -> None:
         if self.linked.pop(name, None) is not None:
-            self._step.outcomes.append(HopLost(name))
+            self._step.outcomes.append(LinkEnded(name))  # it lives, as far as is known
 
     def meet(self, name: str) -> None:
         """If it is next to this broker, past none but dead. One that has begun a new life has to ask first."""
@@ -197,7 +191,7 @@ class KnownTree:
 
     def _say_met(self, name: str) -> None:
         between = [Life(one, self.dead[one]) for one in self.path(name)[:-1] if one in self.dead]
-        places = [place for one in between if (place := self.view.place(one.name)) is not None]
+        places = self.view.places([life.name for life in between])
         self._outbox.send(name, MeetRequest(tuple(between), (self.view.own, *places)))
 
     # -- what is known -------------------------------------------------------------------------------------------------
@@ -220,8 +214,8 @@ class KnownTree:
             self._find_successors()
 
     def _find_successors(self) -> None:
-        places = [self.view.place(name) for name in self.view.nodes()]
-        self.successors = tuple(Successor(place.name, place.address) for place in places if place is not None)
+        places = self.view.places(self.view.nodes())
+        self.successors = tuple([Successor(place.name, place.address) for place in places])
 
     def _look_again(self) -> None:
         early, self._early = self._early, {}

@@ -6,26 +6,17 @@ from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
-from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Publish, Serving
 from resprout.order.seen import SeenRanges
 from resprout.spread.flooding import Flooding
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.flood.options import FloodOptions
 from resprout.stacks.shell.asking import Asking
-from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.passing import Passing
 from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.readers import readers_here
-from resprout.stacks.shell.sessions import SessionEvents
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell.serving import ServingShell
 from resprout.stacks.shell.tree import LinkBegan, LinkEnded, PlainTree
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES = (Guarantee.EVENTUAL,)
 RECEIPTS = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -38,49 +29,23 @@ class Flooded(BundleMessage, frozen=True, tag=180):
     hops: int
 
 
-class FloodBroker(Shell):
+class FloodBroker(ServingShell):
     def __init__(self, seat: BrokerSeat, options: FloodOptions, rng: random.Random) -> None:
-        step, wishes = Step(), RecordedSubscriptions()
-        outbox = Outbox(step)
-        self._tree = tree = PlainTree(seat, step, outbox)
+        wishes = RecordedSubscriptions()
+        super().__init__(Serving("flood", GUARANTEES, 0, receipts=RECEIPTS), wishes, options.buffer)
+        tree = PlainTree(seat, self._step, self._outbox)
         self._flooding = Flooding(wishes.table, options.filtered, tree.links)
         self._seen = SeenRanges()
-        self._kept = Retention(options.buffer)
-        self._passing = Passing(outbox, self._kept)
-        self._sessions = ClientSessions(Serving("flood", GUARANTEES, 0, receipts=RECEIPTS), self._kept, wishes)
-        self._asking = Asking(step, self._sessions, wishes, outbox.send, asks=options.filtered)
-        clients = ClientDesk(
-            step,
-            self._sessions,
+        self._asking = Asking(self._step, self._sessions, wishes, self._outbox.send, asks=options.filtered)
+        self._open(
+            tree,
+            {Flooded: self._hear, **self._asking.handlers},
             publish=self._publish,
             is_ready=lambda: tree.is_in,
             successors=lambda: tree.successors,
-            left=self._kept.forget,
-        )
-        events = SessionEvents(step, clients, tree, self._passing.writable)
-        super().__init__(
-            step,
-            events=events.table,
-            desks=(clients.desk(), *tree.desks({Flooded: self._hear, **self._asking.handlers})),
-            cut_off=events.cut_off,
-            timers={ReceiptsDue: clients.receipts_due},
             outcomes={LinkBegan: self._began, LinkEnded: self._ended},
-            at_end=(
-                clients.serve,
-                (wishes.outbound, self._asking.ask),
-                clients.tell,
-                lambda: self._kept.push_back(step.out),
-            ),
+            at_end=((wishes.outbound, self._asking.ask),),
         )
-
-    def begin(self) -> None:
-        self._tree.begin()
-
-    def status(self) -> StackStatus:
-        return self._tree.status()
-
-    def readers(self, topic: str) -> TopicReaders:
-        return readers_here(self._sessions, topic)
 
     # -- publications --------------------------------------------------------------------------------------------------
 
@@ -99,9 +64,7 @@ class FloodBroker(Shell):
         message = Flooded(item.bundle, item.hops + 1)
         for name in onward.links:
             self._passing.pass_on(name, item, message)
-        self._kept.place(item)
-        self._sessions.address(item, item.bundle, onward.readers)
-        self._sessions.show(item, self._step.out)
+        self._show_to(onward.readers, item)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 

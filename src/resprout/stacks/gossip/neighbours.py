@@ -8,28 +8,15 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
-from resprout.core.contract import (
-    CancelTimer,
-    Close,
-    EndCause,
-    Heard,
-    LinkDown,
-    LinkUp,
-    Locate,
-    Outcome,
-    ProtocolMessage,
-    SetTimer,
-    Silent,
-    Timer,
-)  # fmt: skip
+from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
 from resprout.edge.messages import Successor
 from resprout.overlay.hyparview.membership import HyParView, ShuffleDue
 from resprout.overlay.hyparview.requests import AskedTooLong
-from resprout.overlay.wires import OverlayMember
 from resprout.stacks.gossip.options import GossipOptions
 from resprout.stacks.shell.desk import Desk
+from resprout.stacks.shell.mesh import IDLE_US, MeshSessions, SilentTooLong
 from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
@@ -37,17 +24,9 @@ from resprout.stacks.status import MemberSeen, StackStatus
 
 SUCCESSORS_MAX: Final = 16
 """That clients are told of: one of them must live when this broker does not, though half of all died with it."""
-IDLE_US: Final = 5_000_000
-"""After this, a session that nobody needs is closed by whoever opened it."""
 
 
-class SilentTooLong(Timer, frozen=True):
-    """When to give up a neighbour that is not heard."""
-
-    name: str
-
-
-class OverlaySessions:
+class OverlaySessions(MeshSessions):
     """Looks after the sessions with other brokers (`BrokerSessions`); HyParView speaks through it (`Wires`)."""
 
     def __init__(
@@ -60,17 +39,10 @@ class OverlaySessions:
         ended: Callable[[str], None],
     ) -> None:
         """`ended`: a session is over."""
-        self._seat = seat
-        self._options = options
-        self._step = step
-        self._outbox = outbox
+        super().__init__(seat, options.silent_us, step, outbox)
         self._ended = ended
-        self._peers = Peers(step, outbox)
-        self._silent: dict[str, None] = {}
-        contacts = dict.fromkeys([*([seat.parent] if seat.parent is not None else []), *seat.contacts])
-        me = OverlayMember(seat.name, seat.address)
-        self.overlay = HyParView(me, list(contacts), options.views, rng, self)
-        self.knows_somebody = bool(contacts)
+        self.overlay = HyParView(self.me, self._contacts, options.views, rng, self)
+        self.knows_somebody = bool(self._contacts)
         self.successors: tuple[Successor, ...] = ()
         """Where clients turn when this broker is gone."""
         self.timers: Table = {
@@ -108,24 +80,8 @@ class OverlaySessions:
 
     # -- what HyParView wants (`Wires`) --------------------------------------------------------------------------------
 
-    def say(self, member: OverlayMember, message: ProtocolMessage) -> None:
-        peer = self._peers.find(member.name)
-        if peer is not None:
-            peer.idle_since_us = self._step.now_us
-            self._outbox.pass_by(member.name, message)  # before what waits for room: this is what makes it
-        else:
-            if member.address:
-                self._step.out.append(Locate(member.name, member.address))
-            self._peers.post(member.name, message)
-
-    def wake(self, timer: Timer, after_us: int) -> None:
-        self._step.out.append(SetTimer(timer, self._step.now_us + after_us))
-
-    def let_sleep(self, timer: Timer) -> None:
-        self._step.out.append(CancelTimer(timer))
-
     def tell(self, outcome: Outcome) -> None:
-        self._step.outcomes.append(outcome)
+        super().tell(outcome)
         self._succeed(self.overlay.neighbours)
 
     def _succeed(self, first: Iterable[str]) -> None:
@@ -139,9 +95,6 @@ class OverlaySessions:
         self.successors = tuple([Successor(name, known[name]) for name in names])
 
     # -- sessions (`BrokerSessions`) -----------------------------------------------------------------------------------
-
-    def knows(self, name: str) -> bool:
-        return self._peers.get(name) is not None
 
     def up(self, event: LinkUp) -> None:
         name = event.peer
@@ -160,13 +113,7 @@ class OverlaySessions:
         if event.refused or name not in self.overlay.neighbours:
             self._lose(name, "it is not heard", lives=False)
         else:
-            self._peers.open(name)  # whoever opened the session may be gone: its host is asked
-            if name not in self._silent:
-                self._silent[name] = None
-                self.wake(SilentTooLong(name), self._options.silent_us)
-
-    def heard(self, event: Heard) -> None:
-        self._is_heard(event.peer)
+            self._is_silent(name)
 
     def cut_off(self, name: str, reason: str) -> None:
         self._peers.close(name, reason)
@@ -180,16 +127,7 @@ class OverlaySessions:
         self._ended(name)
         self.overlay.gone(name, lives)
 
-    def _is_heard(self, name: str) -> None:
-        if name in self._silent:
-            del self._silent[name]
-            self.let_sleep(SilentTooLong(name))
-
     # -- time ----------------------------------------------------------------------------------------------------------
-
-    def _silent_too_long(self, timer: SilentTooLong) -> None:
-        if timer.name in self._silent:
-            self._lose(timer.name, "it was silent for too long", lives=False)
 
     def _shuffle_due(self, timer: ShuffleDue) -> None:
         self.overlay.shuffle_due(timer)

@@ -8,9 +8,7 @@ from resprout.core.contract import Recovered
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
-from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Publish, Serving
 from resprout.order.holdback import HoldBack
 from resprout.order.vector_clock import Changes, check_changes
@@ -24,17 +22,10 @@ from resprout.stacks.locamu.reports import CountsDue, PrefixesDue, StabilityRepo
 from resprout.stacks.locamu.state import BrokerState
 from resprout.stacks.locamu.streams import Streams
 from resprout.stacks.locamu.tree import ActiveChanged, SafeTree, TalkAgain, TalkBegan
-from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.passing import Passing
 from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.readers import readers_here
-from resprout.stacks.shell.sessions import SessionEvents
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell.serving import ServingShell
 from resprout.stacks.shell.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -51,48 +42,35 @@ class CarriedArrival(NamedTuple):
     """(sender, number), of messages to this broker."""
 
 
-class LocamuBroker(Shell):
+class LocamuBroker(ServingShell):
     def __init__(self, seat: BrokerSeat, options: LocamuOptions, rng: random.Random) -> None:
-        step, self._wishes = Step(), RecordedSubscriptions()
+        self._wishes = RecordedSubscriptions()
+        super().__init__(Serving("locamu", GUARANTEES, options.f, receipts=RECEIPTS), self._wishes, options.buffer)
+        step, outbox = self._step, self._outbox
         self._name, self._faults = seat.name, options.f
-        outbox = Outbox(step)
         self.tree = tree = SafeTree(seat, step, outbox, options.f)
         self._near = tree.near
-        self._kept = Retention(options.buffer)
         self.state = state = BrokerState(tree.near, self._kept)
-        passing = Passing(outbox, self._kept)
-        self._streams = Streams(tree, state.past, state.copies, passing, outbox)
+        self._streams = Streams(tree, state.past, state.copies, self._passing, outbox)
         self._reports = reports = StabilityReports(step, tree.near, state, self._streams, outbox)
         self._journal = StateJournal(step, state, tree)
         self.held: HoldBack[str, CarriedArrival] = HoldBack(self._missing, options.held_back)
         self._unsafe: deque[SentMessage] = deque()
         """Processed, and not shown: it, or one before it, is at too few brokers."""
-        self._sessions = ClientSessions(
-            Serving("locamu", GUARANTEES, options.f, receipts=RECEIPTS), self._kept, self._wishes
-        )
         self._sessions.copies_of = lambda item: min(options.f, tree.living) + 1
-        clients = ClientDesk(
-            step, self._sessions, publish=self._publish, is_ready=lambda: tree.is_in, left=self._kept.forget
-        )
         tree.is_unheard_of = lambda name: not (state.past.upto(name) or state.copies.counts.get((self._name, name)))
-        events = SessionEvents(step, clients, tree, passing.writable)
-        super().__init__(
-            step,
-            events={**events.table, Recovered: self._recovered},
-            desks=(
-                clients.desk(),
-                *tree.desks(
-                    {
-                        Carried: self._hear,
-                        MissingRequest: lambda peer, message: self._answer(peer.name, message),
-                        ProcessedCounts: self._counted,
-                        PrefixesSkipped: lambda peer, message: reports.skip(peer.name, message),
-                    }
-                ),
-            ),
-            cut_off=events.cut_off,
+        self._open(
+            tree,
+            {
+                Carried: self._hear,
+                MissingRequest: lambda peer, message: self._answer(peer.name, message),
+                ProcessedCounts: self._counted,
+                PrefixesSkipped: lambda peer, message: reports.skip(peer.name, message),
+            },
+            publish=self._publish,
+            is_ready=lambda: tree.is_in,
+            events={Recovered: self._recovered},
             timers={
-                ReceiptsDue: clients.receipts_due,
                 CountsDue: reports.counts_due,
                 PrefixesDue: reports.prefixes_due,
                 TalkAgain: tree.talk_again,
@@ -102,17 +80,8 @@ class LocamuBroker(Shell):
                 TalkBegan: self._talk_began,
                 ActiveChanged: self._active_changed,
             },
-            at_end=(clients.serve, reports.tell_urgent, clients.tell, lambda: self._kept.push_back(step.out)),
+            at_end=(reports.tell_urgent,),
         )
-
-    def begin(self) -> None:
-        self.tree.begin()
-
-    def status(self) -> StackStatus:
-        return self.tree.status()
-
-    def readers(self, topic: str) -> TopicReaders:
-        return readers_here(self._sessions, topic)
 
     # -- publications --------------------------------------------------------------------------------------------------
 
@@ -194,9 +163,7 @@ class LocamuBroker(Shell):
         unsafe, others = self._unsafe, min(self._faults, self.tree.living)
         while unsafe and len(unsafe[0].had_by) >= others:
             item = unsafe.popleft().item
-            self._kept.place(item)
-            self._sessions.address(item, item.bundle, self._wishes.table.matches(item.bundle))
-            self._sessions.show(item, self._step.out)
+            self._show_to(self._wishes.table.matches(item.bundle), item)
             if item.hops == 0:
                 self._kept.let_go(item)
 

@@ -87,11 +87,3 @@ class Past:
         if (ranges := self.received.get(pair)) is None:
             ranges = self.received[pair] = Ranges()
         return ranges
-
-
-def by_sender(entries: Iterable[tuple[Pair, int]]) -> Changes:
-    """As they travel."""
-    found: dict[str, list[tuple[str, int]]] = {}
-    for (sender, target), number in entries:
-        found.setdefault(sender, []).append((target, number))
-    return tuple([(sender, tuple(targets)) for sender, targets in found.items()])

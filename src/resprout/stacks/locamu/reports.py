@@ -13,10 +13,10 @@ from typing import Final
 
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
-from resprout.order.vector_clock import Changes, check_changes
+from resprout.order.vector_clock import Changes, as_changes, check_changes
 from resprout.stacks.locamu.messages import MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout.stacks.locamu.near import SafeNeighbourhood
-from resprout.stacks.locamu.past import Pair, by_sender
+from resprout.stacks.locamu.past import Pair
 from resprout.stacks.locamu.state import BrokerState
 from resprout.stacks.locamu.streams import Streams
 from resprout.stacks.shell.outbox import Outbox
@@ -102,7 +102,7 @@ class StabilityReports:
 
     def _tell(self, name: str, counts: dict[Pair, int]) -> None:
         if counts:
-            self._outbox.pass_by(name, ProcessedCounts(by_sender(counts.items())))
+            self._outbox.pass_by(name, ProcessedCounts(as_changes(counts.items())))
 
     # -- prefixes ------------------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class StabilityReports:
             if prefixes:
                 told.update(prefixes)
                 after = self._state.past.counts.get(name, 0)
-                self._outbox.pass_by(name, PrefixesSkipped(after, by_sender(prefixes.items())))
+                self._outbox.pass_by(name, PrefixesSkipped(after, as_changes(prefixes.items())))
 
     def _prefixes(self, name: str) -> list[tuple[Pair, int]]:
         near, past = self._near, self._state.past

@@ -9,11 +9,11 @@ A message that came from the direction of a target was numbered for it by somebo
 dead, it is sent in its place, as it would have sent it: with the numbers up to its own, and none of those behind it.
 """
 
-from resprout.order.vector_clock import Changes
+from resprout.order.vector_clock import Changes, as_changes
 from resprout.stacks.locamu.copies import SentMessage, SentSet
 from resprout.stacks.locamu.identifiers import Path, as_sent, cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried, MissingRequest
-from resprout.stacks.locamu.past import Pair, Past, by_sender
+from resprout.stacks.locamu.past import Pair, Past
 from resprout.stacks.locamu.tree import SafeTree
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
@@ -157,10 +157,10 @@ class Streams:
         told = stream.told
         entries = [one for one in self.entries_for(copy, name) if one[1] > told.get(one[0], 0)]
         told.update(entries)
-        return by_sender(entries)
+        return as_changes(entries)
 
     def _all(self, copy: SentMessage, name: str) -> Changes:
-        return by_sender(self.entries_for(copy, name))
+        return as_changes(self.entries_for(copy, name))
 
     def entries_for(self, copy: SentMessage, name: str) -> list[tuple[Pair, int]]:
         near, known = self._near, self._near.shared(name)

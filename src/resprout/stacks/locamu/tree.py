@@ -81,8 +81,7 @@ class SafeTree(MappedTree):
     @property
     def places(self) -> tuple[Place, ...]:
         """Everything that is known, this broker's own place first: what its next life has to know."""
-        found = [self.near.place(name) for name in (self.near.name, *self.near.nodes())]
-        return tuple([place for place in found if place is not None])
+        return self.near.places((self.near.name, *self.near.nodes()))
 
     def restore(self, places: Iterable[Place]) -> None:
         """This broker had its place in an earlier life."""

@@ -13,9 +13,7 @@ import msgspec
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
-from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Publish, Serving
 from resprout.order.crossing import Progress
 from resprout.order.seen import SeenRanges
@@ -25,29 +23,16 @@ from resprout.stacks.multicast.around import BypassTree, Met
 from resprout.stacks.multicast.copies import Copy, LinkCopies
 from resprout.stacks.multicast.messages import NotOwed, in_parts
 from resprout.stacks.multicast.order import Arrival, M, MulticastOrder
-from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.desk import Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.passing import Passing
 from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.readers import readers_here
-from resprout.stacks.shell.sessions import SessionEvents
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell.serving import ServingShell
 from resprout.stacks.shell.tree import LinkBegan, LinkEnded
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 OWED_KEPT: Final = 10_000
 """Bundles that are kept for a neighbour of a dead broker of which nobody has heard, after all others have them."""
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
-CLIENTS_TOLD: Final = (
-    "clients of a dead broker go on at its neighbours, and are told that they may have missed something"
-)
-ONE_DEATH: Final = (
-    "one broker may die: what two neighbours had that died together is lost, and what depends on that waits"
-)
 
 
 class _Owed(NamedTuple):
@@ -56,7 +41,7 @@ class _Owed(NamedTuple):
     """Those that are no links of this broker yet. There may be more: who joined the dead one just before it died."""
 
 
-class MulticastBroker(Shell, Generic[M]):
+class MulticastBroker(ServingShell, Generic[M]):
     def __init__(
         self,
         stack: str,
@@ -69,57 +54,29 @@ class MulticastBroker(Shell, Generic[M]):
         timers: Mapping[type, Any] | None = None,
     ) -> None:
         """`kind` carries publications, `handlers` are for what else neighbours say, `timers` for what else is due."""
-        step, self._wishes = Step(), RecordedSubscriptions()
-        self._outbox = outbox = Outbox(step)
-        self._tree = tree = BypassTree(seat, step, outbox)
+        self._wishes = RecordedSubscriptions()
+        super().__init__(Serving(stack, GUARANTEES, 1, receipts=RECEIPTS), self._wishes, buffer)
+        self._tree = tree = BypassTree(seat, self._step, self._outbox)
         self._order = order
         self._seen = SeenRanges()
         """What was delivered here."""
-        self._kept = Retention(buffer)
-        self._passing = Passing(outbox, self._kept)
         self._copies = LinkCopies(self._show_safe)
         self._unsafe: deque[Copy] = deque()
         """Publications of clients here that no other broker is known to have."""
         self._owed: dict[str, _Owed] = {}
         """By dead neighbour: what it may have owed to its others, and all that has come since."""
-        self._sessions = ClientSessions(Serving(stack, GUARANTEES, 1, receipts=RECEIPTS), self._kept, self._wishes)
         self._sessions.copies_of = lambda item: 2 if tree.links else 1
-        clients = ClientDesk(
-            step,
-            self._sessions,
+        self._open(
+            tree,
+            {kind: self._hear, NotOwed: self._pass_over, Progress: self._got, **(handlers or {})},
             publish=self._publish,
             is_ready=lambda: tree.is_in,
             door=self._is_open_to,
             successors=lambda: tree.successors,
-            left=self._kept.forget,
-        )
-        events = SessionEvents(step, clients, tree, self._passing.writable)
-        super().__init__(
-            step,
-            events=events.table,
-            desks=(
-                clients.desk(),
-                *tree.desks({kind: self._hear, NotOwed: self._pass_over, Progress: self._got, **(handlers or {})}),
-            ),
-            cut_off=events.cut_off,
-            timers={ReceiptsDue: clients.receipts_due, **(timers or {})},
+            timers=timers,
             outcomes={LinkBegan: self._began, LinkEnded: self._ended, Met: self._meet},
-            at_end=(
-                clients.serve,
-                self._tell_copies,
-                clients.tell,
-                lambda: self._kept.push_back(step.out),
-            ),
+            at_end=(self._tell_copies,),
         )
-
-    def begin(self) -> None:
-        self._tree.begin()
-
-    def status(self) -> StackStatus:
-        return self._tree.status()
-
-    def readers(self, topic: str) -> TopicReaders:
-        return readers_here(self._sessions, topic)
 
     # -- publications --------------------------------------------------------------------------------------------------
 
@@ -198,9 +155,7 @@ class MulticastBroker(Shell, Generic[M]):
 
     def _show(self, item: KeptItem) -> None:
         """Its readers are those of this moment: while it was held back, some may have come and gone."""
-        self._kept.place(item)
-        self._sessions.address(item, item.bundle, self._wishes.table.matches(item.bundle))
-        self._sessions.show(item, self._step.out)
+        self._show_to(self._wishes.table.matches(item.bundle), item)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 

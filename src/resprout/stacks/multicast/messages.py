@@ -6,7 +6,8 @@ from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.order.crossing import Progress
-from resprout.order.vector_clock import Changes
+from resprout.order.vector_clock import Changes, as_changes
+from resprout.stacks.shell.parts import parts_of
 from resprout.stacks.shell.places import PlacesNear
 
 HEADER_MAX: Final = 1 << 18
@@ -67,19 +68,6 @@ def length_of(clocks: Changes) -> int:
 
 def in_parts(clocks: Changes) -> list[Changes]:
     """The same, of which each part fits into a message."""
-    parts: list[Changes] = []
-    part: dict[str, list[tuple[str, int]]] = {}
-    length = 0
-    for group, entries in clocks:
-        for entry in entries:
-            more = length_of(((group, (entry,)),))
-            if part and length + more > HEADER_MAX:
-                parts.append(_as_changes(part))
-                part, length = {}, 0
-            part.setdefault(group, []).append(entry)
-            length += more
-    return [*parts, _as_changes(part)] if part else parts
-
-
-def _as_changes(part: dict[str, list[tuple[str, int]]]) -> Changes:
-    return tuple([(group, tuple(entries)) for group, entries in part.items()])
+    entries = [((group, member), number) for group, rows in clocks for member, number in rows]
+    parts = parts_of(entries, HEADER_MAX, lambda entry: sum(map(len, entry[0])) + 2 * _ENTRY)
+    return [as_changes(part) for part in parts]

@@ -27,6 +27,13 @@ from resprout.spread.messages import SPREAD_MESSAGES
 from resprout.stacks.families import Family
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.core import GUARANTEES, NAME
+from resprout.stacks.resprout.durable_messages import (
+    DURABLE_BROKER_MESSAGES,
+    DurableDone,
+    DurableHeard,
+    DurableKnown,
+    DurablePart,
+)
 from resprout.stacks.resprout.messages import (
     REPAIR_MESSAGES,
     Asks,
@@ -77,7 +84,7 @@ RESPROUT = Stack(
     options=ResproutOptions,
     messages=(
         *CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, TotalLevels, *TOTAL_MESSAGES, *OVERLAY_MESSAGES,
-        *REPAIR_MESSAGES,
+        *REPAIR_MESSAGES, *DURABLE_BROKER_MESSAGES,
     ),
     make_broker=ResproutBroker,
     families={
@@ -90,11 +97,15 @@ RESPROUT = Stack(
         ),
         Family.REPAIR: (
             AttachRequest, NotMember, Attach, Grant, Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, ParcelEnd,
-            LockReport, GrantedLock, Listeners, ClientLives, Republished, Recollect, Recollected, Recollection, Revived,
+            LockReport, GrantedLock, Listeners, ClientLives, DurablePart, Republished, Recollect, Recollected,
+            Recollection, Revived,
         ),
-        Family.CLIENTS: (*CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan),
+        Family.CLIENTS: (
+            *CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan, DurableKnown, DurableHeard, DurableDone,
+        ),
     },
     waits=_waits,
     survives=lambda options: everything(options.faults_tolerated),
     keeps_records=lambda options: bool(options.durable),
+    keeps_subscriptions=True,
 )  # fmt: skip

@@ -29,6 +29,7 @@ from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
+from resprout.order.totals.messages import Lock
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed, Seek, Sought
 from resprout.overlay.outcomes import Declared, Expelled, Registered
@@ -43,6 +44,8 @@ from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.dismissing import Dismissing
 from resprout.stacks.resprout.draining import Draining, DrainOver
 from resprout.stacks.resprout.durable import Durable
+from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
+from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.forgetting import Forgetting
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.balance import Balance
@@ -103,6 +106,7 @@ class ResproutBroker(Shell):
         self.durable = Durable(core) if options.durable is True else None
         self.book = ClientBook(core, self.ghosts)
         self.clients = Clients(core, self.ghosts, self.book, self.durable)
+        self.durables = Durables(core, self.ghosts, self.book, self.clients)
         self.company = Company(core)
         self.revival = Revival(core, core.disk, self.ghosts, self.book) if core.disk is not None else None
         self.member = Member(core, self.book)
@@ -124,7 +128,14 @@ class ResproutBroker(Shell):
             {Attach: self.coordinator.attached, Grant: self.member.granted, Welcome: self.newcomer.welcomed},
         )
         self.sessions = PeerSessions(
-            core, self.council, self.clients, self.newcomer, self.admission, self.coordinator, self.parcels
+            core,
+            self.council,
+            self.clients,
+            self.newcomer,
+            self.admission,
+            self.coordinator,
+            self.parcels,
+            self.durables,
         )
         super().__init__(
             core,
@@ -164,12 +175,13 @@ class ResproutBroker(Shell):
                 (self.clients.awaited, self.clients.look_again),
                 (self.book.listeners.answers, self.book.listeners.settle),
                 (self.ghosts.idle, self.dismissing.let_idle_go),
+                (core.sessions.waking, self.durables.hand_out),
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
                 *([core.disk.end] if core.disk is not None else []),
                 (self.draining.asked, self.draining.check),
             ),
-            in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan),
+            in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan, DurableHeard),
         )
 
     def begin(self) -> None:
@@ -198,6 +210,7 @@ class ResproutBroker(Shell):
                 Publish: self.clients.publish,
                 Taken: self.clients.taken,
                 ForgetBrokers: self.forgetting.asked,
+                **self.durables.of_clients,
                 AskAudience: self.audience.asked,
                 **self.wishes.of_clients,
             },
@@ -222,10 +235,14 @@ class ResproutBroker(Shell):
                 ListenersChanged: self.book.listeners.changed,
                 ListenersHeard: self.book.listeners.heard,
                 ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
+                DurableKnown: self.book.durables.known,
+                DurableHeard: self.book.durables.heard,
+                DurableDone: self.book.durables.done,
                 MoveAway: lambda link, message: self.newcomer.move_away(link.name, message),
                 **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
+                Lock: self.clients.take_lock,
                 **self.tree_news.handlers,
             },
             heard=self.council.heard,
@@ -296,6 +313,7 @@ class ResproutBroker(Shell):
             if core.is_calm and (move := self.balance.find_move()) is not None:
                 core.outbox.send(*move)
             self.clients.decide_all()
+            self.durables.tick()
             self.clients.settle()
             self.clients.tell_successors()
             self.waits.tick()

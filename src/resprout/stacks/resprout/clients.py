@@ -12,6 +12,7 @@ A client that lost its broker comes with the names of the brokers it tried. It i
 there when that is known, and held while that is still being decided.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from resprout.core.bundle import Bundle
@@ -23,7 +24,8 @@ from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors, Taken
 from resprout.order.entry import Entry
-from resprout.order.totals.messages import TotalId, id_of
+from resprout.order.link import Link
+from resprout.order.totals.messages import Lock, TotalId, id_of
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
@@ -67,6 +69,10 @@ class Clients:
         """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
         self.awaited: list[int] = []
         """Places in the log up to which everything must be shown before somebody who waits is served."""
+        self.left: Callable[[str], None] = lambda name: None
+        """Told whose session is over."""
+        self.looked: Callable[[], None] = lambda: None
+        """Told when all that wait were looked at again."""
         core.total_way.drain = self.drain_all
 
     @property
@@ -87,8 +93,7 @@ class Clients:
     def attend(self, session: ClientSession, message: Attend) -> None:
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
         self._core.clock.raise_to(message.clock)
-        if self._book.roll.latest(session.name) > session.incarnation:
-            self._end(session.name)
+        if self.is_superseded(session):
             return
         self._waiting[session.name] = message
         self._since[session.name] = self._core.now_us
@@ -97,8 +102,27 @@ class Clients:
         else:
             self._decide(session)
 
+    def is_superseded(self, session: ClientSession) -> bool:
+        """By a later life that somebody serves; then it is told, and gone."""
+        if self._book.roll.latest(session.name) <= session.incarnation:
+            return False
+        self._end(session.name)
+        return True
+
+    def begin(self, session: ClientSession) -> None:
+        """Serve somebody who asks for nothing of its own."""
+        core = self._core
+        core.sessions.serve(session, core.successors(), True, core.out)
+        self._book.roll.learn([Life(session.name, session.incarnation)])
+
+    def cut_off(self, name: str, reason: str) -> None:
+        """It has to come again."""
+        self._core.out.append(Close(name, reason))
+        self.leave(name)
+
     def leave(self, name: str) -> None:
         core = self._core
+        self.left(name)
         self._waiting.pop(name, None)
         self._since.pop(name, None)
         self._coming.pop(name, None)
@@ -139,7 +163,7 @@ class Clients:
 
     def look_again(self) -> None:
         """At the end of a step, while places are awaited: perhaps what a repair brought is shown by now."""
-        if self._is_shown(min(self.awaited)):
+        if self.is_shown(min(self.awaited)):
             self.decide_all()
 
     def decide_all(self) -> None:
@@ -149,6 +173,7 @@ class Clients:
             session = self._core.sessions.all.get(name)
             if session is not None:
                 self._decide(session)
+        self.looked()
 
     def settle(self) -> None:
         """What a client published before it came here, and of which nothing is left here, may still be kept for others
@@ -181,7 +206,7 @@ class Clients:
             self._welcome(session, attend, not attend.subscriptions)
         elif self._ghosts.knows(home_of(attend)):
             upto = self._ghosts.brought_upto(home_of(attend))
-            if self._is_shown(upto):
+            if self.is_shown(upto):
                 self._welcome(session, attend, True)
             else:
                 self.awaited.append(upto)
@@ -206,7 +231,7 @@ class Clients:
             else:
                 self._send_to(session, successor or core.seat.name)
 
-    def _is_shown(self, upto: int) -> bool:
+    def is_shown(self, upto: int) -> bool:
         first = self._core.log.first_held_back
         return first is None or first > upto
 
@@ -219,14 +244,7 @@ class Clients:
     def _welcome(self, session: ClientSession, attend: Attend, resumed: bool) -> None:
         core = self._core
         del self._waiting[session.name], self._since[session.name]
-        if attend.tried and core.disk is not None:
-            core.disk.moved(session.name)
-        if attend.subscriptions and resumed:
-            self._book.listeners.returned(session.name)
-        place = len(core.out)
-        core.sessions.welcome(session, attend, core.successors(), resumed, core.out)
-        if core.disk is not None and any(held.filter.startswith("$") for held in attend.subscriptions):
-            core.disk.asked(place)
+        self._take_in(session, attend, resumed)
         ahead = {id: None for id, record in core.totals.locks.undelivered.items() if session.has(record.bundle)}
         if ahead:
             self._ahead[session.name] = ahead
@@ -237,15 +255,39 @@ class Clients:
             due_us = None if is_certain else last_us
             self.answering.adopt(session, self._answered_for(session), due_us)
         if attend.tried and resumed:
-            self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)
-            core.log.held_back.put_wall()  # what the client came for may not be asked of everybody yet
-            core.sessions.let_read(session, attend, [entry for entry in core.log.held_back if not entry.is_backup])
+            self._give_share(session, attend)
         if attend.tried and self._ghosts.awaits(session.name):
             self._coming[session.name] = None
         else:
             self._ghosts.unawait(session.name)
         self._book.listeners.check((session.name,))
         self._book.roll.learn([Life(session.name, session.incarnation)])
+
+    def welcome_inner(self, session: ClientSession, attend: Attend) -> None:
+        """A durable subscription of a dead broker, as if it had come by itself."""
+        self._take_in(session, attend, True)
+        self._give_share(session, attend)
+        self._ghosts.unawait(session.name)
+        self._book.listeners.check((session.name,))
+
+    def _take_in(self, session: ClientSession, attend: Attend, resumed: bool) -> None:
+        """With the subscriptions that it brings along."""
+        core = self._core
+        if attend.tried and core.disk is not None:
+            core.disk.moved(session.name)
+        if attend.subscriptions and resumed:
+            self._book.listeners.returned(session.name)
+        place = len(core.out)
+        core.sessions.welcome(session, attend, core.successors(), resumed, core.out)
+        if core.disk is not None and any(held.filter.startswith("$") for held in attend.subscriptions):
+            core.disk.asked(place)
+
+    def _give_share(self, session: ClientSession, attend: Attend) -> None:
+        """Of what was kept for it, and of what is not shown yet."""
+        core = self._core
+        self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), core.out)
+        core.log.held_back.put_wall()  # what the client came for may not be asked of everybody yet
+        core.sessions.let_read(session, attend, [entry for entry in core.log.held_back if not entry.is_backup])
 
     def taken(self, session: ClientSession, message: Taken) -> None:
         """Of deliveries; and the first word of a client that has come from elsewhere."""
@@ -296,6 +338,14 @@ class Clients:
                 self.drain(session)
         self._core.show()  # a broker that is alone has at once as many copies as there can be
 
+    def take_lock(self, link: Link, message: Lock) -> None:
+        """A total has its place. If it is of a client here, that one may have one more without a place."""
+        self._core.totals.handlers[Lock](link.name, message)
+        session = self._core.sessions.all.get(message.bundle.publisher)
+        if session is not None and session.waiting:
+            self.drain(session)
+            self._core.show()
+
     def drain(self, session: ClientSession) -> None:
         """Take what need not wait any longer."""
         core = self._core
@@ -318,7 +368,7 @@ class Clients:
             elif not totals.has_room_for(session.name) or self._is_patient(session, bundle):
                 break
             else:
-                totals.submit(self._stamped(bundle))
+                totals.submit(self._stamped(bundle), message.prompt)
             queue.popleft()
             core.log.local_bytes -= bundle.cost
         self._draining.discard(session.name)

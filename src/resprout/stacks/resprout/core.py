@@ -90,7 +90,8 @@ class Core(Step):
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
         self.neighbours = Neighbours(self)
-        serving = Serving(NAME, GUARANTEES, self.faults, extras=(Extra.ADVERTISING, Extra.FORGETTING, Extra.AUDIENCE))
+        extras = (Extra.ADVERTISING, Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE)
+        serving = Serving(NAME, GUARANTEES, self.faults, extras=extras)
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
         self.advertising = Advertising(self.adverts)
@@ -121,6 +122,8 @@ class Core(Step):
             reports.receipts_soon()
         if not self.links and len(self.book):
             self.total_way.report()  # nobody is told, and no timer comes: forget what is delivered
+        if self.book.urgent:
+            self.total_way.report(only_done=True)
         if reports.due:
             reports.flush(self.now_us, self.out)
 

@@ -10,18 +10,21 @@ restart.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import Forget, Persist
-from resprout.core.marks import Mark, Reached, raise_to, to_marks
+from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
 from resprout.order.entry import Entry
 from resprout.order.seen import ORIGINS_KEPT
 from resprout.overlay.places import Life
+from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import (
     Former,
     FormerWish,
+    KeptDone,
+    KeptDurable,
     KeptListeners,
     KeptMarks,
     KeptRoster,
@@ -53,6 +56,10 @@ class DiskLog:
         """How far origins had come in entries whose records are gone."""
         self._moved: dict[str, None] = {}
         self._listening: dict[str, None] = {}
+        self._durable: set[str] = set()
+        """Durable subscriptions that have a record."""
+        self.durables: Callable[[], Iterable[DurableState]] = tuple
+        """All durable subscriptions, as they are now."""
         self._base: tuple[dict[Origin, Reached], dict[Origin, Reached]] = ({}, {})
         """What was retained, and that with what has a record."""
 
@@ -79,6 +86,14 @@ class DiskLog:
         for name in went:
             self._listening.pop(name, None)
         self._write(KeptListeners(tuple(came), tuple(went)))
+
+    def durable(self, state: DurableState) -> None:
+        """To be said before anything of it is."""
+        self._durable.add(state.subscription)
+        self._write(KeptDurable(state))
+
+    def durable_done(self, subscription: str, term: int, marks: Marks) -> None:
+        self._write(KeptDone(subscription, term, marks))
 
     def asked(self, place: int) -> None:
         """Clients have asked for more, and everything about that stands in the step from this place on: if some of it
@@ -113,7 +128,7 @@ class DiskLog:
             self._write_roster()
         kept = self._kept
         needed = [(entry, sent_to) for entry, sent_to in kept if entry is not None and entry.bundle is not None]
-        if self._old or len(kept) <= SLACK + 2 * len(needed) + len(self._gone) // 4:
+        if self._old or len(kept) <= SLACK + 2 * (len(needed) + len(self._durable)) + len(self._gone) // 4:
             return
         for entry, _ in kept:
             if entry is not None and entry.bundle is None:
@@ -125,11 +140,13 @@ class DiskLog:
             self._write(KeptMarks(to_marks(self._gone)))
         self._write_roster()
         self._write(KeptListeners(tuple(self._listening), ()))
+        for state in self.durables():
+            self._write(KeptDurable(state))
         for entry, sent_to in needed:
             self.keep(entry, sent_to)
         self._core.out.append(Forget(len(kept)))
 
-    def _write(self, kept: KeptRoster | KeptMarks | KeptListeners) -> None:
+    def _write(self, kept: KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone) -> None:
         self._kept.append((None, ()))
         self._core.out.append(Persist(encode(kept)))
 

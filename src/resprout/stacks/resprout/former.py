@@ -11,8 +11,9 @@ import msgspec
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_record import from_record, to_record
-from resprout.core.marks import Mark, Marks, raise_to
+from resprout.core.marks import Mark, Marks, raise_to, to_marks
 from resprout.overlay.places import Life
+from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
 
 BundleKey = tuple[str, str, int, int]
 """(publisher, stream, incarnation, first number): whatever its stamp."""
@@ -70,7 +71,21 @@ class KeptListeners(msgspec.Struct, frozen=True, array_like=True, tag="listeners
     went: tuple[str, ...]
 
 
-_Kept = KeptBundle | KeptRoster | KeptMarks | KeptListeners
+class KeptDurable(msgspec.Struct, frozen=True, array_like=True, tag="durable"):
+    """A durable subscription, as this broker knew it."""
+
+    state: DurableState
+
+
+class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    """Of a durable subscription: up to here everything is done."""
+
+    subscription: str
+    term: int
+    marks: Marks
+
+
+_Kept = KeptBundle | KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone
 encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Kept).decode
 
@@ -99,6 +114,8 @@ class Former:
         """Records, readable or not."""
         self._seen: dict[Origin, int] = {}
         self._listeners: set[str] = set()
+        self._durables: dict[str, DurableState] = {}
+        self._done: dict[str, dict[Origin, int]] = {}
         for record in records:
             self.count += 1
             self._take(record)
@@ -116,6 +133,14 @@ class Former:
             self._listeners.update(kept.came)
         elif isinstance(kept, KeptMarks):
             raise_to(self._seen, kept.marks)
+        elif isinstance(kept, KeptDurable):
+            name, before = kept.state.subscription, self._durables.get(kept.state.subscription)
+            if before is None or before.over:
+                self._done.pop(name, None)
+            self._durables[name] = kept.state
+            raise_to(self._done.setdefault(name, {}), kept.state.done)
+        elif isinstance(kept, KeptDone):
+            raise_to(self._done.setdefault(kept.subscription, {}), kept.marks)
         else:
             bundle = from_record(kept.record)
             if bundle is None:
@@ -136,6 +161,14 @@ class Former:
         if self.roster is None or any(name.startswith("~") for name in self._listeners):
             return None
         return frozenset(self._listeners)
+
+    @property
+    def durables(self) -> list[DurableState]:
+        """Durable subscriptions, those that were ended included."""
+        return [
+            msgspec.structs.replace(state, done=to_marks(self._done.get(name, {}))[-MARKS_MAX:])
+            for name, state in self._durables.items()
+        ]
 
     def is_owed(self, client: str, home: Life, bundle: Bundle, on_its_way: bool) -> bool:
         """Whether a client of this home may be given the bundle, if it asked for it and has not received it: then it

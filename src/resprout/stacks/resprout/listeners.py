@@ -52,7 +52,8 @@ class ListenerBook:
 
     def _stands_for(self, name: str) -> bool:
         session = self._core.sessions.all.get(name)
-        return (session is not None and session.attending and bool(session.subscriptions)) or self._ghosts.awaits(name)
+        is_here = session is not None and (session.attending or session.is_inner) and bool(session.subscriptions)
+        return is_here or self._ghosts.awaits(name)
 
     def _change(self, came: Iterable[str], went: Iterable[str]) -> None:
         came = [name for name in came if name not in self._mine]

@@ -106,6 +106,8 @@ class Revival:
         core = self._core
         if not core.reviving:
             core.reviving = True
+            for state in self._disk.former.durables:
+                self._book.durables.learn(state, "")
             roster = self._disk.former.roster
             wanted = (FormerWish(EVERYTHING, None), *(roster.hidden if roster is not None else ()))
             predicates = [parse_predicate(wish.filter, wish.where) for wish in wanted]

@@ -12,6 +12,7 @@ from resprout.overlay.council import Council
 from resprout.overlay.messages import Ping
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.newcomer import Newcomer
 from resprout.stacks.resprout.repair.coordinator import Coordinator
@@ -28,6 +29,7 @@ class PeerSessions:
         admission: Admission,
         coordinator: Coordinator,
         parcels: ParcelDesk,
+        durables: Durables,
     ) -> None:
         self._core = core
         self._council = council
@@ -36,6 +38,7 @@ class PeerSessions:
         self._admission = admission
         self._coordinator = coordinator
         self._parcels = parcels
+        self._durables = durables
         self._asked_back: dict[str, int] = {}
         """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
         self._unresponsive: tuple[str, ...] = ()
@@ -114,6 +117,7 @@ class PeerSessions:
         core = self._core
         peer = core.peers.lost(event.peer, event.refused)
         if peer is None:
+            self._durables.silent(event.peer)
             return
         link = core.links.get(event.peer)
         if link is not None and link.open:
@@ -131,6 +135,8 @@ class PeerSessions:
     def heard(self, event: Heard) -> None:
         core = self._core
         peer = core.peers.heard(event.peer)
+        if peer is None:
+            self._durables.heard(event.peer)
         if peer is None or peer.is_newcomer:
             return
         self._council.connected(event.peer, core.now_us)

@@ -25,7 +25,7 @@ class TotalWay:
         """Called when clients that waited behind a total may go on. A call and no outcome: what they go on with takes
         its place in the log between this total and the next one of the same step."""
 
-    def deliver(self, bundle: Bundle, tseq: int) -> None:
+    def deliver(self, bundle: Bundle, tseq: int, prompt: bool) -> None:
         """Closed all around: it enters the log here as it does everywhere, and every neighbour will report it."""
         core = self._core
         if bundle.guarantee is not Guarantee.TOTAL and core.seen.has(bundle):
@@ -33,6 +33,7 @@ class TotalWay:
         else:
             entry = self._append(bundle)
         entry.tseq = tseq
+        entry.prompt = prompt
         if core.disk is not None:
             core.disk.keep(entry, core.links)
         core.log.held_back.put_wall()  # everything stays on the side of the barrier where it is

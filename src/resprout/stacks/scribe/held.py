@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, Protocol
 
-from resprout.core import limits
 from resprout.core.bundle import Origin
-from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer
+from resprout.core.contract import ProtocolMessage
 from resprout.overlay.chord.ring import number_of
-from resprout.replicas.messages import Accept, Ask, Fetch, Known
+from resprout.replicas.messages import Ask, Known
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
-from resprout.replicas.values import NO_BALLOT, Ballot
+from resprout.replicas.values import NO_BALLOT
 from resprout.spread.scribe.messages import AskMissed, NotKept, Scribed
 from resprout.stacks.scribe.log import (
     LogCommand,
@@ -31,11 +30,8 @@ from resprout.stacks.scribe.log import (
 )  # fmt: skip
 from resprout.stacks.scribe.messages import PublicationPlaced, PublishAt, TopicKnown, TopicLed
 from resprout.stacks.scribe.options import ScribeOptions
+from resprout.stacks.shell.replicated import ReplicaInSessions
 from resprout.stacks.shell.step import Step
-
-SNAPSHOT_SLOTS: Final = 512
-"""Slots between two snapshots: what the log has more is in memory, and what a newcomer is told."""
-SNAPSHOT_BYTES_MAX: Final = limits.FRAME_BYTES - (1 << 16)
 
 
 class TopicHouse(Protocol):
@@ -74,6 +70,7 @@ class HeldTopic:
         self._is_kept = is_kept
         self.log = TopicLog()
         self.replica: Final = Replica(group, me, founders, rng, options.replicas)
+        self._group = ReplicaInSessions(self.replica, step, self, house.post_holder)
         self.is_leading = False
         """And knows all that was decided before."""
         self.heard: dict[str, None] = {}
@@ -82,10 +79,6 @@ class HeldTopic:
         """Before this, it does not stand again."""
         self._known_holders = founders
         """Before the latest configuration."""
-        self._sent: dict[str, tuple[Ballot, int]] = {}
-        """By holder: the last slot that it was asked to accept in this session, and in which ballot."""
-        self._fetched: dict[str, int] = {}
-        """By holder: after which slot it was asked for more in this session."""
         self._is_passed_on = False
         """This broker was left out, and most of those who hold the topic know so."""
         self._requests: dict[tuple[Origin, int], str] = {}
@@ -94,18 +87,10 @@ class HeldTopic:
         self._numbers = 0
         self._times: deque[tuple[int, int]] = deque()
         """(position, when it got here)."""
-        self._news: deque[News] = deque()
-        self._is_running = False
-        self._snapshot_due = SNAPSHOT_SLOTS
 
     def begin(self, stands: bool) -> None:
         """`stands`: nobody leads yet, and nobody need wait to find that out."""
-        out: list[Effect] = []
-        now_us, patience_us = self._step.now_us, self._options.suspect_us
-        news = self.replica.start(now_us - patience_us if stands else now_us, out)
-        if stands:
-            news += self.replica.fired(PatienceOver(self.group), now_us, out)
-        self._take(news, out)
+        self._group.begin(self._options.suspect_us, stands)
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -138,14 +123,12 @@ class HeldTopic:
 
     def hear(self, holder: str, message: ProtocolMessage) -> None:
         self.heard[holder] = None
-        out: list[Effect] = []
         if isinstance(message, Ask) and holder not in self.holders:  # it was left out, and does not know
             self._house.post_holder(holder, Known(self.group, self.replica.ledger.chosen))
-        self._take(self.replica.hear(holder, message, self._step.now_us, out), out)
+        self._group.hear(holder, message)
 
     def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
-        out: list[Effect] = []
-        self._take(self.replica.fired(timer, self._step.now_us, out), out)
+        self._group.fired(timer)
 
     def configure(self, holders: Sequence[str]) -> None:
         """By its leader."""
@@ -153,8 +136,7 @@ class HeldTopic:
             for holder in holders:
                 if holder not in self.holders:
                     self._house.post_holder(holder, TopicKnown(self.topic, self.group, self.founders, tuple(holders)))
-            out: list[Effect] = []
-            self._take(self.replica.configure(holders, self._step.now_us, out)[1], out)
+            self._group.configure(holders)
 
     def stand(self) -> None:
         """If the leader is none of those who hold it any more, the owner need not wait to find that out."""
@@ -162,8 +144,7 @@ class HeldTopic:
             if self._step.now_us < self._stands_us:
                 return
             self._stands_us = self._step.now_us + self._options.suspect_us
-            out: list[Effect] = []
-            self._take(self.replica.stand(self._step.now_us, out), out)
+            self._group.stand()
 
     def invite(self) -> None:
         """Whoever holds it and was not heard may not know. One that was left out may be the only one who does, and goes
@@ -227,49 +208,19 @@ class HeldTopic:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _propose(self, command: LogCommand) -> bool:
-        out: list[Effect] = []
-        taken, news = self.replica.propose(encode(command), self._step.now_us, out)
-        self._take(news, out)
-        return taken
-
-    def _take(self, news: Sequence[News], effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Send):
-                if not self._is_repeat(effect.peer, effect.message):
-                    self._house.post_holder(effect.peer, effect.message)
-            elif isinstance(effect, SetTimer):
-                self._step.out.append(effect)
-        self._news += news
-        if self._is_running:
-            return
-        self._is_running = True
-        while self._news:
-            self._learn(self._news.popleft())
-        self._is_running = False
-        self._keep_snapshot()
-
-    def _is_repeat(self, holder: str, message: ProtocolMessage) -> bool:
-        """Replicas say again what is not answered, as if it could be lost. In a session nothing is, and where it takes
-        long that would only make it longer."""
-        if isinstance(message, Fetch):
-            is_repeat = self._fetched.get(holder) == message.after
-            self._fetched[holder] = message.after
-            return is_repeat
-        if not isinstance(message, Accept) or not message.entries:
-            return False
-        sent = (message.ballot, message.first + len(message.entries) - 1)
-        if sent <= self._sent.get(holder, (NO_BALLOT, 0)):
-            return True
-        self._sent[holder] = sent
-        return False
+        return self._group.propose(encode(command))
 
     def forget(self, holder: str) -> None:
         """What was said to it may be lost."""
         self.heard.pop(holder, None)
-        self._sent.pop(holder, None)
-        self._fetched.pop(holder, None)
+        self._group.forget(lambda other: other == holder)
 
-    def _learn(self, news: News) -> None:
+    # -- the owner of its group (`GroupOwner`) -------------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        return self.log.dump()
+
+    def learn(self, news: News) -> None:
         if isinstance(news, Led):
             if news.leader == self._me:
                 self._propose(TakeLead(self._me))
@@ -278,7 +229,6 @@ class HeldTopic:
         elif isinstance(news, Restored):
             self.log = TopicLog.load(news.snapshot.state)
             self._times = deque([(placed.position, self._step.now_us) for placed in self.log.recent])
-            self._snapshot_due = news.snapshot.slot + SNAPSHOT_SLOTS
         elif isinstance(news, Chosen) and news.entry.command:
             self._apply(decode(news.entry.command))
         elif isinstance(news, Chosen) and news.entry.is_configuration:
@@ -332,13 +282,6 @@ class HeldTopic:
         (publisher, stream, incarnation), first = key
         copies = len(self.holders) // 2 + 1
         self._house.say(name, PublicationPlaced(self.topic, publisher, incarnation, stream, first, copies))
-
-    def _keep_snapshot(self) -> None:
-        if self.replica.ledger.chosen >= self._snapshot_due:
-            self._snapshot_due = self.replica.ledger.chosen + SNAPSHOT_SLOTS
-            state = self.log.dump()
-            if len(state) <= SNAPSHOT_BYTES_MAX:
-                self.replica.snapshot(state, [])
 
 
 def scribed(placed: PlacedAt) -> Scribed:

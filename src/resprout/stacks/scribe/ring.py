@@ -8,60 +8,35 @@ missed is made good.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from resprout.core.contract import (
-    CancelTimer,
-    Close,
-    EndCause,
-    Heard,
-    LinkDown,
-    LinkUp,
-    Locate,
-    Outcome,
-    ProtocolMessage,
-    SetTimer,
-    Silent,
-    Timer,
-)  # fmt: skip
+from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Locate, ProtocolMessage, Silent
 from resprout.edge.messages import Successor
 from resprout.overlay.chord.membership import Chord, OwnerOverdue, StabiliseDue
 from resprout.overlay.wires import OverlayMember
 from resprout.stacks.scribe.messages import address_of, holder_of, name_of
 from resprout.stacks.scribe.options import ScribeOptions
 from resprout.stacks.shell.desk import Desk
+from resprout.stacks.shell.mesh import IDLE_US, MeshSessions, SilentTooLong
 from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import MemberSeen, StackStatus
 
-IDLE_US: Final = 5_000_000
-"""After this, a session that nobody needs is closed by whoever opened it."""
 ADDRESSES_MAX: Final = 10_000
 SUCCESSORS_TOLD: Final = 8
 """That clients are told of."""
 
 
-class SilentForLong(Timer, frozen=True):
-    """When to pass a broker by that is not heard."""
-
-    name: str
-
-
-class RingSessions:
+class RingSessions(MeshSessions):
     """Looks after the sessions with other brokers (`BrokerSessions`); the ring speaks through it (`Wires`)."""
 
     def __init__(self, seat: BrokerSeat, options: ScribeOptions, step: Step, outbox: Outbox) -> None:
-        self._seat = seat
+        super().__init__(seat, options.suspect_us, step, outbox)
         self._options = options
-        self._step = step
-        self._outbox = outbox
-        self._peers = Peers(step, outbox)
-        self._silent: dict[str, None] = {}
         self._addresses: dict[str, str] = {}
-        contacts = dict.fromkeys([*([seat.parent] if seat.parent is not None else []), *seat.contacts])
-        self.ring = Chord(OverlayMember(seat.name, seat.address), list(contacts), options.ring, self)
-        self.is_alone: Final = not contacts
+        self.ring = Chord(self.me, self._contacts, options.ring, self)
+        self.is_alone: Final = not self._contacts
         """It begins a ring."""
         self.began: Callable[[str], None]
         """A session begins."""
@@ -72,7 +47,7 @@ class RingSessions:
         self.timers: Table = {
             StabiliseDue: self._stabilise_due,
             OwnerOverdue: self.ring.owner_overdue,
-            SilentForLong: self._silent_for_long,
+            SilentTooLong: self._silent_too_long,
         }
 
     @property
@@ -119,19 +94,12 @@ class RingSessions:
     # -- what is said --------------------------------------------------------------------------------------------------
 
     def say(self, member: OverlayMember, message: ProtocolMessage) -> None:
-        """For the ring."""
         self._know(member.name, member.address)
         self.post(member.name, message)
 
     def post(self, name: str, message: ProtocolMessage) -> None:
-        """What has no order with publications, and waits for none."""
-        peer = self._peers.find(name)
-        if peer is not None:
-            peer.idle_since_us = self._step.now_us
-            self._outbox.pass_by(name, message)
-        else:
-            self._locate(name)
-            self._peers.post(name, message)
+        """To one that may have told where it listens."""
+        super().say(OverlayMember(name, self._addresses.get(name, "")), message)
 
     def post_holder(self, holder: str, message: ProtocolMessage) -> None:
         """To this very life, if it is the one that there is a session with."""
@@ -172,21 +140,7 @@ class RingSessions:
         if address := self._addresses.get(name):
             self._step.out.append(Locate(name, address))
 
-    # -- what the ring wants (`Wires`) ---------------------------------------------------------------------------------
-
-    def wake(self, timer: Timer, after_us: int) -> None:
-        self._step.out.append(SetTimer(timer, self._step.now_us + after_us))
-
-    def let_sleep(self, timer: Timer) -> None:
-        self._step.out.append(CancelTimer(timer))
-
-    def tell(self, outcome: Outcome) -> None:
-        self._step.outcomes.append(outcome)
-
     # -- sessions (`BrokerSessions`) -----------------------------------------------------------------------------------
-
-    def knows(self, name: str) -> bool:
-        return self._peers.get(name) is not None
 
     def up(self, event: LinkUp) -> None:
         name, before = event.peer, self._peers.get(event.peer)
@@ -208,13 +162,7 @@ class RingSessions:
         if event.refused:
             self._lose(name, "its process is gone", lives=False)
         elif self.knows(name):
-            self._peers.open(name)  # whoever opened the session may be gone: its host is asked
-            if name not in self._silent:
-                self._silent[name] = None
-                self.wake(SilentForLong(name), self._options.suspect_us)
-
-    def heard(self, event: Heard) -> None:
-        self._is_heard(event.peer)
+            self._is_silent(name)
 
     def cut_off(self, name: str, reason: str) -> None:
         self._lose(name, reason, lives=False)
@@ -226,16 +174,7 @@ class RingSessions:
             self.ring.gone(name)
         self.ended(name)
 
-    def _is_heard(self, name: str) -> None:
-        if name in self._silent:
-            del self._silent[name]
-            self.let_sleep(SilentForLong(name))
-
     # -- time ----------------------------------------------------------------------------------------------------------
-
-    def _silent_for_long(self, timer: SilentForLong) -> None:
-        if timer.name in self._silent:
-            self._lose(timer.name, "it was silent for too long", lives=False)
 
     def _stabilise_due(self, timer: StabiliseDue) -> None:
         ring = self.ring

@@ -37,8 +37,7 @@ class MappedTree(PlainTree):
         return False
 
     def _members(self) -> tuple[MemberSeen, ...]:
-        near = [self._view.place(name) for name in self._view.nodes() if name != self._view.name]
-        return tuple([seen(one, self.is_passed_by(one.name)) for one in near if one is not None])
+        return tuple([seen(one, self.is_passed_by(one.name)) for one in self._view.places(self._view.nodes())])
 
     def _told(self, peer: Peer, message: PlacesNear) -> None:
         self._spread(self._view.learn(message.places))

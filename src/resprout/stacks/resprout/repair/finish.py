@@ -129,7 +129,7 @@ class FinishRepair:
     def _listeners(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
         """The clients of the dead, as far as they are owed anything and are not here already. None when nobody is left
         who was next to one of the dead."""
-        told = {link.name: self._book.listeners.lost(link.name) for link in old}
+        told = {link.name: self._book.lost(link.name) for link in old}
         for parcel in parcels.values():
             for name in repair.dead.keys() & parcel.listeners.keys():
                 told.setdefault(name, set()).update(parcel.listeners[name])
@@ -157,6 +157,7 @@ class FinishRepair:
         links = {name: core.neighbours.add(name, repair.got[name][0]) for name in parcels}
         for name, parcel in parcels.items():
             self._book.listeners.meet(name, parcel)
+            self._book.durables.meet(name, parcel.durables)
         here = view.publish_place()
         for name, link in links.items():
             place = view.places.get(name)

@@ -136,7 +136,7 @@ class Member:
         # logged since follows the pool.
         core.interest.replace_neighbour(old.name, coordinator)
         core.neighbours.remove(old)
-        self._book.listeners.lost(old.name)
+        self._book.lost(old.name)
         link = core.neighbours.add(coordinator, incarnation)
         self._book.meet(coordinator, parcel)
         learn(core, parcel)

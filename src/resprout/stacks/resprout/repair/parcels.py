@@ -14,6 +14,8 @@ from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, 
 from resprout.overlay.council import Council
 from resprout.overlay.places import Life, Place
 from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.durable_messages import DurablePart
+from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.messages import (
     LOCK_PARTS,
     PARCELS,
@@ -59,6 +61,7 @@ class Parcel:
         self.listeners: dict[str, set[str]] = {}
         """By broker."""
         self.client_lives: list[Life] = []
+        self.durables: list[DurableState] = []
         self._parts = 0
 
     def add(self, part: ProtocolMessage) -> None:
@@ -83,6 +86,8 @@ class Parcel:
                 self.listeners.setdefault(broker, set()).update(names)
             case ClientLives(lives):
                 self.client_lives += lives
+            case DurablePart(state):
+                self.durables.append(state)
             case NetworkName(network):
                 self.network = network
             case LockReport():
@@ -106,7 +111,7 @@ class ParcelDesk:
         """One from each peer at most."""
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             **dict.fromkeys(PARCELS, self._begin),
-            **dict.fromkeys((*PARTS, *LOCK_PARTS), self._add),
+            **dict.fromkeys((*PARTS, *LOCK_PARTS, DurablePart), self._add),
             ParcelEnd: self._complete,
         }
 

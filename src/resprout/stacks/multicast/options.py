@@ -1,4 +1,4 @@
-"""What can be set about causal broadcast."""
+"""What can be set about a causal multicast."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import msgspec
 from resprout.order.holdback import ITEMS_HELD_MAX
 
 
-class CbcastOptions(msgspec.Struct, frozen=True):
+class MulticastOptions(msgspec.Struct, frozen=True):
     buffer: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     """Messages of one neighbour or client that may wait here, for what they depend on, for readers or for room on
     links, before it is held back."""

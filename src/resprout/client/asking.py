@@ -1,0 +1,111 @@
+"""What a client asks of its broker and is answered: the past, and that brokers are forgotten."""
+
+import asyncio
+import itertools
+from typing import Any
+
+from resprout.client.errors import ClosedError, ForgetError
+from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
+from resprout.client.publisher import Publisher
+from resprout.client.requesting import Requester
+from resprout.core.contract import Request
+from resprout.edge.client.forgetting import check_names
+from resprout.edge.client.machine import ClientMachine
+from resprout.edge.requests import AudienceAnswered, EventsAnswered, ForgetAnswered, ForgetRequest, ReadRequest, Refused
+from resprout.net.host import Host
+
+
+class AskingClient(Publisher):
+    _requester: Requester
+
+    def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
+        super().__init__(machine, host, copies)
+        self._forgetting: dict[int, asyncio.Future[str]] = {}
+        """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
+        self._reading: dict[int, asyncio.Future[EventsAnswered]] = {}
+        """The same of what is read."""
+        self._tokens = itertools.count(1)
+
+    # -- the past ------------------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        start: Start = "earliest",
+        size: int = PAGE_BYTES,
+    ) -> EventsPage:
+        """A page of what the broker that serves this client keeps of the past, where it keeps any (`keep`).
+
+        `start` is an offset, of a message or of the page before (`page.next`), or a time. An offset belongs to the
+        journal of one broker: it stays valid for as long as that keeps it, and means nothing to another one. A page
+        holds about `size` bytes of what is kept, and perhaps no message of it matches: go on until `page.at_end`.
+
+        Raises ReadError when the broker keeps no events, or not that position; UsageError for a filter or condition
+        that is none.
+        """
+        return page_of(await self.read_events(read_request(filter, where, start, size)))
+
+    async def read_events(self, request: ReadRequest) -> EventsAnswered:
+        """The same as the broker gives it: bundles, and a reason where `read` raises ReadError. For those who make
+        columns of many messages."""
+        self._check_open()
+        token = next(self._tokens)
+        answered: asyncio.Future[EventsAnswered] = self._loop.create_future()
+        self._reading[token] = answered
+        self._host.handle(Request(request, token))
+        try:
+            return await answered
+        finally:
+            self._reading.pop(token, None)
+
+    # -- operating -----------------------------------------------------------------------------------------------------
+
+    async def forget(self, *names: str, force: bool = False) -> None:
+        """Tell the network that brokers it waits for will never return: a part that is cut off for good, or a silent
+        host in a tree too small for a majority. Returns when that was passed on; the repair follows.
+
+        Every client may do this, unless rules say who is an operator. Nor does anybody check it: where brokers are
+        forgotten that still work, together and with clients of their own, there are two networks until they hear each
+        other again. The forgotten ones then join as new brokers, and what only they knew is lost.
+
+        Raises ForgetError, and nothing was done, when the broker refuses: it does not know a name, hears that broker
+        itself (unless `force`, for one that hangs), or is named itself. Raises UsageError for what no broker can be
+        called.
+        """
+        request = ForgetRequest(check_names(names), force)
+        self._check_open()
+        token = next(self._tokens)
+        answered: asyncio.Future[str] = self._loop.create_future()
+        self._forgetting[token] = answered
+        self._host.handle(Request(request, token))
+        try:
+            if reason := await answered:
+                raise ForgetError(reason)
+        finally:
+            self._forgetting.pop(token, None)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise ClosedError(self._closed)
+
+    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | AudienceAnswered | Refused) -> None:
+        if isinstance(news, AudienceAnswered):
+            self._requester.answered(token, news.anybody)
+            return
+        read = self._reading.get(token)
+        if read is not None and not read.done():
+            read.set_result(news if isinstance(news, EventsAnswered) else EventsAnswered(reason=news.reason))
+        answered = self._forgetting.get(token)
+        if answered is not None and not answered.done():
+            answered.set_result(news.reason)
+
+    def _answer_nothing(self, reason: str) -> None:
+        """The client is closed, or its session is over."""
+        waits: list[asyncio.Future[Any]] = [*self._forgetting.values(), *self._reading.values()]
+        for answered in waits:
+            if not answered.done():
+                answered.set_exception(ClosedError(reason))

@@ -1,0 +1,234 @@
+"""Durable subscriptions that this broker holds, and who consumes them.
+
+To the stack each of them is a reader of its own (`ClientSession.is_inner`): a direction with a name that no client can
+have, which takes something when a consumer has acknowledged it. Where a subscription lives, and who knows of it, is the
+stack's business; it calls `open` and `close`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from resprout.core.bundle import pick
+from resprout.core.contract import Effect, Send
+from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee
+from resprout.core.marks import Marks
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.broker.sharing import Consumer, Portion, SharedQueue
+from resprout.edge.durable_messages import (
+    SPANS_MAX,
+    Acknowledge,
+    Acknowledged,
+    Consume,
+    Consuming,
+    Handed,
+    Standing,
+    Terms,
+    WhenFull,
+)
+from resprout.edge.messages import GoTo, Successor
+from resprout.wire.sizes import ordering_bytes
+
+PREFIX: Final = "="
+"""No node may be called so."""
+CONSUMERS_MAX: Final = 1_024
+"""Of one subscription."""
+WINDOW_MAX: Final = 1 << 16
+"""Messages that one consumer may have out."""
+
+
+def inner_name(subscription: str) -> str:
+    """As a direction."""
+    return PREFIX + subscription
+
+
+class HeldDurable:
+    """One subscription, where it lives."""
+
+    def __init__(self, name: str, terms: Terms, queue: SharedQueue) -> None:
+        self.name = name
+        self.terms = terms
+        self.queue = queue
+        self.is_confirmed = False
+        """Nothing that matches is missed, and whoever may have to hold it one day knows of it."""
+        self.turn = 0
+        """Of the consumer that has it alone."""
+        self.term = 1
+        self.edition = 0
+        self.base: Marks = ()
+        """For the stack: how many brokers have held it, what was said of it, and what had passed before it."""
+        self.awaited: set[str] = set()
+        """Consumers of the broker that held it before: they know what they have, and what they have done."""
+        self.awaited_until_us = 0
+        self.missing = ""
+        """Why messages may be missing; told to the next consumer."""
+
+
+class Consumers:
+    def __init__(self, sessions: ClientSessions, changed: Callable[[HeldDurable], None]) -> None:
+        """`changed` is told when a subscription has other consumers than before."""
+        self._sessions = sessions
+        self._changed = changed
+        self.held: dict[str, HeldDurable] = {}
+        self._of: dict[str, HeldDurable] = {}
+        """By the name of a consumer's session."""
+
+    @property
+    def waking(self) -> dict[str, ClientSession]:
+        """Sessions with something to be handed out, or with room for it."""
+        return self._sessions.waking
+
+    # -- subscriptions -------------------------------------------------------------------------------------------------
+
+    def open(self, name: str, terms: Terms, done: Marks = ()) -> HeldDurable:
+        """It lives here from now on. Its session wants nothing yet, and has nothing."""
+        session = self._sessions.arrive(inner_name(name), 0, 0)
+        session.is_inner = True
+        queue = SharedQueue(session, terms.group, self._sessions.took, done)
+        held = self.held[name] = HeldDurable(name, terms, queue)
+        return held
+
+    def close(self, name: str, standing: Standing, reason: str, out: list[Effect]) -> None:
+        """It lives here no longer: its consumers are told why."""
+        held = self.held.pop(name)
+        for consumer in list(held.queue.consumers):
+            del self._of[consumer]
+            out.append(Send(consumer, Consuming(standing, reason)))
+        held.queue.empty()
+        self._sessions.leave(inner_name(name), out)
+
+    def move(self, name: str, successor: Successor, out: list[Effect]) -> None:
+        """Another broker holds it: its consumers are sent there."""
+        held = self.held.pop(name)
+        for consumer in list(held.queue.consumers):
+            del self._of[consumer]
+            out.append(Send(consumer, GoTo(successor)))
+        held.queue.empty()
+        self._sessions.leave(inner_name(name), out)
+
+    def confirmed(self, held: HeldDurable, out: list[Effect]) -> None:
+        """Those who wait for it may begin."""
+        held.is_confirmed = True
+        told = Consuming(Standing.CONSUMER, turn=held.turn)
+        out.extend([Send(consumer, told) for consumer in held.queue.consumers])
+        self._sessions.waking[held.queue.session.name] = held.queue.session
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def join(self, held: HeldDurable, session: ClientSession, message: Consume, out: list[Effect]) -> None:
+        """It has been told that it is served."""
+        refusal = self._refusal(held, message)
+        if refusal is not None:
+            out.append(Send(session.name, refusal))
+            return
+        queue = held.queue
+        if not held.terms.group:
+            held.turn = message.turn or held.turn + 1
+            for other in list(queue.consumers):
+                self._drop(held, other)
+                out.append(Send(other, Consuming(Standing.FENCED, "another consumer has taken over")))
+            held.awaited.clear()
+        self._of[session.name] = held
+        queue.join(Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX]), message.done)
+        held.awaited.discard(session.name)
+        if held.is_confirmed:
+            out.append(Send(session.name, Consuming(Standing.CONSUMER, turn=held.turn)))
+        self._sessions.waking[queue.session.name] = queue.session
+        self._changed(held)
+
+    def _refusal(self, held: HeldDurable, message: Consume) -> Consuming | None:
+        if message.terms != held.terms:
+            return Consuming(Standing.DIFFERENT, f"{held.name!r} is there already, and is {_told(held.terms)}")
+        if held.missing:
+            reason, held.missing = held.missing, ""
+            return Consuming(Standing.INCOMPLETE, reason)
+        if not held.terms.group and message.turn and message.turn < held.turn:
+            return Consuming(Standing.FENCED, "another consumer has taken over")
+        if len(held.queue.consumers) >= CONSUMERS_MAX:
+            return Consuming(Standing.REFUSED, f"{held.name!r} has {CONSUMERS_MAX} consumers, and no room for more")
+        return None
+
+    def leave(self, name: str) -> None:
+        """The session of somebody is over."""
+        held = self._of.get(name)
+        if held is not None:
+            self._drop(held, name)
+            self._changed(held)
+
+    def of(self, name: str) -> HeldDurable | None:
+        """What this one consumes."""
+        return self._of.get(name)
+
+    def _drop(self, held: HeldDurable, consumer: str) -> None:
+        del self._of[consumer]
+        held.queue.leave(consumer)
+        self._sessions.waking[held.queue.session.name] = held.queue.session
+
+    def acknowledge(self, session: ClientSession, message: Acknowledge) -> None:
+        held = self._of.get(session.name)
+        if held is None:
+            return  # it was fenced off, and has not heard
+        if len(message.spans) > SPANS_MAX:
+            raise PeerError(f"{len(message.spans)} acknowledgements at once; at most {SPANS_MAX}")
+        for span in message.spans:
+            if not 0 < span.first <= span.last:
+                raise PeerError(f"publications {span.first} to {span.last} are acknowledged")
+            held.queue.acknowledge(session.name, span)
+        self._sessions.waking[held.queue.session.name] = held.queue.session
+
+    # -- handing out ---------------------------------------------------------------------------------------------------
+
+    def hand_out(self, now_us: int, out: list[Effect]) -> None:
+        """At the end of a step in which somebody was woken."""
+        woken = list(self._sessions.waking)
+        self._sessions.waking.clear()
+        todo: dict[str, HeldDurable] = {}
+        for name in woken:
+            held = self.held.get(name[1:]) if name.startswith(PREFIX) else self._of.get(name)
+            if held is not None:
+                todo[held.name] = held
+        for held in todo.values():
+            self._serve(held, now_us, out)
+
+    def _serve(self, held: HeldDurable, now_us: int, out: list[Effect]) -> None:
+        queue = held.queue
+        queue.fill()
+        if held.terms.when_full is WhenFull.DROP_OLDEST:
+            queue.drop_oldest(held.terms.most)
+        if held.awaited and now_us < held.awaited_until_us:
+            return
+        if held.is_confirmed:
+            queue.hand_out(lambda consumer, portion: self._give(queue, consumer, portion, out))
+
+    def _give(self, queue: SharedQueue, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
+        item, bundle = portion.item, portion.bundle
+        is_whole = len(portion.offsets) == bundle.count
+        offsets = None if is_whole else tuple(portion.offsets)
+        given = bundle if offsets is None else pick(bundle, offsets)
+        tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
+        dropped, queue.dropped = queue.dropped, 0
+        size = ordering_bytes(bundle, item.hops)
+        consumer.session.room -= given.cost
+        out.append(
+            Send(consumer.session.name, Handed(given, item.hops, size, offsets, tseq, portion.redelivered, dropped))
+        )
+
+    # -- how far it has come -------------------------------------------------------------------------------------------
+
+    def progress(self, held: HeldDurable) -> Marks:
+        """What is done since this was asked last."""
+        return held.queue.marks() if held.queue.dirty else ()
+
+    def tell(self, held: HeldDurable, marks: Marks, out: list[Effect]) -> None:
+        """Consumers need not remember this any longer."""
+        message = Acknowledged(marks)
+        out.extend([Send(consumer, message) for consumer in held.queue.consumers])
+
+
+def _told(terms: Terms) -> str:
+    """For people."""
+    filter = terms.filter if terms.where is None else f"{terms.filter} where {terms.where}"
+    kind = "a group on" if terms.group else "one on"
+    most = f", of which at most {terms.most} messages wait" if terms.when_full is WhenFull.DROP_OLDEST else ""
+    return f"{kind} {filter}{most}"

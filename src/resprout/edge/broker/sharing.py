@@ -1,0 +1,389 @@
+"""What a durable subscription is given, until somebody has processed it: what waits, who has what, what is done.
+
+Messages wait in the order in which they were shown. A consumer is handed some, and each of them is out until it is
+acknowledged; whatever a consumer that is gone had out waits again, in its old place, marked as handed out before. Where
+several consumers share, a message goes to the one that has the least out; those that name a key go to whoever has
+others of that key out, and wait for it, so that each key keeps its order.
+
+Not decided here: who may consume, and where the subscription lives.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from resprout.core.bundle import Bundle, Origin
+from resprout.core.keys import Pair, pairs_of
+from resprout.core.marks import Mark, Marks
+from resprout.edge.broker.ports import HeldBundle
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.durable_messages import Span
+from resprout.order.ranges import Ranges
+
+OUT_BYTES_MAX: Final = 16 << 20
+"""What one consumer may have out, and one bundle more."""
+LOOK_AHEAD: Final = 1_000
+"""What is looked at behind something that has to wait for its key."""
+ORIGINS_KEPT: Final = 20_000
+"""Of which it is remembered how far they have come, when nothing of them is left here."""
+
+
+class Portion:
+    """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
+
+    __slots__ = ("bundle", "item", "keys", "offsets", "redelivered", "serial")
+
+    def __init__(
+        self, item: HeldBundle, bundle: Bundle, serial: int, offsets: Sequence[int], keys: tuple[Pair, ...], again: bool
+    ) -> None:
+        self.item = item
+        self.bundle = bundle
+        self.serial = serial
+        self.offsets = offsets
+        self.keys = keys
+        self.redelivered = again
+
+    def cut(self, offsets: Sequence[int]) -> "Portion":
+        """The same, of fewer messages."""
+        return Portion(self.item, self.bundle, self.serial, offsets, self.keys, self.redelivered)
+
+    @property
+    def bytes(self) -> int:
+        """Its part of the bundle, roughly."""
+        return self.bundle.cost * len(self.offsets) // self.bundle.count
+
+    def split(self, count: int) -> tuple["Portion", "Portion"]:
+        return self.cut(self.offsets[:count]), self.cut(self.offsets[count:])
+
+
+class Consumer:
+    """One of those who are handed messages."""
+
+    def __init__(self, session: ClientSession, window: int, has: Iterable[Span] = ()) -> None:
+        self.session = session
+        self.window = window
+        self.has = _ranges_of(has)
+        """What it was handed elsewhere, and has not acknowledged."""
+        self.out: dict[Origin, list[Portion]] = {}
+        self.count = 0
+        """Messages in that."""
+        self.bytes = 0
+        self.served = 0
+        """When it was handed something last, by count."""
+
+    @property
+    def free(self) -> int:
+        """Messages that it may be handed."""
+        return self.window - self.count if self.session.room > 0 and self.bytes < OUT_BYTES_MAX else 0
+
+
+class SharedQueue:
+    def __init__(
+        self, session: ClientSession, is_shared: bool, took: Callable[[HeldBundle], None], done: Marks
+    ) -> None:
+        """`session`: whose backlog this is fed from. `took` is told what is wholly done. `done`: up to where everything
+        was done elsewhere."""
+        self.session = session
+        self.consumers: dict[str, Consumer] = {}
+        self.dropped = 0
+        """Messages that nobody was told of yet."""
+        self.again_below = 0
+        """What has a place before this one may have been handed out by the broker that held the subscription before."""
+        self.dirty: dict[Origin, None] = {}
+        """Of which more is done than was told (`marks`)."""
+        self._is_shared = is_shared
+        self._took = took
+        self._pending: deque[Portion] = deque()
+        self._waiting = 0
+        """Messages in that."""
+        self._left: dict[int, int] = {}
+        """By item: its messages that are not done."""
+        self._open: dict[Origin, dict[int, None]] = {}
+        """By origin: the first numbers of bundles that are not done, in order."""
+        self._top: dict[Origin, int] = {mark.origin: mark.seq for mark in done}
+        """By origin: the last number that is done."""
+        self._done: dict[Origin, Ranges] = {mark.origin: _upto(mark.seq) for mark in done}
+        self._keys: dict[Pair, tuple[str, int]] = {}
+        """Who has messages of this key out, and how many portions."""
+        self._serial = 0
+        self._handed = 0
+
+    @property
+    def waiting(self) -> int:
+        """Messages that nobody was handed, or nobody any more."""
+        return self._waiting
+
+    # -- what comes ----------------------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        """Take what was shown."""
+        backlog = self.session.backlog
+        while backlog:
+            item = backlog.popleft()
+            bundle = item.bundle
+            assert bundle is not None, "a reader pins the bundle"
+            picks = item.picks.get(self.session.name) if item.picks is not None else None
+            offsets: Sequence[int] = range(bundle.count) if picks is None else picks
+            done = self._done.get(bundle.origin)
+            if done is not None:
+                offsets = [offset for offset in offsets if bundle.first + offset not in done]
+            if not offsets:
+                self._finish(item, bundle)
+                continue
+            self._serial += 1
+            self._left[id(item)] = len(offsets)
+            self._open.setdefault(bundle.origin, {})[bundle.first] = None
+            keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
+            again = item.no < self.again_below
+            self._wait(self._claimed(Portion(item, bundle, self._serial, offsets, keys, again)))
+
+    def drop_oldest(self, most: int) -> None:
+        """So many may wait."""
+        while self._waiting > most and self._pending:
+            portion = self._pending.popleft()
+            self._waiting -= len(portion.offsets)
+            over, kept = portion.split(min(len(portion.offsets), self._waiting + len(portion.offsets) - most))
+            if kept.offsets:
+                self._pending.appendleft(kept)
+                self._waiting += len(kept.offsets)
+            self.dropped += len(over.offsets)
+            done = self._done.setdefault(over.bundle.origin, Ranges())
+            for offset in over.offsets:
+                done.add(over.bundle.first + offset, over.bundle.first + offset)
+            self._less(over, len(over.offsets))
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def join(self, consumer: Consumer, done: Iterable[Span]) -> None:
+        """It may have been given, and have done, something elsewhere."""
+        self.consumers[consumer.session.name] = consumer
+        for span in done:
+            self.acknowledge(consumer.session.name, span)
+        if consumer.has:
+            waiting, self._pending, self._waiting = self._pending, deque(), 0
+            for portion in waiting:
+                self._wait(self._claimed(portion))
+
+    def leave(self, name: str) -> None:
+        """What it has not acknowledged is for others."""
+        consumer = self.consumers.pop(name, None)
+        if consumer is None or not consumer.out:
+            return
+        back = [portion for portions in consumer.out.values() for portion in portions]
+        for portion in back:
+            self._unlock(portion)
+            portion.redelivered = True
+            self._waiting += len(portion.offsets)
+        self._pending = deque(sorted([*back, *self._pending], key=lambda each: (each.serial, each.offsets[0])))
+
+    def hand_out(self, give: Callable[[Consumer, Portion], None]) -> None:
+        """As much as consumers have room for. `give` lowers the room of the consumer's session."""
+        if self._pending and self.consumers:
+            if self._is_shared:
+                self._share(give)
+            else:
+                consumer = next(iter(self.consumers.values()))
+                while self._pending and consumer.free > 0:
+                    self._hand(consumer, self._next(), give)
+
+    def acknowledge(self, name: str, span: Span) -> None:
+        """Also of what it does not have any more, because it was silent for too long, or nobody knew that it had it."""
+        origin = span.origin
+        done = self._done.get(origin)
+        if done is None:
+            done = self._done[origin] = Ranges()
+        new = done.add(span.first, span.last)
+        if not new:
+            return
+        self.dirty[origin] = None
+        consumer = self.consumers.get(name)
+        left = sum(last - first + 1 for first, last in new)
+        if consumer is not None:
+            left -= self._done_by(consumer, origin, span)
+        if left > 0:
+            for other in self.consumers.values():
+                if other is not consumer:
+                    left -= self._done_by(other, origin, span)
+        if left > 0 and any(portion.bundle.origin == origin for portion in self._pending):
+            waiting, self._pending, self._waiting = self._pending, deque(), 0
+            for portion in waiting:
+                kept = portion if portion.bundle.origin != origin else self._without(portion, span)
+                if kept is not None:
+                    self._wait(kept)
+
+    def empty(self) -> None:
+        """The subscription is over: nobody is owed anything."""
+        out = [portion for each in self.consumers.values() for portions in each.out.values() for portion in portions]
+        items = {id(portion.item): portion.item for portion in (*self._pending, *out)}
+        self._pending.clear()
+        self._waiting = 0
+        self.consumers.clear()
+        for item in items.values():
+            self._took(item)
+
+    # -- how far it has come -------------------------------------------------------------------------------------------
+
+    def marks(self) -> Marks:
+        """Of origins of which more is done by now: everything up to there is. Bundles count as a whole."""
+        marks: list[Mark] = []
+        for origin in self.dirty:
+            still = self._open.get(origin)
+            seq = next(iter(still)) - 1 if still else self._top.get(origin, 0)
+            if seq > 0:
+                marks.append(Mark(*origin, seq))
+                before = self._done.get(origin)
+                done = self._done[origin] = _upto(max(seq, before.upto if before is not None else 0))
+                for first, last in before.islands() if before is not None and still else ():
+                    done.add(first, last)
+        self.dirty.clear()
+        if len(self._top) > ORIGINS_KEPT:
+            for origin in [origin for origin in self._top if origin not in self._open][: ORIGINS_KEPT // 4]:
+                del self._top[origin]
+                self._done.pop(origin, None)
+        return tuple(marks)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Portion:
+        portion = self._pending.popleft()
+        self._waiting -= len(portion.offsets)
+        return portion
+
+    def _wait(self, portion: Portion | None) -> None:
+        if portion is not None:
+            self._pending.append(portion)
+            self._waiting += len(portion.offsets)
+
+    def _claimed(self, portion: Portion) -> Portion | None:
+        """Without what a consumer says that it has: that is out."""
+        for consumer in self.consumers.values():
+            has = consumer.has.get(portion.bundle.origin)
+            if has is not None:
+                first = portion.bundle.first
+                mine = [offset for offset in portion.offsets if first + offset in has]
+                if mine:
+                    self._lend(consumer, portion.cut(mine))
+                    rest = [offset for offset in portion.offsets if first + offset not in has]
+                    if not rest:
+                        return None
+                    portion = portion.cut(rest)
+        return portion
+
+    def _lend(self, consumer: Consumer, portion: Portion) -> None:
+        consumer.out.setdefault(portion.bundle.origin, []).append(portion)
+        consumer.count += len(portion.offsets)
+        consumer.bytes += portion.bytes
+        name = consumer.session.name
+        for key in portion.keys:
+            self._keys[key] = (name, self._keys.get(key, (name, 0))[1] + 1)
+
+    def _unlock(self, portion: Portion) -> None:
+        for key in portion.keys:
+            name, count = self._keys[key]
+            if count > 1:
+                self._keys[key] = (name, count - 1)
+            else:
+                del self._keys[key]
+
+    def _hand(self, consumer: Consumer, portion: Portion, give: Callable[[Consumer, Portion], None]) -> None:
+        self._handed += 1
+        consumer.served = self._handed
+        self._lend(consumer, portion)
+        give(consumer, portion)
+
+    def _share(self, give: Callable[[Consumer, Portion], None]) -> None:
+        passed: list[Portion] = []
+        blocked: set[Pair] = set()
+        while self._pending and len(passed) < LOOK_AHEAD:
+            free = [consumer for consumer in self.consumers.values() if consumer.free > 0]
+            if not free:
+                break
+            portion = self._next()
+            idlest = min(free, key=lambda each: (each.count, each.served))
+            if portion.keys:
+                holders = {self._keys[key][0] for key in portion.keys if key in self._keys}
+                chosen = self.consumers[holders.pop()] if len(holders) == 1 else None if holders else idlest
+                if chosen is None or chosen.free <= 0 or not blocked.isdisjoint(portion.keys):
+                    blocked.update(portion.keys)
+                    passed.append(portion)
+                else:
+                    self._hand(chosen, portion, give)
+                continue
+            share = -(-len(portion.offsets) // len(free))
+            part, rest = portion.split(min(share, idlest.free))
+            self._hand(idlest, part, give)
+            if rest.offsets:
+                self._pending.appendleft(rest)
+                self._waiting += len(rest.offsets)
+        self._pending.extendleft(reversed(passed))
+        self._waiting += sum(len(portion.offsets) for portion in passed)
+
+    def _done_by(self, consumer: Consumer, origin: Origin, span: Span) -> int:
+        """How many of these it had out."""
+        out = consumer.out.get(origin)
+        if out is None:
+            return 0
+        kept: list[Portion] = []
+        before = consumer.count
+        for portion in out:
+            consumer.count -= len(portion.offsets)
+            consumer.bytes -= portion.bytes
+            rest = self._without(portion, span)
+            if rest is None:
+                self._unlock(portion)
+            else:
+                kept.append(rest)
+                consumer.count += len(rest.offsets)
+                consumer.bytes += rest.bytes
+        if kept:
+            consumer.out[origin] = kept
+        else:
+            del consumer.out[origin]
+        return before - consumer.count
+
+    def _without(self, portion: Portion, span: Span) -> Portion | None:
+        """What is left of it when these are done; None for nothing."""
+        first = portion.bundle.first
+        low, high = span.first - first, span.last - first
+        offsets = portion.offsets
+        if offsets[0] > high or offsets[-1] < low:
+            return portion
+        if low <= offsets[0] and offsets[-1] <= high:
+            self._less(portion, len(offsets))
+            return None
+        rest = [offset for offset in offsets if not low <= offset <= high]
+        self._less(portion, len(offsets) - len(rest))
+        portion.offsets = rest
+        return portion if rest else None
+
+    def _less(self, portion: Portion, messages: int) -> None:
+        """So many of its item are done."""
+        key = id(portion.item)
+        self._left[key] -= messages
+        if self._left[key] == 0:
+            del self._left[key]
+            self._finish(portion.item, portion.bundle)
+
+    def _finish(self, item: HeldBundle, bundle: Bundle) -> None:
+        origin = bundle.origin
+        still = self._open.get(origin)
+        if still is not None:
+            still.pop(bundle.first, None)
+            if not still:
+                del self._open[origin]
+        self._top[origin] = max(self._top.get(origin, 0), bundle.last)
+        self.dirty[origin] = None
+        self._took(item)
+
+
+def _ranges_of(spans: Iterable[Span]) -> dict[Origin, Ranges]:
+    ranges: dict[Origin, Ranges] = {}
+    for span in spans:
+        ranges.setdefault(span.origin, Ranges()).add(span.first, span.last)
+    return ranges
+
+
+def _upto(seq: int) -> Ranges:
+    ranges = Ranges()
+    ranges.add(1, seq)
+    return ranges

@@ -1,0 +1,306 @@
+"""The consumer's half of a durable subscription, as a pure machine.
+
+A consumer is a client of its own, with a session in which it does nothing else. It remembers what it was handed and has
+not acknowledged, and what it has acknowledged lately: when its broker is gone, the next one is told both, so that
+nothing is handed to it twice and nothing that it did is done again. What it acknowledges while there is no broker is
+told to the next.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from resprout.core.bundle import Origin, unpack_attributes, unpack_payloads
+from resprout.core.contract import (
+    Answer,
+    Deliver,
+    Effect,
+    EndCause,
+    EndCode,
+    Event,
+    Heard,
+    LinkDown,
+    LinkUp,
+    Received,
+    Request,
+    Send,
+    Silent,
+    TimerFired,
+)
+from resprout.core.errors import WireError
+from resprout.core.guarantee import Guarantee
+from resprout.core.message import Message
+from resprout.edge.client.search import BrokerSearch
+from resprout.edge.durable_messages import (
+    SPANS_MAX,
+    Acknowledge,
+    Acknowledged,
+    Consume,
+    Consuming,
+    EndSubscription,
+    Handed,
+    Span,
+    Standing,
+    Terms,
+)
+from resprout.edge.messages import GoTo, Serving, Successors
+from resprout.edge.options import ClientOptions
+from resprout.edge.requests import (
+    AcknowledgeRequest,
+    BrokerChanged,
+    ConsumerBegan,
+    ConsumerOver,
+    DroppedBefore,
+    EndRequest,
+    LeaveRequest,
+)
+from resprout.order.ranges import Ranges, as_ranges
+
+WINDOW: Final = 4_096
+"""Messages that a consumer which has a subscription alone may be handed before it has acknowledged any."""
+GROUP_WINDOW: Final = 64
+"""The same of one that shares. Fewer: work is shared more evenly; more: the way to the broker costs less."""
+
+
+class ConsumerMachine:
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        broker: str,
+        subscription: str,
+        terms: Terms,
+        *,
+        window: int | None = None,
+        options: ClientOptions | None = None,
+        others: Sequence[str] = (),
+        ends: bool = False,
+    ) -> None:
+        """`name`: of the consumer. `others`: brokers to turn to when the first one cannot be reached. `ends`: it
+        consumes nothing, and says that the subscription is over."""
+        self.name = name
+        self.incarnation = incarnation
+        self.subscription = subscription
+        self.terms = terms
+        self.standing: Standing | None = None
+        """What it is to the subscription; None until it was told."""
+        self._window = window or (GROUP_WINDOW if terms.group else WINDOW)
+        self._search = BrokerSearch(broker, (options or ClientOptions()).patience_us, others)
+        self._over = False
+        self._turn = 0
+        self._position = 0
+        self._has: dict[Origin, set[int]] = {}
+        """Handed, and not acknowledged."""
+        self._done: dict[Origin, Ranges] = {}
+        """Acknowledged, and perhaps not known everywhere."""
+        self._last: dict[Origin, int] = {}
+        """Of one that has the subscription alone: the last number that it was handed."""
+        self._ending = False
+        self._ends = ends
+        self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
+            Received: self._received,
+            Request: self._requested,
+            TimerFired: lambda event, now_us, out: self._search.fired(event.timer, now_us, out),
+            LinkUp: self._link_up,
+            LinkDown: self._link_down,
+            Silent: lambda event, now_us, out: self._search.silent(event.peer, event.refused, now_us, out),
+            Heard: lambda event, now_us, out: self._search.heard(event.peer, out),
+        }
+        self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
+            Handed: self._handed,
+            Consuming: self._told,
+            Acknowledged: self._acknowledged,
+            Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
+            GoTo: lambda message, now_us, out: self._search.go_to(self.broker, message.successor, now_us, out),
+        }
+
+    @property
+    def broker(self) -> str:
+        """Holds the subscription, or did so last, or will be the first to be asked."""
+        return self._search.home
+
+    def start(self, now_us: int) -> Sequence[Effect]:
+        out: list[Effect] = []
+        self._search.start(now_us, out)
+        return out
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        out: list[Effect] = []
+        handler = self._on_event.get(type(event))
+        if handler is not None and not self._over:
+            handler(event, now_us, out)
+        return out
+
+    # -- what the program wants ----------------------------------------------------------------------------------------
+
+    def _requested(self, event: Request, now_us: int, out: list[Effect]) -> None:
+        request = event.body
+        if isinstance(request, AcknowledgeRequest):
+            self._acknowledge(request.messages, out)
+        elif isinstance(request, EndRequest):
+            self._ending = True
+            if self._search.stands:
+                out.append(Send(self.broker, EndSubscription()))
+        elif isinstance(request, LeaveRequest):
+            self._stop("the consumer leaves", out)
+
+    def _acknowledge(self, messages: Iterable[Message], out: list[Effect]) -> None:
+        """What it does not have, or not any more, is passed over."""
+        new: dict[Origin, list[int]] = {}
+        for message in messages:
+            origin = (message.publisher, message.stream, message.incarnation)
+            has = self._has.get(origin)
+            if has is not None and message.seq in has:
+                has.remove(message.seq)
+                if not has:
+                    del self._has[origin]
+                new.setdefault(origin, []).append(message.seq)
+        spans = _spans(new)
+        for span in spans:
+            self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
+        if self._search.stands:
+            starts = range(0, len(spans), SPANS_MAX)
+            out.extend([Send(self.broker, Acknowledge(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def _link_up(self, event: LinkUp, now_us: int, out: list[Effect]) -> None:
+        if self._search.up(event.peer, now_us, out):
+            done: list[Span] = []
+            for origin, ranges in self._done.items():
+                if ranges.upto:
+                    done.append(Span(*origin, 1, ranges.upto))
+                done += [Span(*origin, first, last) for first, last in ranges.islands()]
+            has = _spans({origin: sorted(seqs) for origin, seqs in self._has.items()})
+            asked = Consume(
+                self.subscription,
+                self.terms,
+                self._window,
+                self._turn,
+                tuple(done[-SPANS_MAX:]),
+                tuple(has[:SPANS_MAX]),
+                self._ends,
+            )
+            out.append(Send(event.peer, asked))
+
+    def _link_down(self, event: LinkDown, now_us: int, out: list[Effect]) -> None:
+        if event.code is not EndCode.NONE:
+            self._end(Standing.FENCED if event.code is EndCode.REPLACED else Standing.REFUSED, event.reason, out)
+        elif not self._search.was_served and not self._search.searching:
+            self._end(Standing.REFUSED, event.reason, out)
+        else:
+            self._search.down(event.peer, now_us, out, event.cause is EndCause.CLOSED)
+
+    def _received(self, event: Received, now_us: int, out: list[Effect]) -> None:
+        search, message = self._search, event.message
+        try:
+            if event.peer == search.candidate:
+                if isinstance(message, GoTo):
+                    search.go_to(event.peer, message.successor, now_us, out)
+                elif isinstance(message, Serving):
+                    before = search.home if search.was_served else None
+                    search.serves(event.peer, message.successors, now_us, out)
+                    if before not in (None, event.peer):
+                        out.append(Answer(BrokerChanged(event.peer)))
+                    if self._ending:
+                        out.append(Send(event.peer, EndSubscription()))
+                elif isinstance(message, Consuming):
+                    self._told(message, now_us, out)
+                else:
+                    raise WireError(f"{type(message).__name__} before Serving")
+            elif event.peer == search.home and search.stands:
+                if search.searching:
+                    search.heard(event.peer, out)
+                handler = self._on_message.get(type(message))
+                if handler is None:
+                    raise WireError(f"a broker does not say {type(message).__name__} to a consumer")
+                handler(message, now_us, out)
+        except WireError as error:
+            self._end(Standing.REFUSED, str(error), out)
+
+    def _told(self, message: Consuming, now_us: int, out: list[Effect]) -> None:
+        if message.standing is not Standing.CONSUMER:
+            self._end(message.standing, message.reason, out)
+            return
+        self._turn = message.turn
+        if self.standing is None:
+            out.append(Answer(ConsumerBegan()))
+        self.standing = message.standing
+
+    def _end(self, standing: Standing, reason: str, out: list[Effect]) -> None:
+        self._stop(reason, out)
+        self.standing = standing
+        out.append(Answer(ConsumerOver(standing, reason)))
+
+    def _stop(self, reason: str, out: list[Effect]) -> None:
+        self._over = True
+        self._search.stop(reason, out)
+
+    # -- what is handed out --------------------------------------------------------------------------------------------
+
+    def _handed(self, message: Handed, now_us: int, out: list[Effect]) -> None:
+        """WireError, with nothing done, for what no honest broker sends."""
+        if message.dropped:
+            out.append(Answer(DroppedBefore(message.dropped)))
+        messages = self._unpack(message)
+        origin = message.bundle.origin
+        has, done = self._has.get(origin, set()), self._done.get(origin)
+        known = [each for each in messages if done is not None and each.seq in done]
+        if known:  # the broker had not heard
+            spans = _spans({origin: [each.seq for each in known]})
+            out.append(Send(self.broker, Acknowledge(tuple(spans))))
+        new = [each for each in messages if each.seq not in has and (done is None or each.seq not in done)]
+        if not new:
+            return
+        self._position += len(new)
+        has.update([each.seq for each in new])
+        self._has[origin] = has
+        if not self.terms.group:
+            self._skip(origin, [each.seq for each in new])
+        out.append(Deliver(new))
+
+    def _skip(self, origin: Origin, seqs: list[int]) -> None:
+        """Whoever has a subscription alone is handed each origin in order: what lies between was not for it, and what
+        lies before the first was done by others. So little need be remembered of what is done."""
+        done = self._done.setdefault(origin, Ranges())
+        at = self._last.get(origin, 0)
+        for seq in seqs:
+            if seq > at:
+                if seq > at + 1:
+                    done.add(at + 1, seq - 1)
+                at = seq
+        self._last[origin] = at
+
+    def _unpack(self, message: Handed) -> list[Message]:
+        bundle, offsets = message.bundle, message.offsets
+        payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+        places = range(bundle.count) if offsets is None else offsets
+        if len(places) != bundle.count or sorted(set(places)) != list(places):
+            raise WireError(f"the offsets for {bundle!r} are not those of {bundle.count} messages")
+        is_total = bundle.guarantee is Guarantee.TOTAL and message.tseq >= 0
+        share = -(-message.metadata_bytes // max(1, bundle.count))
+        return [
+            Message(
+                bundle.publisher, bundle.incarnation, bundle.first + place, bundle.topic, bundle.keys, bundle.guarantee,
+                row, payload, self._position + number, message.hops, share, message.tseq + place if is_total else -1,
+                message.redelivered,
+            )
+            for number, (place, row, payload) in enumerate(zip(places, rows, payloads, strict=True))
+        ]  # fmt: skip
+
+    def _acknowledged(self, message: Acknowledged, now_us: int, out: list[Effect]) -> None:
+        """Nobody will ask for this any more."""
+        for mark in message.marks:
+            ranges = self._done.get(mark.origin)
+            if ranges is not None and self.terms.group:
+                kept = Ranges()
+                for first, last in ((1, ranges.upto), *ranges.islands()):
+                    if last > mark.seq:
+                        kept.add(max(first, mark.seq + 1), last)
+                if kept.has_islands:
+                    self._done[mark.origin] = kept
+                else:
+                    del self._done[mark.origin]
+
+
+def _spans(seqs: dict[Origin, list[int]]) -> list[Span]:
+    return [Span(*origin, first, last) for origin, numbers in seqs.items() for first, last in as_ranges(numbers)]

@@ -1,0 +1,155 @@
+"""Messages between a consumer of a durable subscription and the broker that holds it. Tags 25 to 28, 46 and 47.
+
+A consumer has a session of its own, in which it says nothing else. What it was given is acknowledged by what it is (who
+published it, in which stream, under which number) and not by when it was given: so an acknowledgement means the same to
+whichever broker holds the subscription by then.
+"""
+
+import enum
+from typing import Annotated, Final
+
+import msgspec
+
+from resprout.core.bundle import Bundle, Origin
+from resprout.core.bundle_message import BundleMessage
+from resprout.core.contract import ProtocolMessage
+from resprout.core.marks import MARK_BYTES, Marks
+
+SPANS_MAX: Final = 16_384
+"""In one message."""
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Publications of one origin, from the first to the last."""
+
+    publisher: str
+    stream: str
+    incarnation: int
+    first: int
+    last: int
+
+    @property
+    def origin(self) -> Origin:
+        return (self.publisher, self.stream, self.incarnation)
+
+
+class WhenFull(enum.IntEnum):
+    """What becomes of a durable subscription that is not read fast enough, or not at all."""
+
+    PUSH_BACK = 0
+    """It is kept, and publishers are held back once their brokers are full."""
+    DROP_OLDEST = 1
+    """No more than `most` messages wait; of more, the oldest are dropped, and counted."""
+
+
+class Standing(enum.IntEnum):
+    """What a consumer is to a durable subscription."""
+
+    CONSUMER = 0
+    """It is given messages from now on."""
+    REFUSED = 1
+    """It is none, and the reason says why."""
+    FENCED = 2
+    """Another one took over."""
+    ENDED = 3
+    """There is no such subscription any more."""
+    INCOMPLETE = 4
+    """Messages may be missing, and nobody can make them good: whoever asks again goes on from here."""
+    DIFFERENT = 5
+    """It is none, because what it asks for is not what has this name."""
+
+
+class Terms(msgspec.Struct, frozen=True, array_like=True):
+    """What a durable subscription is: two with the same terms are the same."""
+
+    filter: str
+    where: str | None
+    group: bool
+    """Several consumers share it; otherwise the latest one has it alone."""
+    when_full: WhenFull = WhenFull.PUSH_BACK
+    most: int = 0
+    """Messages that may wait, where the oldest are dropped."""
+
+
+# consumer to broker
+
+
+class Consume(ProtocolMessage, frozen=True, tag=25):
+    """First message of a session: give me what this subscription is given. Answered by `Serving` and `Consuming`, or by
+    `GoTo`: another broker holds it."""
+
+    subscription: str
+    terms: Terms
+    window: Annotated[int, msgspec.Meta(ge=1)]
+    """Messages that it may be given before it has acknowledged any."""
+    turn: int = 0
+    """As it was told (`Consuming`); 0 for one that is new."""
+    done: tuple[Span, ...] = ()
+    """What it has acknowledged that may not be known everywhere."""
+    has: tuple[Span, ...] = ()
+    """What it was given and has not acknowledged."""
+    ends: bool = False
+    """An operator says that the subscription is over, for everybody, whatever its terms."""
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * (len(self.done) + len(self.has)) + 8 * len(self.terms.filter)
+
+
+class Acknowledge(ProtocolMessage, frozen=True, tag=26):
+    """These are processed, and are given to nobody any more."""
+
+    spans: tuple[Span, ...]
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.spans)
+
+
+class EndSubscription(ProtocolMessage, frozen=True, tag=27):
+    """The subscription is over, for everybody. Answered by `Consuming`."""
+
+
+# broker to consumer
+
+
+class Consuming(ProtocolMessage, frozen=True, tag=46):
+    """What the consumer is to the subscription from now on."""
+
+    standing: Standing
+    reason: str = ""
+    turn: int = 0
+    """Of consumers that do not share: whoever has a later one fences it off."""
+
+
+class Handed(BundleMessage, frozen=True, tag=47):
+    """Messages to be processed, and acknowledged."""
+
+    bundle: Bundle
+    hops: int
+    metadata_bytes: int
+    offsets: tuple[int, ...] | None
+    """Where it is not all of a bundle: the places of these messages in it."""
+    tseq: Annotated[int, msgspec.Meta(ge=-1)]
+    """As in `Delivery`."""
+    redelivered: bool
+    """Somebody may have been given it before."""
+    dropped: int
+    """Messages that were dropped since the last one was handed out, because too many waited."""
+
+
+class Acknowledged(ProtocolMessage, frozen=True, tag=28):
+    """Everything up to these is done, and known to be where it must: nobody need say so again."""
+
+    marks: Marks
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.marks)
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+DURABLE_MESSAGES = (Consume, Acknowledge, EndSubscription, Consuming, Handed, Acknowledged)

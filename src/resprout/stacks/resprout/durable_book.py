@@ -1,0 +1,180 @@
+"""What this broker knows of all durable subscriptions of the network: where each lives, and how far it has come.
+
+A state is told to everybody through the tree, and whoever says it hears when everybody knows (`DurableHeard`): each
+broker answers when all behind it have answered. A neighbour that dies is not waited for; what is behind it hears with
+the repair, since new links begin with the books of both sides. Of two states of one subscription the later holds. How
+far it has come only rises, so it is told without an answer.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from resprout.core.bundle import Origin
+from resprout.core.errors import NameRefusedError, PeerError
+from resprout.core.marks import NOTHING, Marks, Reached, raise_to, to_marks
+from resprout.core.names import check_name
+from resprout.order.link import Link
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
+from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
+
+SUBSCRIPTIONS_MAX: Final = 100_000
+"""In the whole network, those that are over and remembered included."""
+
+_Wave = tuple[str, int, int]
+"""(subscription, term, edition)."""
+
+
+class DurableBook:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.states: dict[str, DurableState] = {}
+        """By name; `done` of them is in `_done`."""
+        self._done: dict[str, dict[Origin, Reached]] = {}
+        self._waves: dict[_Wave, tuple[str, set[str]]] = {}
+        """States that are on their way: who is to be answered (empty: this broker itself wants to know), and the
+        neighbours that have not answered."""
+        self.changed: Callable[[DurableState], None] = lambda state: None
+        """Told of a state that somebody else has said."""
+        if core.disk is not None:
+            core.disk.durables = self.whole_states
+        self.heard_of: Callable[[DurableState], None] = lambda state: None
+        """Told when everybody knows what this broker has said."""
+
+    def done_of(self, subscription: str) -> Marks:
+        """The latest, where there are too many."""
+        marks = to_marks(self._done.get(subscription, {}))
+        return marks[-MARKS_MAX:]
+
+    def whole(self, state: DurableState) -> DurableState:
+        return msgspec.structs.replace(state, done=self.done_of(state.subscription))
+
+    def whole_states(self) -> list[DurableState]:
+        return [self.whole(state) for state in self.states.values()]
+
+    # -- said here -----------------------------------------------------------------------------------------------------
+
+    def say(self, state: DurableState) -> None:
+        """This broker holds it, or has ended it. `heard_of` follows."""
+        self._keep(state)
+        self._spread(state, "")
+
+    def raise_done(self, subscription: str, marks: Marks) -> None:
+        """More is done."""
+        state = self.states[subscription]
+        self._raise(subscription, marks)
+        news = DurableDone(subscription, state.term, marks)
+        self._core.outbound.extend([(name, news) for name in self._core.links])
+
+    # -- said by others ------------------------------------------------------------------------------------------------
+
+    def known(self, link: Link, message: DurableKnown) -> None:
+        if not self.learn(message.state, link.name):
+            state = message.state
+            answer = DurableHeard(state.subscription, state.term, state.edition)
+            self._core.outbound.append((link.name, answer))
+
+    def learn(self, state: DurableState, source: str) -> bool:
+        """Whether it is news; whoever says what is old is told better."""
+        before = self.states.get(state.subscription)
+        if before is not None and state.age <= before.age:
+            self._raise(state.subscription, state.done)
+            if state.age < before.age and source:
+                self._core.outbound.append((source, DurableKnown(self.whole(before))))
+            return False
+        _check(state)
+        if before is None and len(self.states) >= SUBSCRIPTIONS_MAX:
+            self._forget_one()
+        self._keep(state)
+        self._spread(state, source)
+        self.changed(state)
+        return True
+
+    def heard(self, link: Link, message: DurableHeard) -> None:
+        self._answered((message.subscription, message.term, message.edition), link.name)
+
+    def done(self, link: Link, message: DurableDone) -> None:
+        state = self.states.get(message.subscription)
+        if state is None or state.term != message.term:
+            return
+        self._raise(message.subscription, message.marks)
+        self._core.outbound.extend([(name, message) for name in self._core.links if name != link.name])
+
+    # -- new links -----------------------------------------------------------------------------------------------------
+
+    def pack(self) -> list[DurablePart]:
+        return [DurablePart(state) for state in self.whole_states()]
+
+    def meet(self, neighbour: str, theirs: Iterable[DurableState]) -> None:
+        """The first word of a new neighbour. What it does not know it is told."""
+        told = {state.subscription: state for state in theirs}
+        for state in told.values():
+            self.learn(state, neighbour)
+        for name, state in self.states.items():
+            if name not in told:
+                self._core.outbound.append((neighbour, DurableKnown(self.whole(state))))
+
+    def lost(self, neighbour: str) -> None:
+        """It will not answer."""
+        for wave in [wave for wave, (_, waiting) in self._waves.items() if neighbour in waiting]:
+            self._answered(wave, neighbour)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _keep(self, state: DurableState) -> None:
+        before = self.states.pop(state.subscription, None)
+        if before is None or before.over or state.over:
+            self._done.pop(state.subscription, None)
+        raise_to(self._done.setdefault(state.subscription, {}), state.done)
+        kept = self.states[state.subscription] = msgspec.structs.replace(state, done=())
+        if self._core.disk is not None:
+            self._core.disk.durable(self.whole(kept))
+
+    def _raise(self, subscription: str, marks: Marks) -> None:
+        done = self._done.setdefault(subscription, {})
+        new = tuple([mark for mark in marks if mark.seq > done.get(mark.origin, NOTHING)])
+        raise_to(done, new)
+        if new and self._core.disk is not None:
+            self._core.disk.durable_done(subscription, self.states[subscription].term, new)
+
+    def _spread(self, state: DurableState, source: str) -> None:
+        core = self._core
+        waiting = {name for name in core.links if name != source}
+        wave = (state.subscription, state.term, state.edition)
+        self._waves[wave] = (source, waiting)
+        news = DurableKnown(self.whole(state))
+        core.outbound.extend([(name, news) for name in core.links if name != source])
+        if not waiting:
+            self._complete(wave)
+
+    def _answered(self, wave: _Wave, neighbour: str) -> None:
+        under_way = self._waves.get(wave)
+        if under_way is not None:
+            under_way[1].discard(neighbour)
+            if not under_way[1]:
+                self._complete(wave)
+
+    def _complete(self, wave: _Wave) -> None:
+        source, _ = self._waves.pop(wave)
+        state = self.states.get(wave[0])
+        if source in self._core.links:
+            self._core.outbound.append((source, DurableHeard(*wave)))
+        elif not source and state is not None and (state.term, state.edition) == wave[1:]:
+            self.heard_of(state)
+
+    def _forget_one(self) -> None:
+        """The one that was ended longest ago; a network with so many that are not is not served with more."""
+        over = next((name for name, state in self.states.items() if state.over), None)
+        if over is None:
+            raise PeerError(f"more than {SUBSCRIPTIONS_MAX} durable subscriptions")
+        del self.states[over]
+        self._done.pop(over, None)
+
+
+def _check(state: DurableState) -> None:
+    try:
+        check_name(state.subscription)
+    except NameRefusedError as error:
+        raise PeerError(str(error)) from None

@@ -1,0 +1,67 @@
+"""What brokers of the default stack tell each other about durable subscriptions. Tags 75 to 78 of the wire."""
+
+from typing import ClassVar
+
+from resprout.core.contract import Departure, ProtocolMessage
+from resprout.core.marks import MARK_BYTES, Marks
+from resprout.stacks.resprout.durable_state import DurableState
+
+
+def _bytes_of(state: DurableState) -> int:
+    names = 64 * (4 + len(state.consumers))
+    return MARK_BYTES * (len(state.base) + len(state.done)) + names + 4 * len(state.terms.filter) + 4096
+
+
+class DurableKnown(ProtocolMessage, frozen=True, tag=75):
+    """Through the tree, to everybody: a durable subscription, as it is now. Answered by `DurableHeard`."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    state: DurableState
+
+    @property
+    def bulk(self) -> int:
+        return _bytes_of(self.state)
+
+
+class DurableHeard(ProtocolMessage, frozen=True, tag=76):
+    """The sender knows that, and so does everybody behind it."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    subscription: str
+    term: int
+    edition: int
+
+
+class DurableDone(ProtocolMessage, frozen=True, tag=77):
+    """Through the tree: up to here everything is done."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    subscription: str
+    term: int
+    marks: Marks
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.marks)
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class DurablePart(ProtocolMessage, frozen=True, tag=78):
+    """Of a parcel: a durable subscription, as the sender knows it."""
+
+    pressing: ClassVar[bool] = True
+
+    state: DurableState
+
+    @property
+    def cost(self) -> int:
+        return _bytes_of(self.state)
+
+
+DURABLE_BROKER_MESSAGES = (DurableKnown, DurableHeard, DurableDone, DurablePart)

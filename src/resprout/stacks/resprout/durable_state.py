@@ -1,0 +1,41 @@
+"""What every broker knows of a durable subscription, so that another one can hold it when its broker is gone."""
+
+from typing import Final
+
+import msgspec
+
+from resprout.core.marks import Marks
+from resprout.edge.durable_messages import Terms
+from resprout.overlay.places import Life
+
+MARKS_MAX: Final = 8_000
+"""Of each kind in one state, the latest: it has to fit into a frame."""
+CONSUMERS_TOLD: Final = 256
+"""Whom its next broker waits for."""
+
+
+class DurableState(msgspec.Struct, frozen=True, array_like=True):
+    subscription: str
+    terms: Terms
+    term: int
+    """Counts the brokers that have held it."""
+    home: Life
+    """Who holds it."""
+    address: str
+    """Of that broker; empty where names are enough to connect."""
+    edition: int = 0
+    """Counts what its broker has said of it."""
+    base: Marks = ()
+    """What had passed before it was confirmed."""
+    done: Marks = ()
+    """Up to where everything is done."""
+    turn: int = 0
+    """Of the consumer that has it alone."""
+    consumers: tuple[str, ...] = ()
+    over: bool = False
+    """It was ended. That is remembered, so that nobody who had not heard brings it back."""
+
+    @property
+    def age(self) -> tuple[int, str, int, int]:
+        """Of two, the greater one holds: whoever held it later; and of two that were begun at the same time, one."""
+        return (self.term, self.home.name, self.home.incarnation, self.edition)

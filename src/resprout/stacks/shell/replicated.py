@@ -1,0 +1,130 @@
+"""A replica whose fellow members are reached by sessions: what it says goes there, what it decides comes back in order.
+
+For stacks that stand on `replicas`: one group each of this broker. Its owner has the state (`GroupOwner`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from resprout.core import limits
+from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer
+from resprout.replicas.messages import Accept, Fetch
+from resprout.replicas.replica import HeartbeatDue, News, PatienceOver, Replica, Restored
+from resprout.replicas.values import NO_BALLOT, Ballot
+from resprout.stacks.shell.step import Step
+
+SNAPSHOT_SLOTS: Final = 512
+"""Slots between two snapshots: what the log has more is in memory, and what a newcomer is told."""
+SNAPSHOT_BYTES_MAX: Final = limits.FRAME_BYTES - (1 << 16)
+"""A larger state waits: it is large because somebody does not read, and publishers are held back by then."""
+
+
+class GroupOwner(Protocol):
+    def learn(self, news: News) -> None:
+        """One after the other, whatever the owner proposes meanwhile."""
+
+    def dump(self) -> bytes:
+        """The state after all that it has learned."""
+
+
+class ReplicaInSessions:
+    def __init__(
+        self, replica: Replica, step: Step, owner: GroupOwner, post: Callable[[str, ProtocolMessage], None]
+    ) -> None:
+        """`post`: says something to a member."""
+        self.replica: Final = replica
+        self._step = step
+        self._owner = owner
+        self._post = post
+        self.told = 0
+        """Slots up to here were told to be decided, by the latest `Accept`."""
+        self._sent: dict[str, tuple[Ballot, int]] = {}
+        """By member: the last slot that it was asked to accept in this session, and in which ballot."""
+        self._fetched: dict[str, int] = {}
+        """By member: after which slot it was asked for more in this session."""
+        self._news: deque[News] = deque()
+        self._is_running = False
+        self._snapshot_due = SNAPSHOT_SLOTS
+
+    def begin(self, patience_us: int, stands: bool) -> None:
+        """`stands`: nobody leads yet, and nobody need wait to find that out."""
+        out: list[Effect] = []
+        now_us = self._step.now_us
+        news = self.replica.start(now_us - patience_us if stands else now_us, out)
+        if stands:
+            news += self.replica.fired(PatienceOver(self.replica.group), now_us, out)
+        self._take(news, out)
+
+    def hear(self, member: str, message: ProtocolMessage) -> None:
+        out: list[Effect] = []
+        self._take(self.replica.hear(member, message, self._step.now_us, out), out)
+
+    def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
+        out: list[Effect] = []
+        self._take(self.replica.fired(timer, self._step.now_us, out), out)
+
+    def stand(self) -> None:
+        out: list[Effect] = []
+        self._take(self.replica.stand(self._step.now_us, out), out)
+
+    def configure(self, members: Sequence[str]) -> None:
+        out: list[Effect] = []
+        self._take(self.replica.configure(members, self._step.now_us, out)[1], out)
+
+    def propose(self, command: bytes) -> bool:
+        """False when this replica does not lead, or too much waits."""
+        out: list[Effect] = []
+        taken, news = self.replica.propose(command, self._step.now_us, out)
+        self._take(news, out)
+        return taken
+
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """What was said to these members may be lost."""
+        for said in (self._sent, self._fetched):
+            for member in [member for member in said if is_gone(member)]:
+                del said[member]
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _take(self, news: Sequence[News], effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                if not self._is_repeat(effect.peer, effect.message):
+                    self._post(effect.peer, effect.message)
+            elif isinstance(effect, SetTimer):
+                self._step.out.append(effect)
+        self._news += news
+        if self._is_running:
+            return
+        self._is_running = True
+        while self._news:
+            one = self._news.popleft()
+            if isinstance(one, Restored):
+                self._snapshot_due = one.snapshot.slot + SNAPSHOT_SLOTS
+            self._owner.learn(one)
+        self._is_running = False
+        self._keep_snapshot()
+
+    def _is_repeat(self, member: str, message: ProtocolMessage) -> bool:
+        """Replicas say again what is not answered, as if it could be lost. In a session nothing is, and where it takes
+        long that would only make it longer."""
+        if isinstance(message, Fetch):
+            is_repeat = self._fetched.get(member) == message.after
+            self._fetched[member] = message.after
+            return is_repeat
+        if not isinstance(message, Accept):
+            return False
+        self.told = message.chosen
+        sent = (message.ballot, message.first + len(message.entries) - 1)
+        if sent <= self._sent.get(member, (NO_BALLOT, 0)):
+            return True
+        self._sent[member] = sent
+        return False
+
+    def _keep_snapshot(self) -> None:
+        if self.replica.ledger.chosen >= self._snapshot_due:
+            self._snapshot_due = self.replica.ledger.chosen + SNAPSHOT_SLOTS
+            state = self._owner.dump()
+            if len(state) <= SNAPSHOT_BYTES_MAX:
+                self.replica.snapshot(state, [])

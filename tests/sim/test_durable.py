@@ -1,0 +1,107 @@
+"""Durable subscriptions in the virtual world: consumers and brokers die, also all brokers at once."""
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from resprout.audit.durable import judge_durables
+from resprout.audit.judge import judge
+from resprout.audit.report import lines
+from resprout.scenario.errors import ScenarioError
+from resprout.scenario.load import load_scenario, parse_scenario
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.write import to_toml
+from resprout.sim.run import run_scenario
+from resprout.trace.schema import Row
+from tests.soak import cases
+
+SCENARIO = Path(__file__).parents[2] / "scenarios" / "durable.toml"
+BROKERS = ("b0", "b1", "b2", "b3", "b4")
+CONSUMERS = ("billing-1", "worker-1", "worker-2", "worker-3")
+
+
+def run(scenario: Scenario) -> list[Row]:
+    result = run_scenario(scenario)
+    assert result.ended == "quiescent"
+    verdict = judge(result.rows)
+    assert not verdict.violated, "\n".join(lines(verdict))
+    found = judge_durables(result.rows)
+    assert not found, "\n".join(anomaly.explanation for anomaly in found)
+    return list(result.rows)
+
+
+def handed(rows: list[Row], durable: str, **more: str) -> set[tuple[str | None, str | None, int | None]]:
+    return {
+        (row.publisher, row.stream, row.seq)
+        for row in rows
+        if row.kind == "handed" and (row.attributes or {}).items() >= {"durable": durable, **more}.items()
+    }
+
+
+def crash(at_ms: int, *nodes: str) -> FaultSpec:
+    return FaultSpec(at_ms * 1_000, FaultKind.CRASH, nodes)
+
+
+def recover(at_ms: int, *nodes: str, found: bool = False) -> FaultSpec:
+    return FaultSpec(at_ms * 1_000, FaultKind.RECOVER, nodes, found=found)
+
+
+def with_faults(scenario: Scenario, faults: list[FaultSpec], **more: object) -> Scenario:
+    in_time = tuple(sorted(faults, key=lambda fault: fault.at_us))
+    return msgspec.structs.replace(scenario, faults=in_time, **more)
+
+
+def test_the_ready_made_scenario_hands_out_everything_over_all_deaths() -> None:
+    rows = run(load_scenario(SCENARIO))
+    assert len(handed(rows, "billing")) == len(handed(rows, "workers")) == 200
+    assert any(row.kind == "durable" and row.node != "b3" for row in rows)
+    assert handed(rows, "workers", redelivered="yes")
+
+
+def test_all_brokers_are_killed_at_once_and_durable_subscriptions_go_on_also_without_a_consumer() -> None:
+    scenario = load_scenario(SCENARIO, ['options.durable="journal"'])
+    faults = [
+        crash(2_000, "billing-1"),
+        crash(3_000, *BROKERS),
+        recover(4_000, "b0", found=True),
+        recover(4_100, *BROKERS[1:]),
+        recover(30_000, "billing-1"),
+    ]
+    rows = run(with_faults(scenario, faults))
+    assert len(handed(rows, "billing")) == len(handed(rows, "workers")) == 200
+
+
+@pytest.mark.parametrize("block", range(cases(1, 24)))
+def test_over_drawn_deaths_nothing_is_lost_and_repeats_say_so(block: int) -> None:
+    for seed in range(block * 3, block * 3 + 3):
+        rng = random.Random(f"durable subscriptions {seed}")
+        faults: list[FaultSpec] = []
+        at_ms = rng.randint(1_000, 2_500)
+        for _ in range(rng.randint(1, 4)):
+            node = rng.choice((*CONSUMERS, *BROKERS))
+            faults += [crash(at_ms, node), recover(at_ms + rng.choice((100, 4_000, 9_000)), node)]
+            at_ms = faults[-1].at_us // 1_000 + rng.randint(6_000, 12_000) if node in BROKERS else at_ms + 700
+        scenario = load_scenario(SCENARIO, [f"seed={seed}", "workload.0.operations=60"])
+        run(with_faults(scenario, faults, time_limit_us=300_000_000))
+
+
+def test_a_durable_subscription_survives_being_written_down() -> None:
+    scenario = load_scenario(SCENARIO)
+    assert parse_scenario(to_toml(scenario)) == scenario
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ('stack="ginger"', "does not offer durable subscriptions"),
+        ('workload.0.clients=["shop", "worker-1"]', "consumes a durable subscription, and does nothing else"),
+        ('client.2.subscribe=[{filter="a", group=true}]', "a group shares a durable subscription"),
+        ('client.2.subscribe=["b", {filter="a", durable="d"}]', "does nothing else"),
+        ('client.2.subscribe=[{filter="a", durable="with a blank"}]', "refused"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(override: str, reason: str) -> None:
+    with pytest.raises(ScenarioError, match=reason):
+        load_scenario(SCENARIO, [override, "options={}"] if "stack" in override else [override])
