@@ -4,6 +4,7 @@ Some tests put something else into a module or a class, or derive a faulty class
 modules hold their constants, and compiled classes are closed: such tests are for the interpreted form, and say so.
 """
 
+import importlib
 import sys
 from types import ModuleType
 from typing import Any, Final
@@ -17,6 +18,12 @@ REASON: Final = "it reaches into a compiled module"
 def is_compiled(module: str) -> bool:
     file = getattr(sys.modules.get(module), "__file__", None) or ".py"
     return module.startswith("resprout.") and not file.endswith(".py")
+
+
+def reaches_into(module: str) -> pytest.MarkDecorator:
+    """For tests that replace or trace what is in this module without `monkeypatch`: skipped where it is compiled."""
+    importlib.import_module(module)
+    return pytest.mark.skipif(is_compiled(module), reason=REASON)
 
 
 class CarefulMonkeyPatch(pytest.MonkeyPatch):  # type: ignore[misc]  # called final, and nothing else does it

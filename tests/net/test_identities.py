@@ -361,3 +361,21 @@ def test_replies_are_for_the_client_that_asked_and_for_nobody_else(rules: Path) 
                 await teller.request("secret/plans", b"?", timeout=30)
 
     run(story())
+
+
+def test_a_durable_subscription_is_for_those_who_may_subscribe_and_its_end_for_operators(rules: Path) -> None:
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running, as_teller(running) as teller:
+            inbox = await teller.subscribe("bank/+", durable="billing")
+            await teller.publish("bank/pt", b"x")
+            assert (await inbox.next()).payload == b"x"
+            with pytest.raises(SubscribeError, match="may not subscribe to news/#"):
+                await teller.subscribe("news/#", durable="news")
+            with pytest.raises(SubscribeError, match="it is no operator"):
+                await teller.end_subscription("others")
+            async with connect(str(running), name="boss", login="boss:correct horse") as boss:
+                await boss.end_subscription("billing")
+            with pytest.raises(ClosedError, match="was ended"):
+                await inbox.next()
+
+    run(scene())

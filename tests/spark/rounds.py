@@ -1,7 +1,7 @@
 """Rounds of: a query is killed in the middle of a batch, and brokers with it; restarted from its checkpoint, it has
 read and published every message exactly once.
 
-python -m tests.spark.rounds [--rounds 5] [--first 1] [--master spark://...]
+python -m tests.spark.rounds [--rounds 5] [--first 1] [--cluster]
 
 The tree is b0 with b1, b2 and tap below it. A publisher goes on throughout. The query reads at tap and publishes at b1,
 which is killed while the query is; b2 is killed when the query goes on. Both return.
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import resprout
 from tests.cli.processes import Running, broker, running
+from tests.pipeline.cluster import cluster
 from tests.spark.brokers import keeping
 
 PATIENCE_S = 240.0
@@ -161,11 +162,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--master")
+    parser.add_argument("--cluster", action="store_true", help="on a standalone master and worker of this machine")
     wanted = parser.parse_args()
-    for seed in range(wanted.first, wanted.first + wanted.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            sys.stdout.write(one_round(seed, Path(folder), wanted.master) + "\n")
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        master = stack.enter_context(cluster(place / "cluster")) if wanted.cluster else None
+        for seed in range(wanted.first, wanted.first + wanted.rounds):
+            (place / str(seed)).mkdir()
+            sys.stdout.write(one_round(seed, place / str(seed), master) + "\n")
             sys.stdout.flush()
     return 0
 

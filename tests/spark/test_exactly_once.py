@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipeline.cluster import cluster
 from tests.soak import SOAKING, cases
 from tests.spark.rounds import one_round
 
@@ -14,6 +15,13 @@ from tests.spark.rounds import one_round
 @pytest.mark.parametrize("seed", range(1, 1 + cases(1, 20)))
 def test_every_message_comes_through_a_query_that_is_killed_exactly_once(seed: int, tmp_path: Path) -> None:
     one_round(seed, tmp_path)
+
+
+@pytest.mark.skipif(not SOAKING, reason="starts a cluster: `make soak`")
+def test_on_a_standalone_cluster_it_is_the_same(tmp_path: Path) -> None:
+    (tmp_path / "round").mkdir()
+    with cluster(tmp_path / "cluster") as master:
+        one_round(21, tmp_path / "round", master)
 
 
 @pytest.mark.skipif(not SOAKING, reason="starts Spark: `make soak`")

@@ -8,7 +8,7 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.spark.errors import SinkError
-from resprout.spark.ledger import BATCHES_KEPT, LedgerEntry, clear, ledger_folder
+from resprout.spark.ledger import BATCHES_KEPT, LedgerEntry, clear, identity, ledger_folder
 
 
 def batches(*values: bytes) -> list[pa.RecordBatch]:
@@ -66,3 +66,8 @@ def test_a_ledger_is_a_folder() -> None:
     assert ledger_folder("file:///a%20b/c") == Path("/a b/c") and ledger_folder("/x") == Path("/x")
     with pytest.raises(UsageError, match="set the option ledger"):
         ledger_folder("s3a://bucket/checkpoint")
+
+
+def test_each_ledger_is_known_from_all_others(tmp_path: Path) -> None:
+    assert identity(tmp_path / "a") == identity(tmp_path / "a") != identity(tmp_path / "b")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["identity"]

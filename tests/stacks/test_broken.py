@@ -11,8 +11,11 @@ from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
 from resprout.stacks import registry
 from resprout.stacks.resprout import ResproutBroker
+from tests.compiled import reaches_into
 from tests.stacks import broken
 from tests.stacks.stage import FORK, crash, play, scenario
+
+pytestmark = reaches_into("resprout.order.log")
 
 TREE = """
 stack = "broken"

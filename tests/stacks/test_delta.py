@@ -26,6 +26,7 @@ from resprout.stacks.delta.messages import (
 from resprout.stacks.delta.recipients import source_at
 from resprout.stacks.delta.subscriptions import LocalWishes
 from tests.edge.desk import Desk
+from tests.soak import SOAKING
 from tests.stacks.delta_net import DeltaNet, chain, row
 
 # -- Table 1 of seed 002 -----------------------------------------------------------------------------------------------
@@ -182,12 +183,25 @@ def test_with_a_window_of_one_there_is_one_publication_per_round_trip_of_the_tre
     assert {later - sooner for sooner, later in pairwise(times)} == {round_trip_us}
 
 
+LARGE = [(511, 16_000), (1_023, 18_000)]
+
+
+@pytest.mark.parametrize(("brokers", "round_trip_us"), LARGE if SOAKING else [(63, 10_000)])
+def test_a_round_trip_to_some_of_the_farthest_readers_takes_as_long_as_to_all(brokers: int, round_trip_us: int) -> None:
+    """At 1,023 brokers 55.6 in a second: 56,778 deliveries, if everybody else reads them."""
+    leaves = [brokers // 2 + no * (brokers + 1) // 16 for no in range(8)]
+    readers = [f'[[client]]\nname = "r{no}"\nbroker = "b{no}"\nlatency = "0ms"\nsubscribe = ["g"]' for no in leaves]
+    publisher = '[[client]]\nname = "c0"\nbroker = "b0"\nlatency = "0ms"'
+    times = safe_times(brokers, window=1, clients_per_broker=0, more="\n".join([publisher, *readers]))
+    assert {later - sooner for sooner, later in pairwise(times)} == {round_trip_us}
+
+
 def test_a_larger_window_is_faster_by_as_much() -> None:
     slow, fast = safe_times(15, window=1), safe_times(15, window=4)
     assert (fast[-1] - fast[0]) * 3 < slow[-1] - slow[0]
 
 
-def safe_times(brokers: int, window: int) -> list[int]:
+def safe_times(brokers: int, window: int, clients_per_broker: int = 1, more: str = "") -> list[int]:
     """When each publication of a client of the root is safe."""
     scenario = parse_scenario(f"""
 stack = "delta"
@@ -198,9 +212,10 @@ window = {window}
 kind = "tree"
 brokers = {brokers}
 latency = "1ms"
-clients_per_broker = 1
+clients_per_broker = {clients_per_broker}
 client_latency = "0ms"
 subscribe = ["g"]
+{more}
 [[workload]]
 kind = "random"
 clients = ["c0"]

@@ -15,6 +15,7 @@ from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout import ResproutBroker, core
+from tests.compiled import reaches_into
 from tests.soak import cases
 from tests.spread.net import UNIVERSE, matched
 from tests.stacks import broken
@@ -183,6 +184,7 @@ class _PresumesTooMuch(Interest):
         return super().presume(name, [parse_predicate("#"), parse_predicate("$s/#")], base, outbound)
 
 
+@reaches_into("resprout.stacks.resprout.core")
 @pytest.mark.parametrize(
     "make",
     [

@@ -14,6 +14,7 @@ from resprout.sim.run import run_scenario
 from resprout.stacks.locamu import LOCAMU
 from resprout.stacks.locamu.identifiers import cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried
+from tests.compiled import reaches_into
 from tests.edge.desk import Desk
 from tests.soak import SOAKING
 from tests.stacks.locamu_headers import worst_header_in, worst_header_over
@@ -106,6 +107,7 @@ def test_the_worst_header_is_reached_and_none_is_larger(brokers: int) -> None:
     assert not net.wrong()
 
 
+@reaches_into("resprout.stacks.locamu.past")
 @pytest.mark.parametrize("brokers", [127, 511, 2_047] if SOAKING else [127, 511])
 def test_the_largest_header_is_the_same_in_any_network(brokers: int) -> None:
     assert largest_header(brokers) == locamu_header_with_names(1, 3)

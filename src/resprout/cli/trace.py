@@ -33,7 +33,8 @@ def trace(id: str, access: Access, as_json: bool) -> int:
         resprout trace teller.1234/ordered:7
 
     ID is what `receipt.id` and `message.id` are in a program. Each broker remembers the latest 4096 bundles that passed
-    it. Times are those of each broker's own clock. Exit status 1 when nobody remembers it.
+    it, while there were less than some thousand in a second. Times are those of each broker's own clock. Exit status 1
+    when nobody remembers it.
     """
     found = run_loop(_ask(parse_id(id), AskingCommand(access)))
     if as_json:

@@ -45,8 +45,6 @@ _INT64: Final = range(-(2**63), 2**63)
 
 def read(text: str) -> Draft:
     """The condition that the text says, with its canonical text. Raises WhereError, and nothing else, for any text."""
-    if not isinstance(text, str):
-        raise WhereError(f"a condition is a text, not {type(text).__name__}")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:

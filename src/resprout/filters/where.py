@@ -61,6 +61,8 @@ class Condition:
 
 def parse(text: str) -> Condition:
     """Read a condition. Raises WhereError for anything that is not one, and nothing else."""
+    if not isinstance(text, str):
+        raise WhereError(f"a condition is a text, not {type(text).__name__}")
     draft = read(text)
     size = len(draft.text.encode())
     if size > limits.WHERE_BYTES:  # it must be readable again wherever the canonical text travels

@@ -74,12 +74,10 @@ def index_bytes(index: Index) -> bytes:
 
 
 def read_index(base: int, content: bytes) -> Index | None:
+    if not content.startswith(_MAGIC) or len(content) < len(_MAGIC) + _FRONT.size + _CRC.size:
+        return None  # looked at first: compiled, a slice that ends before it begins is an error
     body = content[len(_MAGIC) : -_CRC.size]
-    if (
-        not content.startswith(_MAGIC)
-        or len(body) < _FRONT.size
-        or content[-_CRC.size :] != _CRC.pack(zlib.crc32(body))
-    ):
+    if content[-_CRC.size :] != _CRC.pack(zlib.crc32(body)):
         return None
     size, end, first_us, last_us, count = _FRONT.unpack_from(body)
     if len(body) != _FRONT.size + count * _POINT.size:

@@ -34,6 +34,7 @@ BATCHES_KEPT: Final = 10
 _ROWS: Final = ".rows"
 _DONE: Final = ".done"
 _FOOT_BYTES: Final = 41
+_IDENTITY: Final = "identity"
 
 _log: Final = logging.getLogger("resprout.spark")
 
@@ -144,6 +145,18 @@ def ledger_folder(place: str) -> Path:
     if address.scheme not in ("", "file"):
         raise UsageError(f"{place}: the sink keeps its ledger in a folder that all tasks see; set the option ledger")
     return Path(unquote(address.path) if address.scheme else place)
+
+
+def identity(folder: Path) -> str:
+    """Of this ledger, drawn when it is first asked for: whoever has another one does another work."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draft, path = folder / f".{_IDENTITY}.{secrets.token_hex(6)}", folder / _IDENTITY
+    draft.write_text(secrets.token_hex(16))
+    with contextlib.suppress(FileExistsError):
+        os.link(draft, path)
+        _sync(folder)
+    draft.unlink()
+    return path.read_text()
 
 
 def clear(folder: Path, batch: int) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from resprout.core.errors import UsageError
 from resprout.spark.errors import SinkError
-from resprout.spark.ledger import FOLDER, LedgerEntry, clear, ledger_folder
+from resprout.spark.ledger import FOLDER, LedgerEntry, clear, identity, ledger_folder
 from resprout.spark.options import SinkOptions, sink_options
 from resprout.spark.publishing import PREFIX, TaskIdentity, publish
 from resprout.spark.rows import bundles_of, check_columns
@@ -75,8 +75,8 @@ class ResproutWriter(DataSourceArrowWriter):
         if self._options.ledger is not None:
             if self._options.publisher is None:
                 raise UsageError("ledger: give the work a name, too, with the option publisher")
-            self._work = self._options.publisher
-            self._folder = ledger_folder(self._options.ledger) / FOLDER / self._work
+            self._folder = ledger_folder(self._options.ledger) / FOLDER / self._options.publisher
+            self._work = identity(self._folder)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PublishedRows:
         context = TaskContext.get()

@@ -34,6 +34,8 @@ PREFIX: Final = "="
 """No node may be called so."""
 CONSUMERS_MAX: Final = 1_024
 """Of one subscription."""
+TURN_LEAP_MAX: Final = 1 << 20
+"""So many turns may have been given by a broker that died before it told."""
 WINDOW_MAX: Final = 1 << 16
 """Messages that one consumer may have out."""
 
@@ -143,6 +145,8 @@ class Consumers:
         if held.missing:
             reason, held.missing = held.missing, ""
             return Consuming(Standing.INCOMPLETE, reason)
+        if not held.terms.group and message.turn > held.turn + TURN_LEAP_MAX:
+            return Consuming(Standing.REFUSED, f"nobody was given turn {message.turn}")
         if not held.terms.group and message.turn and message.turn < held.turn:
             return Consuming(Standing.FENCED, "another consumer has taken over")
         if len(held.queue.consumers) >= CONSUMERS_MAX:

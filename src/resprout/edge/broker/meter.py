@@ -1,41 +1,71 @@
 """Counts what passes a broker, whatever its stack: it stands between the links and the stack, and changes nothing.
 
-Only the real driver has one, so a simulation is what it was. What it costs is paid once for each bundle and copy: some
-additions, and a line in the memory of the latest publications (`passages`). How long a receipt took is known for all
-publications, not for some of them: one that takes long is not left out because others wait behind it.
+Only the real driver has one, so a simulation is what it was. A step is only remembered; some of them are looked at
+together, a few in a row or when somebody asks (`fold`): that costs half of looking at each one by itself. Where a
+publication went is not written down when there are more of them than anybody could ask for before it is forgotten.
+
+How long receipts take is found out for one publication in five milliseconds, the next that comes: which one that is
+does not depend on how long others take, so slow ones are not left out.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect, Event, LinkDown, Machine, Received, Send
 from resprout.core.guarantee import ReceiptLevel
-from resprout.edge.broker.passages import Passage, Passages
-from resprout.edge.broker.tally import LatencyCounts, TrafficTally
+from resprout.edge.broker.passages import Passages, SentCopies
+from resprout.edge.broker.tally import TrafficTally
 from resprout.edge.messages import Delivery, Publish, PublishRefused, SubscribeRefused, Turned
 
-WAITING_MAX: Final = 32_768
-"""Bundles that wait for a receipt and are timed; others are only counted."""
+TOGETHER: Final = 32
+"""Steps that are looked at together. Until then they keep what they carry, so there are not many."""
+FAST_US: Final = 250
+"""When steps follow each other faster than this, 4,000 in a second, passages are not written down."""
+TIMED_US: Final = 5_000
+"""Two hundred in a second are enough for a histogram, and at full rate one in some hundred."""
+TIMED_MAX: Final = 4_096
+"""That wait for their receipts; when there are more, none is timed."""
 
+_ACCEPTED: Final = ReceiptLevel.ACCEPTED
+_DELIVERED: Final = ReceiptLevel.DELIVERED
 _NOTHING, _PUBLISH, _CARRIES, _DELIVERY, _TURNED, _NO_PUBLISH, _NO_SUBSCRIBE = range(7)
 
-Waiting = OrderedDict[int, tuple[int, int, Passage]]
-"""By last number of a bundle: how many publications it holds, since when it waits, and its passage."""
-Streams = dict[str, Waiting]
+
+class _Timed:
+    __slots__ = ("first", "is_safe", "last", "since_us", "stream")
+
+    def __init__(self, bundle: Bundle, since_us: int) -> None:
+        self.stream = bundle.stream
+        self.first = bundle.first
+        self.last = bundle.last
+        self.since_us = since_us
+        self.is_safe = False
 
 
 class Meter:
-    """`receipts`: the levels that the stack tells of."""
+    """`receipts`: the levels that the stack tells of. `timed_us`: of the publications that come in so long, one is
+    timed. `fast_us`: when steps follow each other faster, passages are not written down."""
 
     def __init__(
-        self, machine: Machine, tally: TrafficTally, passages: Passages, receipts: Collection[ReceiptLevel]
+        self,
+        machine: Machine,
+        tally: TrafficTally,
+        passages: Passages,
+        receipts: Collection[ReceiptLevel],
+        timed_us: int = TIMED_US,
+        fast_us: int = FAST_US,
     ) -> None:
         self.machine = machine
         self._step = machine.step
         self._tally = tally
-        self._passages = passages
+        self._steps: list[tuple[Event, Sequence[Effect], int]] = []
+        """That were not looked at."""
+        self._keeps = True
+        """Whether passages are written down."""
+        self._came = passages.came
+        self._left = passages.left
+        self._told = passages.told
         self._kinds: dict[type[Any], int] = {
             Publish: _PUBLISH,
             Delivery: _DELIVERY,
@@ -43,12 +73,15 @@ class Meter:
             PublishRefused: _NO_PUBLISH,
             SubscribeRefused: _NO_SUBSCRIBE,
         }
-        self._times_safe = ReceiptLevel.SAFE in receipts
-        self._times_delivered = ReceiptLevel.DELIVERED in receipts
-        self._unsafe: dict[str, Streams] = {}
-        self._undelivered: dict[str, Streams] = {}
-        """By client and stream."""
-        self._timed = 0
+        self._last_level = max(receipts, default=ReceiptLevel.ACCEPTED)
+        self._upto: dict[str, dict[str, list[int]]] = {}
+        """By client and stream: up to which number it was told `safe`, and `delivered`, without a gap."""
+        self._timed: dict[str, list[_Timed]] = {}
+        """By client: publications whose receipts are waited for."""
+        self._timed_count = 0
+        self._fast_us = fast_us
+        self._between_us = timed_us
+        self._timed_us = -timed_us
 
     def latest_life(self, client: str) -> int:
         latest = getattr(self.machine, "latest_life", None)
@@ -60,65 +93,75 @@ class Meter:
         return effects
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
-        if type(event) is Received:
-            kind = self._kinds.get(type(event.message), -1)
-            if kind:
-                self._heard(event.peer, event.message, kind, now_us)
-        elif type(event) is LinkDown:
-            self._forget(event.peer)
         effects = self._step(event, now_us)
-        if effects:
-            self._look(effects, now_us)
+        steps = self._steps
+        steps.append((event, effects, now_us))
+        if len(steps) >= TOGETHER:
+            self.fold()
         return effects
+
+    def fold(self) -> None:
+        """Count what has passed. To be called before anybody looks at the tally, or at the passages."""
+        steps, self._steps = self._steps, []
+        if not steps:
+            return
+        self._keeps = steps[-1][2] - steps[0][2] >= self._fast_us * (len(steps) - 1)
+        for event, effects, now_us in steps:
+            if type(event) is Received:
+                kind = self._kinds.get(type(event.message), -1)
+                if kind:
+                    self._heard(event.peer, event.message, kind, now_us)
+            elif type(event) is LinkDown:
+                self._forget(event.peer)
+            if effects:
+                self._look(effects, now_us)
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
     def _heard(self, peer: str, message: Any, kind: int, now_us: int) -> None:
         if kind < 0:
             kind = self._learn(type(message))
-        if kind == _CARRIES:
+        if kind == _PUBLISH:
             bundle: Bundle = message.bundle
-            self._tally.carried += bundle.count
-            self._passages.see(bundle, peer, False, now_us)
-        elif kind == _PUBLISH:
+            tally = self._tally
+            tally.published += bundle.count
+            tally.published_bytes += bundle.cost
+            if self._keeps:
+                self._came.append(
+                    (bundle.origin, bundle.first, bundle.count, bundle.topic, bundle.guarantee, peer, True, now_us)
+                )
+            streams = self._upto.get(peer)
+            if streams is None:
+                streams = self._upto[peer] = {}
+            if bundle.stream not in streams:  # what came before it was told elsewhere
+                streams[bundle.stream] = [bundle.first - 1, bundle.first - 1]
+            if now_us - self._timed_us >= self._between_us and self._timed_count < TIMED_MAX:
+                self._timed_us = now_us
+                self._timed_count += 1
+                self._timed.setdefault(peer, []).append(_Timed(bundle, now_us))
+        elif kind == _CARRIES:
             bundle = message.bundle
-            self._tally.published += bundle.count
-            self._tally.published_bytes += bundle.cost
-            passage = self._passages.see(bundle, peer, True, now_us)
-            if self._timed < WAITING_MAX:
-                if self._times_safe:
-                    self._wait(self._unsafe, peer, bundle, now_us, passage)
-                if self._times_delivered:
-                    self._wait(self._undelivered, peer, bundle, now_us, passage)
-            else:
-                self._tally.unmeasured += bundle.count
+            self._tally.carried += bundle.count
+            if self._keeps:
+                self._came.append(
+                    (bundle.origin, bundle.first, bundle.count, bundle.topic, bundle.guarantee, peer, False, now_us)
+                )
 
     def _learn(self, kind: type[Any]) -> int:
         """Whatever else carries a bundle is said from broker to broker."""
         learnt = self._kinds[kind] = _CARRIES if "bundle" in kind.__struct_fields__ else _NOTHING
         return learnt
 
-    def _wait(self, clients: dict[str, Streams], client: str, bundle: Bundle, now_us: int, passage: Passage) -> None:
-        streams = clients.get(client)
-        if streams is None:
-            streams = clients[client] = {}
-        waiting = streams.get(bundle.stream)
-        if waiting is None:
-            waiting = streams[bundle.stream] = OrderedDict()
-        if bundle.last not in waiting:  # said again, it waits since it was said first
-            waiting[bundle.last] = (bundle.count, now_us, passage)
-            self._timed += 1
-
     def _forget(self, client: str) -> None:
-        for clients in (self._unsafe, self._undelivered):
-            self._timed -= sum([len(waiting) for waiting in clients.pop(client, {}).values()])
+        self._upto.pop(client, None)
+        self._timed_count -= len(self._timed.pop(client, ()))
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def _look(self, effects: Sequence[Effect], now_us: int) -> None:
-        kinds, tally = self._kinds, self._tally
-        bundle: Bundle | None = None
-        passage: Passage | None = None
+        kinds, tally, keeps = self._kinds, self._tally, self._keeps
+        left: SentCopies | None = None
+        last: Bundle | None = None
         for effect in effects:
             if type(effect) is not Send:
                 continue
@@ -128,60 +171,71 @@ class Meter:
                 continue
             if kind < 0:
                 kind = self._learn(type(message))
-            if _CARRIES <= kind <= _DELIVERY:
-                if message.bundle is not bundle:
-                    bundle = message.bundle
-                    passage = self._passages.of(bundle)
-                if kind == _DELIVERY:
+            if kind == _DELIVERY or kind == _CARRIES:  # noqa: SIM109 (a tuple would be made each time)
+                bundle: Bundle = message.bundle
+                to_client = kind == _DELIVERY
+                if to_client:
                     tally.delivered += bundle.count
                     tally.delivered_bytes += bundle.cost
-                    if passage is not None:
-                        passage.give_to(effect.peer, now_us)
                 else:
                     tally.passed_on += bundle.count
-                    if passage is not None:
-                        passage.pass_to(effect.peer, now_us)
+                if not keeps:
+                    continue
+                if left is not None and bundle is last and left.to_client is to_client:
+                    left.add(effect.peer)
+                else:
+                    last, left = bundle, SentCopies(bundle, effect.peer, to_client, now_us)
+                    self._left.append(left)
             elif kind == _TURNED:
-                self._turned(effect.peer, message, now_us)
+                if message.receipt is not _ACCEPTED:
+                    self._turned(effect.peer, message, now_us)
             elif kind == _NO_PUBLISH:
                 tally.refused_publications += message.count
-                for clients in (self._unsafe, self._undelivered):
-                    self._take(clients, effect.peer, message.stream, message.first, message.first + message.count - 1)
+                self._refused(effect.peer, message)
+                if effect.peer in self._timed:
+                    self._settle(effect.peer, message.stream, message.first, message.first + message.count - 1)
             elif kind == _NO_SUBSCRIBE:
                 tally.refused_subscriptions += 1
 
+    def _refused(self, client: str, message: PublishRefused) -> None:
+        """Receipts that speak of all up to a number pass over these: they are taken off beforehand."""
+        upto = self._upto.get(client, {}).get(message.stream)
+        if upto is not None:
+            upto[0] += message.count
+            upto[1] += message.count
+
     def _turned(self, client: str, message: Turned, now_us: int) -> None:
-        level, tally = message.receipt, self._tally
-        if level is ReceiptLevel.ACCEPTED:
-            return
-        first, last, stream = message.first, message.seq, message.stream
-        for count, since_us, passage in self._take(self._unsafe, client, stream, first, last):
-            _count(tally, "safe", tally.safe_latency, count, now_us - since_us)
-            passage.safe_us = now_us
-        if level is ReceiptLevel.DELIVERED:
-            for count, since_us, passage in self._take(self._undelivered, client, stream, first, last):
-                _count(tally, "delivered", tally.spread_latency, count, now_us - since_us)
-                passage.delivered_us = now_us
+        level, stream, first, last = message.receipt, message.stream, message.first, message.seq
+        upto = streams.get(stream) if (streams := self._upto.get(client)) is not None else None
+        if upto is not None and first == 1:  # others are counted when there is no gap before them any more
+            if last > upto[0]:
+                self._tally.safe += last - upto[0]
+                upto[0] = last
+            if level is _DELIVERED and last > upto[1]:
+                self._tally.spread += last - upto[1]
+                upto[1] = last
+        if client in self._timed:
+            self._time(client, message, now_us)
 
-    def _take(
-        self, clients: dict[str, Streams], client: str, stream: str, first: int, last: int
-    ) -> list[tuple[int, int, Passage]]:
-        """Those of a client that wait no more. From the beginning in the order of numbers; or some in between, which
-        happens where one reader is behind."""
-        streams = clients.get(client)
-        waiting = streams.get(stream) if streams is not None else None
-        if not waiting:
-            return []
-        taken: list[tuple[int, int, Passage]] = []
-        if first > 1:
-            taken = [waiting.pop(number) for number in range(first, last + 1) if number in waiting]
+    def _time(self, client: str, message: Turned, now_us: int) -> None:
+        stream, first, last, tally = message.stream, message.first, message.seq, self._tally
+        for one in self._timed[client]:
+            if one.stream == stream and first <= one.last <= last:
+                self._told.append((client, stream, message.receipt, one.first, one.last, now_us))
+                if not one.is_safe:
+                    one.is_safe = True
+                    tally.safe_latency.add(now_us - one.since_us)
+                if message.receipt is _DELIVERED:
+                    tally.spread_latency.add(now_us - one.since_us)
+        if message.receipt >= self._last_level:
+            self._settle(client, stream, first, last)
+
+    def _settle(self, client: str, stream: str, first: int, last: int) -> None:
+        """Nothing more is waited for of these."""
+        timed = self._timed[client]
+        kept = [one for one in timed if one.stream != stream or not first <= one.last <= last]
+        self._timed_count -= len(timed) - len(kept)
+        if kept:
+            self._timed[client] = kept
         else:
-            while waiting and (number := next(iter(waiting))) <= last:
-                taken.append(waiting.pop(number))
-        self._timed -= len(taken)
-        return taken
-
-
-def _count(tally: TrafficTally, level: str, latency: LatencyCounts, count: int, took_us: int) -> None:
-    tally.receipts[level] += count
-    latency.add(took_us, count)
+            del self._timed[client]

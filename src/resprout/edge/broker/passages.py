@@ -1,34 +1,52 @@
-"""The latest publications that came by a broker: whence, and to whom they went. A bounded memory, for who asks."""
+"""The latest publications that came by a broker: whence, and to whom they went. A bounded memory, for who asks.
 
-from collections import OrderedDict
+What happens is only written down, a line each; what belongs together is found when somebody asks. Lines hold names and
+numbers, so that nothing that was published is kept by them.
+"""
+
+from collections import deque
 from typing import Final
 
 from resprout.core.bundle import Bundle, Origin
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 
 KEPT: Final = 4_096
-"""Bundles that are remembered; at full rate that is a second, otherwise minutes or hours."""
+"""Lines of each kind; at full rate that is a second, otherwise minutes or hours."""
 NAMED_MAX: Final = 64
 """Readers, and neighbours, of one bundle that are remembered by name; the others are counted."""
+
+Came = tuple[Origin, int, int, str, Guarantee, str, bool, int]
+"""Origin, first number, how many; topic and guarantee; from whom, whether that is its publisher, and when."""
+Receipt = tuple[str, str, ReceiptLevel, int, int, int]
+"""Client, stream, level; the numbers of a bundle; when it was told. Only of bundles that are timed."""
+
+
+class SentCopies:
+    """A bundle on its way out, to several in one go."""
+
+    __slots__ = ("count", "first", "names", "now_us", "origin", "to_client")
+
+    def __init__(self, bundle: Bundle, name: str, to_client: bool, now_us: int) -> None:
+        self.origin = bundle.origin
+        self.first = bundle.first
+        self.names = [name]
+        self.count = 1
+        self.to_client = to_client
+        self.now_us = now_us
+
+    def add(self, name: str) -> None:
+        self.count += 1
+        if self.count <= NAMED_MAX:
+            self.names.append(name)
 
 
 class Passage:
     """One bundle at one broker; times are those of the broker's clock, 0 for what has not happened."""
 
-    __slots__ = (
-        "count", "delivered_us", "first", "from_peer", "given", "guarantee", "is_own", "origin", "passed", "passed_to",
-        "passed_us", "readers", "safe_us", "seen_us", "shown_us", "topic",
-    )  # fmt: skip
-
-    def __init__(self, bundle: Bundle, from_peer: str, is_own: bool, now_us: int) -> None:
-        self.origin = bundle.origin
-        self.first = bundle.first
-        self.count = bundle.count
-        self.topic = bundle.topic
-        self.guarantee = bundle.guarantee
-        self.from_peer = from_peer
-        self.is_own = is_own
-        """A client of this broker has published it here."""
-        self.seen_us = now_us
+    def __init__(self, came: Came) -> None:
+        self.origin, self.first, self.count, self.topic, self.guarantee, self.from_peer, self.is_own, self.seen_us = (
+            came
+        )
         self.passed_us = 0
         """When it was sent to the first other broker."""
         self.passed = 0
@@ -40,40 +58,37 @@ class Passage:
         self.safe_us = 0
         self.delivered_us = 0
 
-    def pass_to(self, peer: str, now_us: int) -> None:
-        self.passed_us = self.passed_us or now_us
-        self.passed += 1
-        if len(self.passed_to) < NAMED_MAX:
-            self.passed_to.append(peer)
-
-    def give_to(self, client: str, now_us: int) -> None:
-        self.shown_us = self.shown_us or now_us
-        self.given += 1
-        if len(self.readers) < NAMED_MAX:
-            self.readers.append(client)
+    def add(self, left: SentCopies) -> None:
+        if left.to_client:
+            self.shown_us = self.shown_us or left.now_us
+            self.given += left.count
+            self.readers = [*self.readers, *left.names][:NAMED_MAX]
+        else:
+            self.passed_us = self.passed_us or left.now_us
+            self.passed += left.count
+            self.passed_to = [*self.passed_to, *left.names][:NAMED_MAX]
 
 
 class Passages:
     def __init__(self, most: int = KEPT) -> None:
-        self._most = most
-        self._recent: OrderedDict[tuple[Origin, int], Passage] = OrderedDict()
-
-    def see(self, bundle: Bundle, from_peer: str, is_own: bool, now_us: int) -> Passage:
-        """It comes; a second time, perhaps, and then the first one counts."""
-        key = (bundle.origin, bundle.first)
-        passage = self._recent.get(key)
-        if passage is None:
-            passage = self._recent[key] = Passage(bundle, from_peer, is_own, now_us)
-            if len(self._recent) > self._most:
-                self._recent.popitem(last=False)
-        return passage
-
-    def of(self, bundle: Bundle) -> Passage | None:
-        return self._recent.get((bundle.origin, bundle.first))
+        self.came: deque[Came] = deque(maxlen=most)
+        self.left: deque[SentCopies] = deque(maxlen=most)
+        self.told: deque[Receipt] = deque(maxlen=most)
 
     def find(self, origin: Origin, seq: int) -> Passage | None:
-        """Of the bundle that holds this publication."""
-        for one in self._recent.values():
-            if one.origin == origin and one.first <= seq < one.first + one.count:
-                return one
-        return None
+        """Of the bundle that holds this publication: how it came first, and all that became of it."""
+        came = next((one for one in self.came if one[0] == origin and one[1] <= seq < one[1] + one[2]), None)
+        if came is None:
+            return None
+        passage = Passage(came)
+        for left in self.left:
+            if left.first == passage.first and left.origin == origin:
+                passage.add(left)
+        if passage.is_own:
+            publisher, stream, _ = origin
+            for client, told_stream, level, first, last, now_us in self.told:
+                if client == publisher and told_stream == stream and first <= seq <= last and now_us >= passage.seen_us:
+                    passage.safe_us = passage.safe_us or now_us
+                    if level is ReceiptLevel.DELIVERED:
+                        passage.delivered_us = passage.delivered_us or now_us
+        return passage

@@ -19,9 +19,9 @@ class LatencyCounts:
         self.counts = [0] * (len(BOUNDS_US) + 1)
         self.sum_us = 0
 
-    def add(self, took_us: int, times: int) -> None:
-        self.counts[bisect_left(BOUNDS_US, took_us)] += times
-        self.sum_us += took_us * times
+    def add(self, took_us: int) -> None:
+        self.counts[bisect_left(BOUNDS_US, took_us)] += 1
+        self.sum_us += took_us
 
 
 class TrafficTally:
@@ -29,8 +29,8 @@ class TrafficTally:
     sent to other brokers, each copy."""
 
     __slots__ = (
-        "carried", "delivered", "delivered_bytes", "passed_on", "published", "published_bytes", "receipts",
-        "refused_publications", "refused_subscriptions", "safe_latency", "spread_latency", "unmeasured",
+        "carried", "delivered", "delivered_bytes", "passed_on", "published", "published_bytes",
+        "refused_publications", "refused_subscriptions", "safe", "safe_latency", "spread", "spread_latency",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -41,13 +41,12 @@ class TrafficTally:
         self.delivered = 0
         """To clients here, each copy."""
         self.delivered_bytes = 0
-        self.receipts = {"safe": 0, "delivered": 0}
-        """Publications of clients here, by what their publishers were told of them."""
+        self.safe = 0
+        self.spread = 0
+        """Publications of clients here whose publishers were told `safe`, and `delivered`."""
         self.refused_publications = 0
         self.refused_subscriptions = 0
         self.safe_latency = LatencyCounts()
         self.spread_latency = LatencyCounts()
-        """From the moment that a publication came from its publisher to the moment that this one was told `safe`, and
-        `delivered`."""
-        self.unmeasured = 0
-        """Publications that are in none of the last three: too many waited for their receipts."""
+        """From the moment that a publication came from its publisher to the moment that this one was told so. Of those
+        that are timed."""

@@ -60,9 +60,10 @@ class Bookkeeper:
         self._stack = stack
         self._book = book
         self._metered = metered
-        self.tally = TrafficTally()
+        self._tally = TrafficTally()
+        self._meter: Meter | None = None
         self._passages = Passages()
-        self._history = RateHistory(self.tally, time.monotonic())
+        self._history = RateHistory(self._tally, time.monotonic())
         self._since = time.time()
         self.kinds: Counter[str] = Counter()
         """Notes, by kind."""
@@ -80,7 +81,19 @@ class Bookkeeper:
         """What stands between the links and a machine."""
         if not self._metered:
             return machine
-        return Meter(machine, self.tally, self._passages, self._stack.receipts)
+        self._fold()
+        self._meter = Meter(machine, self._tally, self._passages, self._stack.receipts)
+        return self._meter
+
+    @property
+    def tally(self) -> TrafficTally:
+        """With everything that has passed by now."""
+        self._fold()
+        return self._tally
+
+    def _fold(self) -> None:
+        if self._meter is not None:
+            self._meter.fold()
 
     def begin(self, host: Host, node: Links, machine: Machine, address: str, incarnation: int) -> None:
         """A life."""
@@ -99,6 +112,7 @@ class Bookkeeper:
             self._looking = None
 
     def _look(self) -> None:
+        self._fold()
         self._history.look(time.monotonic())
         self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
@@ -155,9 +169,8 @@ class Bookkeeper:
             delivery_bytes=tally.delivered_bytes,
             carried=tally.carried,
             passed_on=tally.passed_on,
-            receipts_safe=tally.receipts["safe"],
-            receipts_delivered=tally.receipts["delivered"],
-            unmeasured=tally.unmeasured,
+            receipts_safe=tally.safe,
+            receipts_delivered=tally.spread,
             repairs=self.kinds["repair_end"],
             suspicions=self.kinds["suspect"],
             publications_refused=tally.refused_publications,
@@ -173,6 +186,7 @@ class Bookkeeper:
         return JournalAccount(folder.records.journal.size, len(folder.records), events)
 
     def account(self) -> BrokerAccount:
+        self._fold()
         status, now_s, sessions = self.status(), time.monotonic(), self.sessions()
         safe, delivered = self._history.latencies(now_s)
         life = self._life
@@ -217,6 +231,7 @@ class Bookkeeper:
         return TopicAnswer(self.name, topic, told.clients, told.conditional, told.onward)
 
     def passage(self, publisher: str, incarnation: int, stream: str, seq: int) -> PassageAnswer:
+        self._fold()
         found = self._passages.find((publisher, stream, incarnation), seq)
         if found is None:
             return PassageAnswer(self.name, found=False)

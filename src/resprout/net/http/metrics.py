@@ -51,15 +51,17 @@ class BrokerCollector(Collector):
         )
         seconds = HistogramMetricFamily(
             "resprout_receipt_seconds",
-            "From a publication's arrival to the moment that its publisher was told so.",
+            "From a publication's arrival until its publisher was told so, of one in five milliseconds at most.",
             labels=["level"],
         )
-        for level, latency in (("safe", tally.safe_latency), ("delivered", tally.spread_latency)):
-            receipts.add_metric([level], tally.receipts[level])
+        for level, count, latency in (
+            ("safe", tally.safe, tally.safe_latency),
+            ("delivered", tally.spread, tally.spread_latency),
+        ):
+            receipts.add_metric([level], count)
             seconds.add_metric([level], _buckets(latency), latency.sum_us / 1e6)
         yield receipts
         yield seconds
-        yield _counter("receipts_unmeasured", "Publications that are in neither of these.", tally.unmeasured)
 
     def _queues(self) -> Iterator[Metric]:
         books, status = self._books, self._books.status()

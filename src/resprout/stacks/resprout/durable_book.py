@@ -12,10 +12,12 @@ from typing import Final
 import msgspec
 
 from resprout.core.bundle import Origin
-from resprout.core.errors import NameRefusedError, PeerError
+from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import NOTHING, Marks, Reached, raise_to, to_marks
 from resprout.core.names import check_name
+from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
+from resprout.overlay.places import LEAP_MAX, NUMBER_MAX
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
@@ -84,7 +86,7 @@ class DurableBook:
             if state.age < before.age and source:
                 self._core.outbound.append((source, DurableKnown(self.whole(before))))
             return False
-        _check(state)
+        _check(state, before)
         if before is None and len(self.states) >= SUBSCRIPTIONS_MAX:
             self._forget_one()
         self._keep(state)
@@ -173,8 +175,13 @@ class DurableBook:
         self._done.pop(over, None)
 
 
-def _check(state: DurableState) -> None:
+def _check(state: DurableState, before: DurableState | None) -> None:
+    """PeerError for what no honest broker says."""
     try:
         check_name(state.subscription)
-    except NameRefusedError as error:
+        parse_predicate(state.terms.filter, state.terms.where)
+    except UsageError as error:
         raise PeerError(str(error)) from None
+    known = before.term if before is not None else 0
+    if state.term > known + LEAP_MAX or max(state.edition, state.turn, state.home.incarnation) > NUMBER_MAX:
+        raise PeerError(f"the state {state.age} of {state.subscription} leaps")
