@@ -122,8 +122,7 @@ def read_stream(spark: "SparkSession", address: str, rows: int, checkpoint: Path
     query.awaitTermination()
     done = [part for part in query.recentProgress if part["numInputRows"]]
     assert sum(part["numInputRows"] for part in done) == rows, "every row once"
-    seconds: float = sum(part["durationMs"]["triggerExecution"] / 1_000 for part in done)
-    return rows / seconds
+    return float(rows / sum(part["durationMs"]["triggerExecution"] / 1_000 for part in done))
 
 
 def write(spark: "SparkSession", address: str, rows: int, key: str) -> float:

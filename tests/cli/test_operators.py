@@ -3,9 +3,12 @@
 import json
 import signal
 import urllib.request
+from datetime import datetime
 
 import pytest
 
+from resprout.cli.voice import LOG_FORMATS, Voice
+from resprout.core.contract import Note
 from tests.cli.processes import broker, complaint, resprout, subscriber, until_note
 
 
@@ -59,3 +62,19 @@ def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
 )
 def test_what_operators_get_wrong_is_one_line(words: tuple[str, ...], why: str) -> None:
     assert why in complaint(*words)
+
+
+def test_lines_of_the_log_have_times_and_levels_if_that_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    for log_format in LOG_FORMATS:
+        voice = Voice("b0", None, as_json=False, log_format=log_format)
+        for _ in range(2):
+            voice.note(Note("repair_begin", {"detail": "b1"}))
+        voice.note(Note("repair_end", {"detail": "b1"}))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["b0: repair begin: b1", "b0: repair end: b1"]  # what is said again is said once
+    full, as_json = lines[2:5], [json.loads(line) for line in lines[5:]]
+    assert [line.split(" ", 1)[1] for line in full] == [*["WARNING b0 repair_begin: b1"] * 2, "INFO b0 repair_end: b1"]
+    times = [*[line.split(" ", 1)[0] for line in full], *[line.pop("time") for line in as_json]]
+    assert all(datetime.fromisoformat(at).tzinfo is not None for at in times)
+    assert as_json[0] == {"level": "warning", "broker": "b0", "kind": "repair_begin", "detail": "b1"}
+    assert as_json[2]["level"] == "info"

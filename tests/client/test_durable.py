@@ -8,6 +8,7 @@ import resprout
 from resprout.client.client import Client
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.local import Local
+from resprout.testing import Broker
 from tests.net.stage import run, until
 
 
@@ -197,3 +198,21 @@ def with_network(scene, brokers: int = 3) -> None:  # type: ignore[no-untyped-de
             await scene(network)
 
     run(play())
+
+
+def test_code_that_blocks_consumes_and_the_next_one_goes_on(resprout_broker: Broker) -> None:
+    with resprout.sync.connect(resprout_broker.address, name="b") as client:
+        inbox = client.consume("t", durable="d", timeout=30)
+        for number in range(3):
+            client.publish("t", b"%d" % number)
+        first = inbox.next(timeout=30)
+        assert (first.payload, inbox.next(timeout=30).payload) == (b"0", b"1")
+        inbox.close()
+        inbox = client.consume("t", durable="d", by_hand=True, timeout=30)
+        message = inbox.next(timeout=30)
+        assert (message.payload, message.redelivered) == (b"1", True)
+        inbox.acknowledge(message)
+        inbox.close()
+        inbox = client.consume("t", durable="d", timeout=30)
+        assert inbox.next(timeout=30).payload == b"2"
+        client.unsubscribe(inbox, timeout=30)

@@ -281,7 +281,8 @@ def test_a_reader_that_takes_nothing_holds_back_the_publishers_until_it_does(sta
 
 
 def test_a_client_that_returns_gets_what_it_missed_or_is_told_that_it_may_have_missed_something(stack: str) -> None:
-    asked = [Asked(500_000, "far", SubscribeRequest("t")), *publications(stack, 1_000_000, 200)]
+    late = publications(stack, 20_000_000, 1)
+    asked = [Asked(500_000, "far", SubscribeRequest("t")), *publications(stack, 1_000_000, 199), *late]
     told = ask(chain(stack), death(stack), asked)
     lost = told.news(SessionLost, "far")
     got = delivered(told, "far")

@@ -11,7 +11,7 @@ from resprout.client.client import Client
 from resprout.client.inbox import Inbox
 from tests.net.test_events import keeper
 
-from .stage import broker, run
+from .stage import broker, run, until
 
 
 async def publish(client: Client, first: int, last: int, pause_every: int = 0) -> None:
@@ -80,5 +80,49 @@ def test_what_is_not_kept_is_refused_by_an_error_of_its_own_and_nothing_is_subsc
         async with broker("b0") as root, resprout.connect(str(root), name="c") as client:
             with pytest.raises(resprout.ReadError, match="keeps no events"):
                 await client.subscribe("a/#", replay_from="beginning")
+
+    run(scene())
+
+
+def test_a_durable_subscription_begins_in_the_past_and_again_if_its_consumer_ends_before_it_is_through(
+    tmp_path: Path,
+) -> None:
+    async def scene() -> None:
+        async with keeper(tmp_path) as tap, resprout.connect(str(tap), name="c") as client:
+            await publish(client, 1, 100)
+            inbox = await client.subscribe("a/#", durable="d", replay_from="beginning")
+            await publish(client, 101, 120)
+            assert [int((await inbox.next()).payload) for _ in range(30)] == list(range(1, 31))
+            assert inbox.replaying
+            await inbox.close()
+            inbox = await client.subscribe("a/#", durable="d")
+            again = [await inbox.next() for _ in range(120)]
+            assert [int(message.payload) for message in again] == list(range(1, 121))
+            assert again[0].redelivered
+            asked = asyncio.create_task(inbox.next())
+            await until(lambda: not inbox.replaying)
+            await publish(client, 121, 121)
+            assert int((await asked).payload) == 121
+            await inbox.close()
+            inbox = await client.subscribe("a/#", durable="d", replay_from="beginning")  # it is there: it goes on
+            assert int((await inbox.next()).payload) == 121
+            with pytest.raises(resprout.UnsupportedSubscriptionError, match="a group does not begin in the past"):
+                await client.subscribe("a/#", group="g", replay_from="beginning")
+            with pytest.raises(resprout.ReadError, match="not all of # is kept"):
+                await client.subscribe("#", durable="e", replay_from="beginning")
+
+    run(scene())
+
+
+def test_the_past_of_a_durable_subscription_is_read_where_it_is_held(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with broker("b0") as root, keeper(tmp_path, root.address) as tap:
+            async with resprout.connect(str(tap), name="c") as client:
+                await publish(client, 1, 5)
+                await client.subscribe("a/#", durable="d", replay_from="beginning")
+            async with resprout.connect(str(root), name="other") as other:
+                inbox = await other.subscribe("a/#", durable="d")
+                with pytest.raises(resprout.ReadError, match="is held by tap, and its past is read there"):
+                    await inbox.next()
 
     run(scene())

@@ -108,6 +108,14 @@ def test_what_does_not_match_makes_no_batch_until_it_has_been_long(
     assert progress.advance({"tap.1": {"7": 10}}, None) == {"tap.1": {"7": 11}}
 
 
+def test_a_limit_counts_from_what_matches(shelf: Shelf) -> None:
+    progress = StreamProgress(options(subscribe="b", startingOffsets="earliest"))
+    shelf.events += [event(position, topic="b") for position in range(6, 12)]
+    at = progress.begin()
+    ends = [at := progress.advance(at, 4), at := progress.advance(at, 4), progress.advance(at, 4)]
+    assert [end["tap.1"]["7"] for end in ends] == [10, 12, 12]
+
+
 def test_what_comes_after_the_present_is_not_of_a_query_that_stops_there(shelf: Shelf) -> None:
     progress = StreamProgress(options(startingOffsets="earliest"))
     progress.stop_at_present()

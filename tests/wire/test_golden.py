@@ -16,6 +16,7 @@ from resprout.edge.durable_messages import (
     Consuming,
     EndSubscription,
     Handed,
+    Replayed,
     Span,
     Standing,
     Terms,
@@ -132,7 +133,9 @@ WISH = FormerWish("$a/+", "x > 1")
 
 TERMS = Terms("jobs/#", "amount > 100", True, WhenFull.DROP_OLDEST, 1_000)
 SPAN = Span("c1", "ordered", 2, 40, 41)
-STATE = DurableState("jobs", TERMS, 2, Life("b2", 3), "host:7402", 5, (MARK,), (MARK,), 3, ("w0.jobs",), False)
+STATE = DurableState(
+    "jobs", TERMS, 2, Life("b2", 3), "host:7402", 5, (MARK,), (MARK,), 3, ("w0.jobs",), "beginning", False
+)
 
 CONVERSATION: dict[str, Any] = {
     "hello": HELLO,
@@ -230,7 +233,7 @@ CONVERSATION: dict[str, Any] = {
         Consume("jobs", Terms("#", None, False), 1, ends=True),
         Consuming(Standing.CONSUMER, "", 3), Consuming(Standing.FENCED, "another consumer has taken over"),
         Handed(bundle(), 2, 9, None, -1, False, 0), Handed(TOTAL, 2, 9, (0,), 1 << 40, True, 7),
-        Acknowledge((SPAN,)), Acknowledged((MARK,)), EndSubscription(),
+        Acknowledge((SPAN,)), Acknowledged((MARK,)), Replayed(), EndSubscription(),
     ),
     "durable subscriptions, from broker to broker": data(
         DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,)), DurablePart(STATE),

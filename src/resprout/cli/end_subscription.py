@@ -8,9 +8,9 @@ from resprout.core.names import check_name
 
 
 @click.command(name="end-subscription")
-@click.argument("name")
+@click.argument("subscription", metavar="NAME")
 @access_arguments
-def end_subscription(name: str, access: Access) -> int:
+def end_subscription(subscription: str, access: Access) -> int:
     """End the durable subscription NAME, with all that waits for it, whoever consumes it.
 
     \b
@@ -19,9 +19,9 @@ def end_subscription(name: str, access: Access) -> int:
     A durable subscription keeps everything until it is processed, also when nobody will ever come for it; then brokers
     fill up, and hold back publishers. Where rules say who may do what, this is for operators.
     """
-    check_name(name, "name of a durable subscription")
-    run_loop(_end(name, access))
-    click.echo(f"{name} is over")
+    check_name(subscription, "name of a durable subscription")
+    run_loop(_end(subscription, access))
+    click.echo(f"{subscription} is over")
     return 0
 
 

@@ -56,8 +56,8 @@ def sub(
     What a durable subscription is given counts as processed when it is printed. `resprout end-subscription` ends it.
     """
     if replay_from is not None:
-        if durable is not None or group is not None:
-            raise UsageError("--replay-from is for a subscription that is not durable")
+        if group is not None:
+            raise UsageError("a group does not begin in the past: --replay-from is for others")
         read_start(replay_from)
     if json and raw:
         raise UsageError("--json and --raw are two ways to print; choose one")
@@ -99,7 +99,9 @@ async def _follow(
         else:
             # By hand: exactly what was printed counts as processed, and of what came with the last message, the rest
             # is for the next one.
-            inbox = await client.subscribe(filter, where, durable=durable, group=group, by_hand=True)
+            inbox = await client.subscribe(
+                filter, where, durable=durable, group=group, by_hand=True, replay_from=replay_from
+            )
         if verbose:
             click.echo(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)
         async for messages in inbox.batches():

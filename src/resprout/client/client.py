@@ -25,11 +25,11 @@ from resprout.client.asking import AskingClient
 from resprout.client.conversing import Conversing
 from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_terms
 from resprout.client.durable_inbox import DurableInbox
-from resprout.client.errors import PublishError, SubscribeError
+from resprout.client.errors import PublishError, ReadError, SubscribeError
 from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
-from resprout.client.replaying import ReplayingInbox, read_start
+from resprout.client.replaying import ReplayingInbox, read_start, replay_text
 from resprout.client.requesting import Requester
 from resprout.client.subscribing import Subscribing
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
@@ -130,18 +130,25 @@ class Client(AskingClient, Conversing, Subscribing):
         if durable is not None or group is not None:
             if into is not None:
                 raise UsageError("a durable subscription has an inbox of its own")
-            if replay_from is not None:
-                raise UnsupportedSubscriptionError(
-                    "a durable subscription does not begin in the past: read what is kept with an ordinary one first"
-                )
             check_offered_here(self._machine.serving)
             name, terms = read_terms(filter, where, durable, group, when_full, most)
             if any(other.name == name and not other.is_over for other in self._durables):
                 raise SubscribeError(f"this client consumes {name!r} already")
-            brokers = self._machine.brokers
+            replay = ""
+            if replay_from is not None:
+                if group is not None:
+                    raise UnsupportedSubscriptionError("a group does not begin in the past")
+                replay = replay_text(read_start(replay_from))
+                await self._read_whole(filter, where, read_start(replay_from))  # or nothing is begun
+
+            async def read_at(home: str, start: Start) -> EventsPage:
+                if home != self._machine.broker:
+                    raise ReadError(f"{name!r} is held by {home}, and its past is read there: connect to that broker")
+                return await self._read_whole(filter, where, start)
+
             consumed = await consume(
-                self._host, self.name, brokers, self._links, name, terms,
-                window=window, by_hand=by_hand, on_event=self._on_event,
+                self._host, self.name, self._machine.brokers, self._links, name, terms,
+                window=window, by_hand=by_hand, on_event=self._on_event, replay=replay, read=read_at,
             )  # fmt: skip
             self._durables.add(consumed)
             return consumed
@@ -177,11 +184,12 @@ class Client(AskingClient, Conversing, Subscribing):
         return inbox
 
     def _replaying(self, filter: str, where: str | None, start: Start) -> ReplayingInbox:
-        async def read(start: Start) -> EventsPage:
-            request = read_request(filter, where, start, PAGE_BYTES)
-            return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
+        return ReplayingInbox(self._taken, self._loop, start, lambda at: self._read_whole(filter, where, at))
 
-        return ReplayingInbox(self._taken, self._loop, start, read)
+    async def _read_whole(self, filter: str, where: str | None, start: Start) -> EventsPage:
+        """A page of the past; ReadError unless everything that matches is kept."""
+        request = read_request(filter, where, start, PAGE_BYTES)
+        return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
 
     async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
         """End every subscription that feeds the inbox; returns when nothing of them can come any more.

@@ -4,12 +4,14 @@ import asyncio
 import random
 import secrets
 import zlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal
 
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import SubscribeError
 from resprout.client.events import OnEvent
+from resprout.client.past import EventsPage, Start
+from resprout.client.replaying import ReadPage
 from resprout.client.sessions import CODEC, next_incarnation
 from resprout.core import limits
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError
@@ -81,6 +83,8 @@ async def consume(
     by_hand: bool = False,
     on_event: OnEvent | None = None,
     ends: bool = False,
+    replay: str = "",
+    read: Callable[[str, Start], Awaitable[EventsPage]] | None = None,
 ) -> DurableInbox:
     """`host`: that of the client, which knows where `brokers` are. Returns when the subscription is confirmed; with
     `ends`, when it is over."""
@@ -88,8 +92,11 @@ async def consume(
     here = await _first_that_answers(host, session, brokers)
     incarnation = next_incarnation(here.met)
     others = [other for other in brokers if other != here.name]
-    machine = ConsumerMachine(session, incarnation, here.name, name, terms, window=window, others=others, ends=ends)
-    inbox = DurableInbox(name, by_hand, on_event, asyncio.get_running_loop())
+    machine = ConsumerMachine(
+        session, incarnation, here.name, name, terms, window=window, others=others, ends=ends, replay=replay
+    )
+    read_there = _reading_at(lambda: machine.broker, read) if read is not None else None
+    inbox = DurableInbox(name, by_hand, on_event, asyncio.get_running_loop(), read_there)
     carried = Links(
         machine,
         name=session,
@@ -110,6 +117,15 @@ async def consume(
         await inbox.close()
         raise
     return inbox
+
+
+def _reading_at(home: Callable[[], str], read: Callable[[str, Start], Awaitable[EventsPage]]) -> ReadPage:
+    """What is given has the same order as what is read only where both come from one broker."""
+
+    async def read_there(start: Start) -> EventsPage:
+        return await read(home(), start)
+
+    return read_there
 
 
 async def _first_that_answers(host: Host, session: str, brokers: Sequence[str]) -> Here:

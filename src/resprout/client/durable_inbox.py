@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from resprout.client.errors import (
     ClosedError,
     DifferentSubscriptionError,
@@ -21,6 +23,7 @@ from resprout.client.errors import (
 )
 from resprout.client.events import MessagesDropped, OnEvent
 from resprout.client.inbox import Batch, Inbox
+from resprout.client.replaying import ReadPage, ReplayedPast, read_start
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
@@ -31,6 +34,7 @@ from resprout.edge.requests import (
     DroppedBefore,
     EndRequest,
     LeaveRequest,
+    ReplayedRequest,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +53,15 @@ class DurableInbox(Inbox):
     messages may be missing. `close` lets go of the subscription, which stays; `Client.unsubscribe` ends it.
     """
 
-    def __init__(self, name: str, by_hand: bool, on_event: OnEvent | None, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        name: str,
+        by_hand: bool,
+        on_event: OnEvent | None,
+        loop: asyncio.AbstractEventLoop,
+        read: ReadPage | None = None,
+    ) -> None:
+        """`read`: of the past, for a subscription that begins there."""
         super().__init__(_nothing, loop)
         self.name = name
         """Of the subscription."""
@@ -63,6 +75,9 @@ class DurableInbox(Inbox):
         self._is_fenced = False
         self._standing: Standing | None = None
         self._is_ending = False
+        self._read = read
+        self._past: ReplayedPast | None = None
+        self._is_replaying = self._is_replayed_again = False
         self._out: list[Message] = []
         """Handed to the program, and acknowledged when it asks for more."""
         self._unsaid: list[Message] = []
@@ -76,22 +91,36 @@ class DurableInbox(Inbox):
             except StopAsyncIteration:
                 return
 
+    @property
+    def replaying(self) -> bool:
+        """Whether there is something of the past that was not handed out."""
+        return self._is_replaying
+
     async def __anext__(self) -> Message:
         self._next_is_asked()
-        message = await super().__anext__()
-        self._out.append(message)
-        return message
+        if self._is_replaying and (past := await self._next_past()) is not None:
+            return past
+        while True:
+            message = await super().__anext__()
+            if self._is_new(message):
+                self._out.append(message)
+                return message
 
     def next_now(self) -> Message | None:
         """The next message if one is here already. What was handed out before is acknowledged all the same."""
         self._next_is_asked()
-        message = super().next_now()
-        if message is not None:
-            self._out.append(message)
-        return message
+        if self._is_replaying:
+            return self._marked(self._past.messages.popleft()) if self._past and self._past.messages else None
+        while (message := super().next_now()) is not None:
+            if self._is_new(message):
+                self._out.append(message)
+                return message
+        return None
 
     async def batches(self) -> AsyncIterator[Sequence[Message]]:
         """Whole batches; each is acknowledged when the next one is asked for."""
+        while self._is_replaying and (past := await self._next_past()) is not None:
+            yield [past]
         batches = super().batches()
         while True:
             self._next_is_asked()
@@ -99,8 +128,10 @@ class DurableInbox(Inbox):
                 batch = await anext(batches)
             except StopAsyncIteration:
                 return
-            self._out.extend(batch)
-            yield batch
+            new = [message for message in batch if self._is_new(message)]
+            self._out.extend(new)
+            if new:
+                yield new
 
     def acknowledge(self, *messages: Message) -> None:
         """These are processed: they are not handed out again. The broker hears of it with the end of this turn."""
@@ -118,7 +149,46 @@ class DurableInbox(Inbox):
             self.ended.set_result(None)
         await self._host.close()
 
+    # -- the past ------------------------------------------------------------------------------------------------------
+
+    def _begin_past(self, began: ConsumerBegan) -> None:
+        """Somebody has to read it first: this one."""
+        if began.replay and self._read is not None:
+            start = read_start(began.replay)
+            self._past = ReplayedPast(start, self._read, lambda: bool(self._batches), lambda: self._over)
+            self._is_replaying, self._is_replayed_again = True, began.again
+
+    async def _next_past(self) -> Message | None:
+        assert self._past is not None
+        message = await self._past.next()
+        if message is not None:
+            return self._marked(message)
+        self._is_replaying = False
+        if not self._over:
+            self._host.handle(Request(ReplayedRequest()))
+        return None
+
+    def _marked(self, message: Message) -> Message:
+        return msgspec.structs.replace(message, redelivered=True) if self._is_replayed_again else message
+
+    def _is_new(self, message: Message) -> bool:
+        """What was read is not handed out again, and counts as processed."""
+        if self._past is None or self._past.is_new(message):
+            return True
+        self.acknowledge(message)
+        return False
+
     # -- for the client ------------------------------------------------------------------------------------------------
+
+    def put(self, batch: Batch, messages: Sequence[Message]) -> None:
+        super().put(batch, messages)
+        if self._past is not None:
+            self._past.came.set()
+
+    def end(self, failure: str | None = None) -> None:
+        super().end(failure)
+        if self._past is not None:
+            self._past.came.set()
 
     @property
     def is_over(self) -> bool:
@@ -149,6 +219,7 @@ class DurableInbox(Inbox):
             news = effect.body
             if isinstance(news, ConsumerBegan):
                 if not self.began.done():
+                    self._begin_past(news)
                     self.began.set_result(None)
             elif isinstance(news, DroppedBefore):
                 self.dropped += news.count

@@ -45,6 +45,73 @@ def read_start(replay_from: Start | str) -> Start:
     return read_start(time)
 
 
+def replay_text(start: Start) -> str:
+    """As `read_start` reads it."""
+    return start.isoformat() if isinstance(start, datetime) else str(start)
+
+
+class ReplayedPast:
+    """What is read, until what comes is enough. `has_come`: something waits; `is_over`: nothing more will come."""
+
+    def __init__(self, start: Start, read: ReadPage, has_come: Callable[[], bool], is_over: Callable[[], bool]) -> None:
+        self.messages: deque[Message] = deque()
+        self.came = asyncio.Event()
+        """Set when something comes, or nothing more will."""
+        self._start = start
+        self._read = read
+        self._has_come = has_come
+        self._is_over = is_over
+        self._reached: dict[Origin, int] = {}
+        """Of each origin: the last number that was read."""
+        self._look_s = LOOK_SECONDS_MIN
+        self._reading = asyncio.Lock()
+
+    def is_new(self, message: Message) -> bool:
+        """Whether it was not read."""
+        return message.seq > self._reached.get((message.publisher, message.stream, message.incarnation), 0)
+
+    async def next(self) -> Message | None:
+        """None when what comes is enough from now on."""
+        async with self._reading:
+            while not self.messages:
+                has_come = self._has_come()
+                if self._is_over() and not has_come:
+                    return None  # what is left to be said says it
+                at_end = await self.read_page()
+                if self.messages:
+                    break
+                if at_end and has_come:
+                    return None
+                if at_end:
+                    await self._look_again()
+            return self.messages.popleft()
+
+    async def read_page(self) -> bool:
+        """Whether it was the last. ReadError when it cannot be read."""
+        try:
+            page = await self._read(self._start)
+        except ClosedError as error:
+            raise ReadError(str(error)) from None
+        self._start = page.next
+        for stored in page.messages:
+            message = stored.message
+            if self.is_new(message):
+                self._reached[message.publisher, message.stream, message.incarnation] = message.seq
+                self.messages.append(message)
+                self._look_s = LOOK_SECONDS_MIN
+        return page.at_end
+
+    async def _look_again(self) -> None:
+        self.came.clear()
+        if self._has_come() or self._is_over():
+            return
+        try:
+            async with asyncio.timeout(self._look_s):
+                await self.came.wait()
+        except TimeoutError:
+            self._look_s = min(2 * self._look_s, LOOK_SECONDS_MAX)
+
+
 class ReplayingInbox(Inbox):
     """As an inbox. Raises ReadError when the past cannot be read to its end: its broker was lost, or does not keep it
     any more. `replaying` is true until everything of the past was handed out."""
@@ -54,18 +121,11 @@ class ReplayingInbox(Inbox):
     ) -> None:
         super().__init__(taken, loop)
         self.replaying = True
-        self._start = start
-        self._read = read
-        self._past: deque[Message] = deque()
-        self._reached: dict[Origin, int] = {}
-        """Of each origin: the last number that was read."""
-        self._look_s = LOOK_SECONDS_MIN
-        self._came = asyncio.Event()
-        self._reading = asyncio.Lock()
+        self._past = ReplayedPast(start, read, lambda: bool(self._batches), lambda: self._over)
 
     async def open(self) -> None:
         """The first page. ReadError when nothing of the kind is kept."""
-        await self._read_page()
+        await self._past.read_page()
 
     # -- for the user --------------------------------------------------------------------------------------------------
 
@@ -78,92 +138,45 @@ class ReplayingInbox(Inbox):
 
     async def __anext__(self) -> Message:
         while self.replaying:
-            async with self._reading:
-                if (message := await self._next_past()) is not None:
-                    return message
+            if (message := await self._past.next()) is not None:
+                return message
+            self.replaying = False
         while True:
             message = await super().__anext__()
-            if self._is_new(message):
+            if self._past.is_new(message):
                 return message
 
     def next_now(self) -> Message | None:
-        if self._past:
-            return self._past.popleft()
+        if self._past.messages:
+            return self._past.messages.popleft()
         if self.replaying:
             return None
         while (message := super().next_now()) is not None:
-            if self._is_new(message):
+            if self._past.is_new(message):
                 return message
         return None
 
     async def batches(self) -> AsyncIterator[Sequence[Message]]:
         while self.replaying:
-            async with self._reading:
-                message = await self._next_past()
-                if message is not None:
-                    past = [message, *self._past]
-                    self._past.clear()
-                    yield past
+            if (message := await self._past.next()) is None:
+                self.replaying = False
+            else:
+                past = [message, *self._past.messages]
+                self._past.messages.clear()
+                yield past
         async for batch in super().batches():
-            if new := [message for message in batch if self._is_new(message)]:
+            if new := [message for message in batch if self._past.is_new(message)]:
                 yield new
 
     def __len__(self) -> int:
-        return len(self._past) + (0 if self.replaying else super().__len__())
+        return len(self._past.messages) + (0 if self.replaying else super().__len__())
 
     # -- for the client ------------------------------------------------------------------------------------------------
 
     def put(self, batch: Batch, messages: Sequence[Message]) -> None:
         super().put(batch, messages)
-        self._came.set()
+        self._past.came.set()
 
     def end(self, failure: str | None = None) -> None:
         super().end(failure)
-        self._came.set()
-
-    # -- inside --------------------------------------------------------------------------------------------------------
-
-    async def _next_past(self) -> Message | None:
-        """None when what comes is enough from now on."""
-        while not self._past:
-            has_come = bool(self._batches)
-            if self._over and not has_come:
-                self.replaying = False  # what is left to be said says it
-                return None
-            at_end = await self._read_page()
-            if self._past:
-                break
-            if at_end and has_come:
-                self.replaying = False
-                return None
-            if at_end:
-                await self._look_again()
-        return self._past.popleft()
-
-    async def _read_page(self) -> bool:
-        try:
-            page = await self._read(self._start)
-        except ClosedError as error:
-            raise ReadError(str(error)) from None
-        self._start = page.next
-        for stored in page.messages:
-            message = stored.message
-            origin = (message.publisher, message.stream, message.incarnation)
-            if message.seq > self._reached.get(origin, 0):
-                self._reached[origin] = message.seq
-                self._past.append(message)
-                self._look_s = LOOK_SECONDS_MIN
-        return page.at_end
-
-    async def _look_again(self) -> None:
-        self._came.clear()
-        if self._batches or self._over:
-            return
-        try:
-            async with asyncio.timeout(self._look_s):
-                await self._came.wait()
-        except TimeoutError:
-            self._look_s = min(2 * self._look_s, LOOK_SECONDS_MAX)
-
-    def _is_new(self, message: Message) -> bool:
-        return message.seq > self._reached.get((message.publisher, message.stream, message.incarnation), 0)
+        self._past.came.set()

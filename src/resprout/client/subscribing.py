@@ -52,6 +52,7 @@ class Subscribing:
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
+        replay_from: Start | str | None = None,
     ) -> DurableInbox: ...
     @overload
     async def subscribe(

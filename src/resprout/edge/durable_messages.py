@@ -1,4 +1,4 @@
-"""Messages between a consumer of a durable subscription and the broker that holds it. Tags 25 to 28, 46 and 47.
+"""Messages between a consumer of a durable subscription and the broker that holds it. Tags 25 to 29, 46 and 47.
 
 A consumer has a session of its own, in which it says nothing else. What it was given is acknowledged by what it is (who
 published it, in which stream, under which number) and not by when it was given: so an acknowledgement means the same to
@@ -90,6 +90,9 @@ class Consume(ProtocolMessage, frozen=True, tag=25):
     """What it was given and has not acknowledged."""
     ends: bool = False
     """An operator says that the subscription is over, for everybody, whatever its terms."""
+    replay: str = ""
+    """Where in the past a subscription begins that is not there yet; empty: it does not. The consumer reads it itself,
+    and says when it has (`Replayed`); until then everybody who consumes is told to."""
 
     @property
     def bulk(self) -> int:
@@ -106,6 +109,10 @@ class Acknowledge(ProtocolMessage, frozen=True, tag=26):
         return MARK_BYTES * len(self.spans)
 
 
+class Replayed(ProtocolMessage, frozen=True, tag=29):
+    """What the subscription was to begin with is processed."""
+
+
 class EndSubscription(ProtocolMessage, frozen=True, tag=27):
     """The subscription is over, for everybody. Answered by `Consuming`."""
 
@@ -120,6 +127,8 @@ class Consuming(ProtocolMessage, frozen=True, tag=46):
     reason: str = ""
     turn: int = 0
     """Of consumers that do not share: whoever has a later one fences it off."""
+    replay: str = ""
+    """What of the past is to be read first."""
 
 
 class Handed(BundleMessage, frozen=True, tag=47):
@@ -152,4 +161,4 @@ class Acknowledged(ProtocolMessage, frozen=True, tag=28):
         return True
 
 
-DURABLE_MESSAGES = (Consume, Acknowledge, EndSubscription, Consuming, Handed, Acknowledged)
+DURABLE_MESSAGES = (Consume, Acknowledge, Replayed, EndSubscription, Consuming, Handed, Acknowledged)

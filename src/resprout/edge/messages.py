@@ -134,7 +134,7 @@ TOPICS_MAX: Final = 64
 """Of one `AskAudience`."""
 
 
-class AskAudience(ProtocolMessage, frozen=True, tag=29):
+class AskAudience(ProtocolMessage, frozen=True, tag=30):
     """Does anybody listen to one of these topics?"""
 
     id: int
@@ -305,7 +305,7 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """Of the broker that kept the last event that was looked at, whether it matched or not; 0 when there was none."""
 
 
-class AudienceTold(ProtocolMessage, frozen=True, tag=30):
+class AudienceTold(ProtocolMessage, frozen=True, tag=31):
     """Answer to `AskAudience`."""
 
     id: int

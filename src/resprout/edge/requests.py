@@ -88,6 +88,10 @@ class AcknowledgeRequest(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
 
 
+class ReplayedRequest(msgspec.Struct, frozen=True):
+    """Of a consumer: what the subscription was to begin with is processed."""
+
+
 class EndRequest(msgspec.Struct, frozen=True):
     """Of a consumer: the durable subscription is over, for everybody. Answered by `ConsumerOver`."""
 
@@ -204,6 +208,11 @@ class EventsAnswered(msgspec.Struct, frozen=True):
 
 class ConsumerBegan(msgspec.Struct, frozen=True):
     """The durable subscription is confirmed, and this one consumes it."""
+
+    replay: str = ""
+    """What of the past is to be read first."""
+    again: bool = False
+    """Another consumer may have begun with that."""
 
 
 class ConsumerOver(msgspec.Struct, frozen=True):

@@ -96,18 +96,20 @@ class JournalView:
         self._divide(journal, low, between, found)
         self._divide(journal, between, high, found)
 
-    def has_any(self, journal: str, start: int, end: int) -> bool:
-        """Whether anything from `start` to `end - 1` matches, or is gone, which readers will find out."""
+    def first_match(self, journal: str, start: int, end: int) -> int | None:
+        """The first position from `start` to `end - 1` that matches, or is gone, which readers will find out."""
         position = start
         while position < end:
             request = msgspec.structs.replace(self._at(journal, position, SCAN_BYTES), until=end)
             answer = self._brokers.ask(request)
-            if answer.reason or answer.events:
-                return True
+            if answer.reason:
+                return position
+            if answer.events:
+                return answer.events[0].position
             if answer.following <= position:
-                return False
+                return None
             position = answer.following
-        return False
+        return None
 
     def pages(self, wanted: JournalRange, lost: Callable[[str], None]) -> Iterator[tuple[EventRead, ...]]:
         """All events of a range that match. While one page is worked on, the next is on its way. `lost` is told what

@@ -64,27 +64,29 @@ class StreamProgress:
         begin = self._checked(reached.position, held)
         if begin < reached.position:
             return to_json(JournalOffset(held.journal, ((reached.life, begin),)))
-        if most is not None:
-            end = min(end, begin + most)
         if end <= begin:
             return start
-        if not self._brings_something(view, held.journal, begin, end):
+        match = self._next_match(view, held.journal, begin, end)
+        if match is None:
             return start
+        if most is not None:
+            end = min(end, match + most)
         segments = view.lives(held.journal, begin, end)
         self._check_lives(reached, begin, segments)
         return to_json(reached.moved(segments))
 
-    def _brings_something(self, view: JournalView, journal: str, begin: int, end: int) -> bool:
-        """A batch without rows is none: a query that publishes to where it reads would never come to rest. From time to
-        time there is one all the same, so that retention does not pass a query for which nothing comes."""
+    def _next_match(self, view: JournalView, journal: str, begin: int, end: int) -> int | None:
+        """Where the next rows are. A batch without rows is none: a query that publishes to where it reads would never
+        come to rest. From time to time there is one all the same, so that retention does not pass a query for which
+        nothing comes."""
         barren = self._barren
         if barren is None or (barren.journal, barren.start) != (journal, begin):
             barren = _Barren(journal, begin, begin, time.monotonic())
-        if view.has_any(journal, barren.end, end) or time.monotonic() - barren.since_s >= IDLE_S:
-            self._barren = None
-            return True
-        self._barren = msgspec.structs.replace(barren, end=end)
-        return False
+        match = view.first_match(journal, barren.end, end)
+        if match is None and time.monotonic() - barren.since_s >= IDLE_S:
+            match = end
+        self._barren = msgspec.structs.replace(barren, end=end) if match is None else None
+        return match
 
     def stop_at_present(self) -> None:
         """Nothing that comes later is read any more. A query that was restarted may read another journal than a new one

@@ -23,6 +23,7 @@ from resprout.edge.durable_messages import (
     Consume,
     Consuming,
     Handed,
+    Replayed,
     Standing,
     Terms,
     WhenFull,
@@ -63,6 +64,8 @@ class HeldDurable:
         self.awaited: set[str] = set()
         """Consumers of the broker that held it before: they know what they have, and what they have done."""
         self.awaited_until_us = 0
+        self.replay = ""
+        """What of the past a consumer has to read first."""
         self.missing = ""
         """Why messages may be missing; told to the next consumer."""
 
@@ -112,7 +115,7 @@ class Consumers:
     def confirmed(self, held: HeldDurable, out: list[Effect]) -> None:
         """Those who wait for it may begin."""
         held.is_confirmed = True
-        told = Consuming(Standing.CONSUMER, turn=held.turn)
+        told = Consuming(Standing.CONSUMER, turn=held.turn, replay=held.replay)
         out.extend([Send(consumer, told) for consumer in held.queue.consumers])
         self._sessions.waking[held.queue.session.name] = held.queue.session
 
@@ -135,7 +138,8 @@ class Consumers:
         queue.join(Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX]), message.done)
         held.awaited.discard(session.name)
         if held.is_confirmed:
-            out.append(Send(session.name, Consuming(Standing.CONSUMER, turn=held.turn)))
+            told = Consuming(Standing.CONSUMER, turn=held.turn, replay=held.replay)
+            out.append(Send(session.name, told))
         self._sessions.waking[queue.session.name] = queue.session
         self._changed(held)
 
@@ -180,6 +184,12 @@ class Consumers:
                 raise PeerError(f"publications {span.first} to {span.last} are acknowledged")
             held.queue.acknowledge(session.name, span)
         self._sessions.waking[held.queue.session.name] = held.queue.session
+
+    def replayed(self, session: ClientSession, message: Replayed) -> None:
+        held = self._of.get(session.name)
+        if held is not None and held.replay:
+            held.replay = ""
+            self._changed(held)
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 

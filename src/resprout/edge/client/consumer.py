@@ -38,6 +38,7 @@ from resprout.edge.durable_messages import (
     Consuming,
     EndSubscription,
     Handed,
+    Replayed,
     Span,
     Standing,
     Terms,
@@ -52,6 +53,7 @@ from resprout.edge.requests import (
     DroppedBefore,
     EndRequest,
     LeaveRequest,
+    ReplayedRequest,
 )
 from resprout.order.ranges import Ranges, as_ranges
 
@@ -74,6 +76,7 @@ class ConsumerMachine:
         options: ClientOptions | None = None,
         others: Sequence[str] = (),
         ends: bool = False,
+        replay: str = "",
     ) -> None:
         """`name`: of the consumer. `others`: brokers to turn to when the first one cannot be reached. `ends`: it
         consumes nothing, and says that the subscription is over."""
@@ -96,6 +99,8 @@ class ConsumerMachine:
         """Of one that has the subscription alone: the last number that it was handed."""
         self._ending = False
         self._ends = ends
+        self._replay = replay
+        self._has_replayed = False
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Received: self._received,
             Request: self._requested,
@@ -136,6 +141,10 @@ class ConsumerMachine:
         request = event.body
         if isinstance(request, AcknowledgeRequest):
             self._acknowledge(request.messages, out)
+        elif isinstance(request, ReplayedRequest):
+            self._has_replayed = True
+            if self._search.stands:
+                out.append(Send(self.broker, Replayed()))
         elif isinstance(request, EndRequest):
             self._ending = True
             if self._search.stands:
@@ -179,6 +188,7 @@ class ConsumerMachine:
                 tuple(done[-SPANS_MAX:]),
                 tuple(has[:SPANS_MAX]),
                 self._ends,
+                self._replay,
             )
             out.append(Send(event.peer, asked))
 
@@ -222,8 +232,10 @@ class ConsumerMachine:
             self._end(message.standing, message.reason, out)
             return
         self._turn = message.turn
+        if self._has_replayed and message.replay:  # its broker died before it told anybody
+            out.append(Send(self.broker, Replayed()))
         if self.standing is None:
-            out.append(Answer(ConsumerBegan()))
+            out.append(Answer(ConsumerBegan(message.replay, message.turn > 1)))
         self.standing = message.standing
 
     def _end(self, standing: Standing, reason: str, out: list[Effect]) -> None:

@@ -32,6 +32,8 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     turn: int = 0
     """Of the consumer that has it alone."""
     consumers: tuple[str, ...] = ()
+    replay: str = ""
+    """What of the past its consumer has to read first."""
     over: bool = False
     """It was ended. That is remembered, so that nobody who had not heard brings it back."""
 

@@ -23,6 +23,7 @@ from resprout.edge.durable_messages import (
     Consume,
     Consuming,
     EndSubscription,
+    Replayed,
     Standing,
     WhenFull,
 )
@@ -64,6 +65,7 @@ class Durables:
         self.of_clients: dict[type, Handler] = {
             Consume: self.consume,
             Acknowledge: self.consumers.acknowledge,
+            Replayed: self.consumers.replayed,
             EndSubscription: self._end,
         }
 
@@ -184,7 +186,7 @@ class Durables:
         """It is new, and lives here."""
         core = self._core
         held = self.consumers.open(message.subscription, message.terms)
-        held.missing = missing
+        held.missing, held.replay = missing, message.replay
         held.term = former.term + 1 if former is not None else 1
         session = held.queue.session
         self._book.listeners.came(session.name)
@@ -210,7 +212,7 @@ class Durables:
         return DurableState(
             held.name, held.terms, held.term, Life(core.seat.name, core.seat.incarnation), core.seat.address,
             held.edition, held.base, self._book.durables.done_of(held.name), held.turn,
-            tuple(held.queue.consumers)[:CONSUMERS_TOLD],
+            tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay,
         )  # fmt: skip
 
     def _consumers_changed(self, held: HeldDurable) -> None:
@@ -284,6 +286,7 @@ class Durables:
         done = self._book.durables.done_of(state.subscription)
         held = self.consumers.open(state.subscription, terms, done)
         held.term, held.turn, held.base = state.term + 1, state.turn, state.base
+        held.replay = state.replay
         held.awaited = set(state.consumers)
         held.awaited_until_us = core.now_us + RETURN_LEASES * core.options.lease_us
         held.is_confirmed = True

@@ -1,0 +1,24 @@
+"""Whoever has no Spark imports everything else, and is told what to install."""
+
+import subprocess
+import sys
+
+WITHOUT = "import sys; sys.modules['pyspark'] = None; import resprout"
+
+
+def run(code: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", f"{WITHOUT}; {code}"], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_package_is_imported_without_pyspark() -> None:
+    done = run("resprout.connect, resprout.spark.register")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_to_register_without_pyspark_says_what_to_install() -> None:
+    assert (
+        "UsageError: Spark is not installed: pip install 'resprout[spark]'"
+        in run("resprout.spark.register(None)").stderr
+    )
