@@ -115,7 +115,7 @@ class ResproutBroker(Shell):
         self.balance = Balance(core, offers)
         self.newcomer = Newcomer(core, self.book)
         self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company)
-        self.draining = Draining(core, self.council, self.admission)
+        self.draining = Draining(core, self.council, self.admission, self.ghosts)
         self.audience = Audience(core)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)

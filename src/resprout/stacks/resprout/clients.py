@@ -78,8 +78,11 @@ class Clients:
     @property
     def serving(self) -> bool:
         """Whoever comes is served."""
-        core = self._core
-        return core.attached and core.is_calm and not core.reviving and not core.leaving
+        return self._is_settled and not self._core.leaving
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._core.attached and self._core.is_calm and not self._core.reviving
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
@@ -195,10 +198,10 @@ class Clients:
         core = self._core
         attend = self._waiting[session.name]
         is_new = not attend.tried and not attend.subscriptions
-        if core.leaving:
-            return
+        if core.leaving and not (attend.tried and self._ghosts.knows(home_of(attend))):
+            return  # only those whom nobody else could serve: this broker goes when they have come
         if not (
-            self.serving or (core.attached and is_new and not core.reviving)
+            self._is_settled or (core.attached and is_new and not core.reviving)
         ):  # a repair may wait for what an operator says
             return
         tried = attend.tried

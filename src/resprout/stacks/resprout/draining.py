@@ -2,10 +2,10 @@
 
 From the moment it is asked it takes nobody and nothing new: newcomers and clients without a broker are sent elsewhere,
 and what local clients publish stays unread, so that they say it again where they go. It waits until the tree around it
-is whole and every neighbour has answered a call, until everything that it has accepted from a client is safe
-with others, and until nobody is being given a place below it. Then its clients hear whom to turn to, its neighbours
-hear that it goes, and whoever is its authority closes the gap at once. If that moment does not come in time, it goes
-without.
+is whole and every neighbour has answered a call, until everything that it has accepted from a client is safe with
+others, until nobody is being given a place below it, and until those clients of a dead broker have come that it keeps
+something for. Then its clients hear whom to turn to, its neighbours hear that it goes, and whoever is its authority
+closes the gap at once. If that moment does not come in time, it goes without.
 
 Copies that others rely on count until it is gone: between its last word and the end of the repair it is one of the f
 that may be missing. Who is alone has nobody to hand anything to, and says what is lost.
@@ -14,6 +14,7 @@ that may be missing. Who is alone has nobody to hand anything to, and says what 
 from typing import Final
 
 from resprout.core.contract import Send, SetTimer, Timer
+from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.messages import GoTo
 from resprout.order.entry import Entry
 from resprout.overlay.council import Council
@@ -31,10 +32,11 @@ class DrainOver(Timer, frozen=True):
 
 
 class Draining:
-    def __init__(self, core: Core, council: Council, admission: Admission) -> None:
+    def __init__(self, core: Core, council: Council, admission: Admission, ghosts: Ghosts) -> None:
         self._core = core
         self._council = council
         self._admission = admission
+        self._ghosts = ghosts
         self.asked: list[int] = []
         """When this broker was asked to go, if it was: a step ends with a look at whether it may."""
         self._answered: dict[str, bool] = {}
@@ -90,6 +92,8 @@ class Draining:
             return f"a sign of life of {silent[0]}"
         if self._admission.admitting:
             return "a newcomer"
+        if self._ghosts.lives():
+            return "clients of a broker that is gone"
         if any(map(self._is_unsafe, core.log.held_back)):
             return "a publication that nobody else has"
         backlog = core.totals.backlog
