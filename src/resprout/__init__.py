@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from resprout import spark, sync
+    from resprout.client.app import Application
     from resprout.client.client import Client
     from resprout.client.connect import connect
     from resprout.client.durable_inbox import DurableInbox
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
         FencedError,
         ForgetError,
         MessagesMissingError,
+        MistypedPayloadError,
+        NobodyListensError,
+        NoReplyError,
         PublishError,
         ReadError,
+        RequestFailedError,
         SubscribeError,
     )
     from resprout.client.events import BrokerChanged, DeliveriesMissing, MessagesDropped, PublicationDelayed
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
     from resprout.client.local import local
     from resprout.client.past import EventsPage, Offset
     from resprout.client.receipts import Receipt
+    from resprout.client.requesting import ServedRequest, Service
+    from resprout.client.typed import TypedInbox, TypedMessage
     from resprout.core.errors import (
         NameRefusedError,
         PayloadRefusedError,
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Application",
     "BrokerChanged",
     "Client",
     "ClientError",
@@ -67,16 +75,24 @@ __all__ = [
     "Message",
     "MessagesDropped",
     "MessagesMissingError",
+    "MistypedPayloadError",
     "NameRefusedError",
+    "NoReplyError",
+    "NobodyListensError",
     "Offset",
     "PayloadRefusedError",
     "PublicationDelayed",
     "PublishError",
     "ReadError",
     "Receipt",
+    "RequestFailedError",
     "ResproutError",
+    "ServedRequest",
+    "Service",
     "SubscribeError",
     "Tls",
+    "TypedInbox",
+    "TypedMessage",
     "UnsupportedGuaranteeError",
     "UnsupportedReceiptError",
     "UnsupportedSubscriptionError",
@@ -90,6 +106,7 @@ __all__ = [
 # Where each name lives. They are imported when they are first asked for: `import resprout` stays light, also for the
 # command line and for the pytest plugin.
 _HOMES = {
+    "Application": "resprout.client.app",
     "BrokerChanged": "resprout.client.events",
     "Client": "resprout.client.client",
     "ClientError": "resprout.client.errors",
@@ -106,16 +123,24 @@ _HOMES = {
     "Message": "resprout.core.message",
     "MessagesDropped": "resprout.client.events",
     "MessagesMissingError": "resprout.client.errors",
+    "MistypedPayloadError": "resprout.client.errors",
     "NameRefusedError": "resprout.core.errors",
+    "NoReplyError": "resprout.client.errors",
+    "NobodyListensError": "resprout.client.errors",
     "Offset": "resprout.client.past",
     "PayloadRefusedError": "resprout.core.errors",
     "PublicationDelayed": "resprout.client.events",
     "PublishError": "resprout.client.errors",
     "ReadError": "resprout.client.errors",
     "Receipt": "resprout.client.receipts",
+    "RequestFailedError": "resprout.client.errors",
     "ResproutError": "resprout.core.errors",
+    "ServedRequest": "resprout.client.requesting",
+    "Service": "resprout.client.requesting",
     "SubscribeError": "resprout.client.errors",
     "Tls": "resprout.net.tls.files",
+    "TypedInbox": "resprout.client.typed",
+    "TypedMessage": "resprout.client.typed",
     "UnsupportedGuaranteeError": "resprout.core.errors",
     "UnsupportedReceiptError": "resprout.core.errors",
     "UnsupportedSubscriptionError": "resprout.core.errors",

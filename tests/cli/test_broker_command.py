@@ -3,11 +3,12 @@
 import json
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import PATIENCE_S, broker, resprout, running, subscriber
+from tests.cli.processes import PATIENCE_S, broker, eventually_stopped, resprout, running, subscriber
 
 
 def test_one_line_tells_where_it_listens_and_sigterm_ends_it_cleanly() -> None:
@@ -62,7 +63,7 @@ def test_a_child_waits_for_its_parent_and_says_so_once() -> None:
             assert child.line().startswith("b1 listens on ")
             assert child.error_line() == "b1: joined: b0"
             assert child.end() == 0
-            assert child.rest() == (b"", b"")
+            assert child.rest() == (b"", b"b1: drain: 0 clients and 1 neighbours are handed over to b0\n")
 
 
 def test_a_child_that_waits_for_its_parent_can_be_stopped() -> None:
@@ -80,7 +81,7 @@ def test_a_subscriber_waits_for_its_only_broker_and_is_told_when_it_returns_with
         assert out == b"" and b"b1 could not carry on 1 subscriptions: deliveries may be missing\n" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL], ids=["stops", "leaves", "dies"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=["leaves", "stops", "dies"])
 def test_however_a_broker_goes_its_neighbours_repair_the_tree_at_once(number: int) -> None:
     with broker("b0") as (parent, address), broker("b1", "--parent", address) as (child, child_address):
         with broker("b2", "--parent", child_address) as (grandchild, below):
@@ -94,10 +95,33 @@ def test_however_a_broker_goes_its_neighbours_repair_the_tree_at_once(number: in
         assert child.rest()[1] == b""
 
 
-def test_the_last_broker_can_leave_too() -> None:
-    with broker("b1") as (process, _):
-        assert process.end(signal.SIGUSR1) == 0
-        assert process.rest()[1] == b""
+def test_the_last_broker_has_nobody_to_hand_anything_to_and_says_what_is_lost() -> None:
+    with broker("b1") as (process, address), subscriber(address, "t") as reader:
+        reader.process.send_signal(signal.SIGSTOP)
+        assert eventually_stopped(reader.pid)
+        assert resprout("pub", "t", "x", "--server", address, "--wait", "safe").returncode == 0
+        assert process.end(signal.SIGTERM) == 0
+        notes = [json.loads(line) for line in process.rest()[0].splitlines()]
+        (lost,) = [note["columns"]["detail"] for note in notes if note["kind"] == "undrained"]
+        assert lost == "nobody is left: 1 publications that somebody has not read are lost"
+
+
+def test_a_second_sigterm_ends_a_broker_that_waits_for_its_neighbour() -> None:
+    with broker("b0") as (parent, address), broker("b1", "--parent", address) as (child, _):
+        while json.loads(child.line())["kind"] != "joined":
+            pass
+        parent.process.send_signal(signal.SIGSTOP)
+        assert eventually_stopped(parent.pid)
+        child.process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.process.wait(0.3)  # the other one does not answer
+        assert child.end(signal.SIGTERM) == 0
+
+
+def test_a_broker_that_is_to_hand_over_nothing_ends_at_once() -> None:
+    with broker("b0") as (parent, address), broker("b1", "--parent", address, "--drain-seconds", "0") as (child, _):
+        parent.process.send_signal(signal.SIGSTOP)
+        assert child.end(signal.SIGTERM) == 0
 
 
 def test_a_file_says_everything_and_the_command_line_wins(tmp_path: Path) -> None:

@@ -48,3 +48,29 @@ def test_work_queue() -> None:
         "60 of 60 jobs are done",
         "what the dead worker had in its hands was done by others",
     ]
+
+
+def test_chat() -> None:
+    assert run_example("chat.py") == ["alice: shall we have lunch?", "bob: yes, at noon"]
+
+
+def test_chat_from_a_terminal(resprout_broker: Broker) -> None:
+    command = [sys.executable, str(EXAMPLES / "chat.py"), "dora", resprout_broker.address]
+    done = subprocess.run(command, input="hello\n", capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "dora: hello\n", "")
+
+
+def test_ask() -> None:
+    assert run_example("ask.py") == [
+        "nobody listens to market/offers",
+        "2 bread: 8.4",
+        "1 salt: 0.9",
+        "1 gold: there is no gold",
+    ]
+
+
+def test_store() -> None:
+    assert run_example("store.py") == [
+        "the counter is 30 after 3 replicas raised it 10 times each",
+        "all replicas hold {'counter': '30'}",
+    ]

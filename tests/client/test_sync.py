@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 import resprout
@@ -148,3 +149,80 @@ def test_no_thread_is_left_when_no_session_could_be_made() -> None:
     with pytest.raises(resprout.UsageError, match="the port must be a number"):
         sync.connect("127.0.0.1:x")
     assert threads() == before
+
+
+def test_several_subscriptions_feed_one_inbox_which_is_read_in_batches(client: sync.Client) -> None:
+    inbox = client.subscribe("t")
+    assert client.subscribe("u", into=inbox) is inbox
+    client.advertise("t")
+    assert inbox.next_now() is None and inbox.failure is None
+    for number in range(4):
+        client.publish("tu"[number % 2], b"%d" % number).safe(timeout=10)
+    while len(inbox) < 4:
+        time.sleep(0.001)
+    first = inbox.next_now()
+    assert first is not None and first.payload == b"0"
+    batches = inbox.batches()
+    assert [message.payload for message in next(batches)] == [b"1", b"2", b"3"]
+    client.publish("t", b"last").safe(timeout=10)
+    client.unsubscribe(inbox, timeout=10)
+    assert [[message.payload for message in batch] for batch in batches] == [[b"last"]]
+
+
+class Order(msgspec.Struct):
+    article: str
+    count: int = 1
+
+
+def test_requests_are_served_by_threads_and_have_types(client: sync.Client) -> None:
+    with pytest.raises(resprout.NobodyListensError):
+        client.request("price", b"?")
+    with client.serve("price", type=Order, timeout=10) as service, concurrent.futures.ThreadPoolExecutor(1) as pool:
+
+        def serve() -> list[str]:
+            served = []
+            for request in service:
+                served.append(request.topic)
+                if request.value.article == "gold":
+                    request.fail("none is left")
+                    return served
+                request.reply(Order("flour", 2 * request.value.count))
+            return served
+
+        serving = pool.submit(serve)
+        assert client.request("price", Order("bread", 4), type=Order).value == Order("flour", 8)
+        with pytest.raises(resprout.RequestFailedError, match="none is left"):
+            client.request("price", Order("gold"), timeout=10)
+        assert serving.result(10) == ["price", "price"]
+        with pytest.raises(TimeoutError):
+            service.next(timeout=0.01)
+        with pytest.raises(resprout.NoReplyError):
+            client.request("price", b"nobody takes it", timeout=0.05)
+
+
+def test_values_are_read_by_code_that_blocks(client: sync.Client) -> None:
+    inbox = client.subscribe("orders", type=Order)
+    client.publish("orders", Order("bread"))
+    client.publish("orders", b"?")
+    assert inbox.next(timeout=10).value == Order("bread")
+    with pytest.raises(resprout.MistypedPayloadError):
+        _ = inbox.next(timeout=10).value
+
+
+def test_a_bundle_is_published_as_one_and_a_durable_subscription_is_ended(client: sync.Client) -> None:
+    with pytest.raises(resprout.SubscribeError):
+        client.end_subscription("nobody-has-it", timeout=30)
+    inbox = client.subscribe("t")
+    client.publish_bundle("t", [b"1", b"2", b"3"]).safe(timeout=10)
+    assert [inbox.next(timeout=10).payload for _ in range(3)] == [b"1", b"2", b"3"]
+
+
+def test_both_clients_can_do_the_same() -> None:
+    def calls(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    missing = calls(resprout.Client) - calls(sync.Client)
+    assert missing == {"hear", "read_events"}, "for the host, and for what makes columns of many messages"
+    assert calls(resprout.Inbox) - calls(sync.Inbox) == {"belongs_to", "end", "put"}, "these are for the client"
+    assert calls(resprout.Service) - calls(sync.Service) == {"inbox", "ready", "request_of"}
+    assert calls(resprout.ServedRequest) <= calls(sync.Request)

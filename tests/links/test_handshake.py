@@ -23,7 +23,7 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import UsageError
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, SessionWelcome
-from resprout.links.handshake import Acquaintances
+from resprout.links.handshake import Acquaintances, fault_of_version
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.links.timers import ReconnectDue
@@ -50,10 +50,27 @@ def test_the_acceptor_answers_and_both_stacks_hear_of_the_session() -> None:
     assert opener.puppet.heard(LinkUp) == [LinkUp("b1", "broker", 6, 500)]
 
 
+def test_a_release_works_with_the_one_before_and_the_one_after_and_no_other() -> None:
+    assert [theirs for theirs in range(-1, 10) if not fault_of_version(theirs, 5)] == [4, 5, 6]
+    assert not fault_of_version(2), "whoever is one release ahead"
+    assert "protocol version 0" in fault_of_version(0), "there was none before the first"
+
+
+def test_a_session_begins_between_neighbouring_releases() -> None:
+    desk = Desk()
+    desk.accept(5, "c1", version=PROTOCOL_VERSION + 1)
+    assert [up.peer for up in desk.puppet.heard(LinkUp)] == ["c1"]
+    opener = Desk("c1")
+    opener.ask(Open("b0"))
+    opener.step(Connected(5, "b0"))
+    opener.arrive(5, opener.welcome(version=PROTOCOL_VERSION + 1))
+    assert [up.peer for up in opener.puppet.heard(LinkUp)] == ["b0"]
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 2}, "protocol version 2; this side speaks 1"),
+        ({"version": 3}, "protocol version 3; this side speaks 1, and works with the one before and the one after"),
         ({"peer": "b2"}, "this is b1, not b2"),
         ({"name": "b1"}, "b1 is the name of this side"),
         ({"name": "a name"}, "a name is not a name"),
@@ -81,7 +98,7 @@ def test_a_hello_that_cannot_be_is_refused_with_a_reason(changes: dict[str, Any]
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 2}, "protocol version 2; this side speaks 1"),
+        ({"version": 3}, "protocol version 3; this side speaks 1, and works with the one before and the one after"),
         ({"name": "b9"}, "reached b9 instead of b0"),
         ({"role": "king"}, "there is no role king"),
         ({"epoch": 2}, "session 1 was asked for, not 2"),

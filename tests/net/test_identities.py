@@ -38,7 +38,7 @@ name = "boss"
 secrets = ["{PASSWORD}"]
 certificates = ["boss"]
 publish = ["#"]
-subscribe = ["#"]
+subscribe = ["#", "$reply/+"]
 operate = true
 """
 
@@ -339,6 +339,28 @@ def test_what_is_wrong_with_rules_is_said_with_the_line(text: str, complaint: st
     with pytest.raises(UsageError) as refused:
         parse_rules(text)
     assert complaint in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_replies_are_for_the_client_that_asked_and_for_nobody_else(rules: Path) -> None:
+    async def story() -> None:
+        more = rules.read_text().replace('publish = ["bank/#"]', 'publish = ["bank/#", "$reply/+"]')
+        rules.write_text(more)
+        async with (
+            broker(door=Door(rules=rules)) as running,
+            connect(str(running.address), name="teller", login=f"teller:{TOKEN}") as teller,
+            connect(str(running.address), name="boss", login="boss:correct horse") as boss,
+        ):
+            service = await teller.serve("bank/pt").ready()
+            asked = asyncio.create_task(boss.request("bank/pt", b"?"))
+            await (await service.next()).reply(b"!")
+            assert (await asked).payload == b"!", "it may subscribe to its own replies"
+            for somebody, filter in ((boss, "$reply/teller"), (boss, "$reply/+"), (teller, "$reply/boss")):
+                with pytest.raises(SubscribeError, match="may not subscribe"):
+                    await somebody.subscribe(filter)
+            with pytest.raises(PublishError, match="may not publish"):  # and does not hear whether anybody listens
+                await teller.request("secret/plans", b"?", timeout=30)
+
+    run(story())
 
 
 def test_a_durable_subscription_is_for_those_who_may_subscribe_and_its_end_for_operators(rules: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from resprout.core.contract import Answer, Locate, Persist, Recovered, Request, Retire, SetTimer, Timer
 from resprout.core.errors import UsageError
-from resprout.edge.requests import LeaveRequest
+from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.journal.errors import DiskError
 from resprout.journal.records import Records
 from resprout.net import broker as broker_module
@@ -120,7 +120,7 @@ def test_a_broker_leaves_when_it_is_asked_to() -> None:
         theatre.puppet.react = lambda event: [Retire("asked to", again=False)]
         broker.leave()
         await ended
-        assert theatre.puppet.told == [Request(LeaveRequest())]
+        assert theatre.puppet.told == [Request(LeaveRequest(DRAIN_US))]
         await broker.close()
         assert len(theatre.seats) == 1
 

@@ -26,7 +26,7 @@ def test_drawn_scenarios_keep_every_promise(first: int) -> None:
     assert not failures, "\n\n".join(failures)
 
 
-@pytest.mark.parametrize("drawn", ["unread", "doubled-clients"])
+@pytest.mark.parametrize("drawn", ["unread", "doubled-clients", "rolling"])
 def test_trials_with_what_people_do_keep_every_promise(drawn: str) -> None:
     failures = [outcome.report for outcome in try_seeds(range(1, 7), wanted=drawn) if outcome.failed]
     assert not failures, "\n\n".join(failures)

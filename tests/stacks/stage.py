@@ -234,3 +234,27 @@ def receipts(played: Played, receipt: str) -> dict[tuple[str | None, str | None,
 
 def publications(played: Played) -> list[Row]:
     return [row for row in played.rows if row.kind == "publish"]
+
+
+_PLAYED: dict[str, Played] = {}
+
+
+def once(scene: Scenario, *faults: FaultAtEvent) -> Played:
+    """A run that several tests begin with."""
+    key = repr((scene, faults))
+    if key not in _PLAYED:
+        _PLAYED[key] = play(scene, faults)
+    return _PLAYED[key]
+
+
+def middle(scene: Scenario, time_us: int = 620_000) -> int:
+    """An event in the middle of the traffic."""
+    return once(scene).event_of(lambda row: row.kind == "publish" and row.time_us > time_us)
+
+
+def check_all_receipts(played: Played, publisher: str | None = None) -> None:
+    """Every publication that was made is in the end delivered, and its publisher was told so."""
+    told = receipts(played, "delivered")
+    for row in publications(played):
+        if publisher in (None, row.publisher):
+            assert (row.publisher, row.stream, row.seq) in told, row

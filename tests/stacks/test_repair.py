@@ -2,16 +2,18 @@
 
 import pytest
 
-from resprout.scenario.model import FaultKind, Scenario
-from resprout.sim.run import FaultAtEvent
+from resprout.scenario.model import FaultKind
 from resprout.trace.schema import Row
 from tests.stacks.stage import (
     CHAIN,
     FORK,
     Played,
     at_event,
+    check_all_receipts,
     check_sound,
     crash,
+    middle,
+    once,
     play,
     publications,
     receipts,
@@ -22,33 +24,9 @@ CAUSAL = "mix = { fifo = 0.5, causal = 0.5 }"
 TOTALS = "mix = { causal = 0.4, total = 0.6 }"
 
 
-_PLAYED: dict[str, Played] = {}
-
-
-def once(scene: Scenario, *faults: FaultAtEvent) -> Played:
-    """A run that several tests begin with."""
-    key = repr((scene, faults))
-    if key not in _PLAYED:
-        _PLAYED[key] = play(scene, faults)
-    return _PLAYED[key]
-
-
-def middle(scene: Scenario, time_us: int = 620_000) -> int:
-    """An event in the middle of the traffic."""
-    return once(scene).event_of(lambda row: row.kind == "publish" and row.time_us > time_us)
-
-
 def begun(played: Played, node: str) -> int:
     """The event in which a broker has just begun a repair."""
     return 1 + played.event_of(lambda row: row.kind == "repair_begin" and row.node == node)
-
-
-def check_all_receipts(played: Played, publisher: str | None = None) -> None:
-    """Every publication that was made is in the end delivered, and its publisher was told so."""
-    told = receipts(played, "delivered")
-    for row in publications(played):
-        if publisher in (None, row.publisher):
-            assert (row.publisher, row.stream, row.seq) in told, row
 
 
 def delivered(played: Played, client: str) -> list[Row]:

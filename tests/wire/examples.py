@@ -70,7 +70,7 @@ attributes = st.dictionaries(
     st.one_of(texts, st.integers(-(2**63), INT64_MAX), st.floats(allow_nan=False), st.booleans()),
     max_size=4,
 )
-TEXTS = {"name": plain_names, "publisher": plain_names, "topic": topics, "key": keys}
+TEXTS = {"name": plain_names, "publisher": plain_names, "topic": topics, "topics": topics, "key": keys}
 
 
 @st.composite

@@ -24,7 +24,9 @@ from resprout.edge.durable_messages import (
 )
 from resprout.edge.messages import (
     Advertise,
+    AskAudience,
     Attend,
+    AudienceTold,
     BrokersForgotten,
     Delivery,
     EventRead,
@@ -218,6 +220,7 @@ CONVERSATION: dict[str, Any] = {
         ListenersHeard(("c0",)), ClientBegan("c0", 3),
         Levels((9,), (6,), (), (4,), 2, (Ahead(0, 4, 5), Ahead(-1, 7, 7))),
     ),
+    "whether anybody listens": data(AskAudience(5, ("price/bread", "bank/fr")), AudienceTold(5, False)),
     "the past": data(
         ReadEvents(7, "bank/+", "amount > 100", "b2.0badcafe", 41, 0, 4_096),
         ReadEvents(8, "#", None, "", -1, 10**15, 1), ReadEvents(9, "a", None, "", -2, 0, 1, ("b/#", "c"), 99),

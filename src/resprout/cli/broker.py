@@ -10,7 +10,7 @@ import click
 
 from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.paths import LocalPath
-from resprout.cli.settings import Settings, read_settings
+from resprout.cli.settings import DRAIN_SECONDS_MAX, Settings, read_settings
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
 from resprout.core.errors import PeerError, UsageError
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 FOUND_SECONDS: Final = 5.0
 """How long a broker that is to found a network looks for others first."""
 NAMED_MAX: Final = 5
-LEAVE_SECONDS_MAX: Final = 30.0
-"""For the network to let a broker go; then it goes without."""
+LAST_WORDS_SECONDS: Final = 5.0
+"""More than a broker was given to hand over what it has: then it has not even noticed that its time is over."""
 
 
 @click.command()
@@ -74,6 +74,10 @@ LEAVE_SECONDS_MAX: Final = 30.0
 )  # fmt: skip
 @click.option("--announce", type=LocalPath(), metavar="FILE", help="When ready, write name, address, pid.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address, and later notes, as JSON, one object a line.")
+@click.option(
+    "--drain-seconds", type=click.IntRange(0, DRAIN_SECONDS_MAX), metavar="N",
+    help="On SIGTERM, for how long at most it hands over what it has; 0: not at all. [30]",
+)  # fmt: skip
 @click.option("--stop-with-stdin", is_flag=True, help="Stop when standard input ends: for programs that start brokers.")
 def broker(
     name: str | None,
@@ -99,10 +103,11 @@ def broker(
     log_format: str,
     announce: Path | None,
     as_json: bool,
+    drain_seconds: int | None,
     stop_with_stdin: bool,
 ) -> int:
-    """Run one broker of a tree until Ctrl-C or SIGTERM; SIGUSR1 lets it leave the network in good order; with
-    --tls or --rules, SIGHUP lets it read those files again.
+    """Run one broker of a tree until SIGTERM, which lets it hand over what it has and leave; Ctrl-C, or another
+    SIGTERM, ends it at once. With --tls or --rules, SIGHUP lets it read those files again.
 
     It prints where it listens when it can be connected to. Whoever knows others looks for them first: its parent, the
     brokers given with --join, and those that its data folder remembers. It waits until one of them answers. A broker
@@ -130,7 +135,7 @@ def broker(
         "rules": str(rules) if rules is not None else None, "open": "yes" if opens else None,
         "http": http, "http_open": "yes" if http_open else None,
     }  # fmt: skip
-    settings = read_settings(config, given, overrides, delays, contacts, keep)
+    settings = read_settings(config, given, overrides, delays, contacts, keep, drain_seconds)
     voice = Voice(settings.name, announce, as_json, log_format)
     raise_limit(settings.links.sessions_max + settings.links.greetings_max)
     most = incarnation_max()
@@ -157,24 +162,25 @@ class _Life:
         self._door = Door(self._keyring, settings.clients_certified, settings.rules, is_closed, limits=settings.limits)
         self._pages = self._make_pages()
         self._broker: RunningBroker | None = None
+        self._stop = asyncio.Event()
+        self._leave = asyncio.Event()
         self._barred: tuple[str, ...] = ()
 
     async def live(self) -> int:
-        stop = stopped_by_signals()
-        leave = asyncio.Event()
-        on_signal("SIGUSR1", leave.set)
+        stop = stopped_by_signals(self._stop)
+        on_signal("SIGTERM", self._asked_to_go)
         if self._keyring is not None or self._door.has_rules:
             on_signal("SIGHUP", self._reload)
         if self._stop_with_stdin:
             leave_group()
             watch_stdin(stop, self._hear, LINE_BYTES_MAX)
         try:
-            return await self._live(stop, leave)
+            return await self._live(stop)
         finally:
             if self._pages is not None:
                 await self._pages.close()
 
-    async def _live(self, stop: asyncio.Event, leave: asyncio.Event) -> int:
+    async def _live(self, stop: asyncio.Event) -> int:
         settings, voice = self._settings, self._voice
         if self._pages is not None and settings.http is not None:
             await self._pages.listen(settings.http)
@@ -190,7 +196,7 @@ class _Life:
             voice.note(Note("http", {"detail": self._pages.url}))
         self._warn_of_door()
         try:
-            if await unless_stopped(self._ends(self._broker, leave), stop) is None:
+            if await unless_stopped(self._ends(self._broker), stop) is None:
                 await self._broker.close(f"{settings.name} stops")
         finally:
             await self._broker.close()
@@ -211,17 +217,24 @@ class _Life:
         check_pages_closed(settings.http, self._door, settings.http_opens)
         return Pages(settings.name, self._door, settings.http_opens)
 
-    async def _ends(self, broker: RunningBroker, leave: asyncio.Event) -> bool:
+    def _asked_to_go(self) -> None:
+        """Whoever is asked twice, or has nothing to hand over, ends at once."""
+        broker = self._broker
+        drains = broker is not None and broker.can_leave and self._settings.drain_s > 0
+        (self._leave if drains and not self._leave.is_set() else self._stop).set()
+
+    async def _ends(self, broker: RunningBroker) -> bool:
         """Until it has left, by itself or because it was asked to."""
         gone = asyncio.create_task(broker.ended())
-        asked = asyncio.create_task(leave.wait())
+        asked = asyncio.create_task(self._leave.wait())
+        seconds = self._settings.drain_s
         try:
             await asyncio.wait((gone, asked), return_when=asyncio.FIRST_COMPLETED)
             if not gone.done():
-                broker.leave()
-                await asyncio.wait((gone,), timeout=LEAVE_SECONDS_MAX)
+                broker.leave(seconds * 1_000_000)
+                await asyncio.wait((gone,), timeout=seconds + LAST_WORDS_SECONDS)
             if not gone.done():
-                self._voice.say(f"{broker.name} could not leave in good order within {LEAVE_SECONDS_MAX:g} s: it stops")
+                self._voice.say(f"{broker.name} could not leave in good order within {seconds} s: it stops")
                 await broker.close(f"{broker.name} stops")
             else:
                 gone.result()

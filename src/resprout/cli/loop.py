@@ -25,9 +25,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def stopped_by_signals() -> asyncio.Event:
+def stopped_by_signals(stop: asyncio.Event | None = None) -> asyncio.Event:
     """Set when this process is asked to end: Ctrl-C, SIGTERM, or a terminal that is closed."""
-    stop = asyncio.Event()
+    stop = stop or asyncio.Event()
     for name in _STOPS:
         on_signal(name, stop.set)
     return stop

@@ -11,6 +11,7 @@
     client_certificates = true                # clients need one, too
     rules = "/etc/resprout/rules.toml"        # which clients are known, and what each may do
     open = false                              # true: let everybody in, though it listens to other machines
+    drain_seconds = 30                        # for how long at most it hands over what it has when it is to end
     http = "localhost:8450"                   # a live page, metrics and signs of health
     http_open = false                         # true: let everybody look at these
 
@@ -43,6 +44,7 @@ from resprout.cli.addresses import address_of_peer
 from resprout.cli.paths import local_path
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
+from resprout.edge.requests import DRAIN_US
 from resprout.filters.topics import check_filter
 from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
@@ -59,11 +61,13 @@ from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
-    "rules", "open", "http", "http_open", "stack", "options", "links", "limits", "journal", "keep", "events", "delays",
+    "rules", "open", "http", "http_open", "drain_seconds", "stack", "options", "links", "limits", "journal", "keep",
+    "events", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 KEPT_FILTERS_MAX: Final = 100
 DELAY_US_MAX: Final = 60_000_000
+DRAIN_SECONDS_MAX: Final = 3_600
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -94,6 +98,8 @@ class Settings(msgspec.Struct, frozen=True):
     limits: CrowdLimits = CrowdLimits()
     opens: bool = False
     """It lets in whoever comes, even from other machines."""
+    drain_s: int = DRAIN_US // 1_000_000
+    """For how long it may hand over what it has, when it is asked to end."""
     http: Address | None = None
     """Where it serves a page, metrics and signs of health; None: nowhere."""
     http_opens: bool = False
@@ -106,6 +112,7 @@ def read_settings(
     delays: Iterable[str],
     contacts: Sequence[str] = (),
     keep: Sequence[str] = (),
+    drain_s: int | None = None,
 ) -> Settings:
     """`given` are texts from the command line by key of the file, None where it is silent; `overrides` are
     `option=value` for the stack, `links.option=value` or `journal.option=value`; `delays` are `peer=115ms`;
@@ -139,6 +146,9 @@ def read_settings(
         rules=_path(file, texts, "rules"),
         limits=_limits(source),
         opens="open" in texts or file.flag("open", False),
+        drain_s=drain_s
+        if drain_s is not None
+        else file.integer("drain_seconds", 0, DRAIN_SECONDS_MAX, DRAIN_US // 1_000_000),
         http=_address(file, texts, "http", parse_address),
         http_opens="http_open" in texts or file.flag("http_open", False),
     )

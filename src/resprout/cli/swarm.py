@@ -33,7 +33,7 @@ def swarm(seeds: int, first: int, wanted: str, stack: str, workers: int, file: P
     after an event is written with the time of that event, which is nearly the same. Exit status 1 when one failed.
 
     Classes of the default stack are faults, doubled-clients, doubled-names, blackout, hung, newcomers, restarts,
-    thin-links, totals and unread; any draws the class, too. Other stacks have faults only.
+    rolling, thin-links, totals and unread; any draws the class, too. Other stacks have faults only.
     """
     check_drawn(wanted, stack)
     if file is not None:

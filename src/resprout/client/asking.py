@@ -7,14 +7,17 @@ from typing import Any
 from resprout.client.errors import ClosedError, ForgetError
 from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
 from resprout.client.publisher import Publisher
+from resprout.client.requesting import Requester
 from resprout.core.contract import Request
 from resprout.edge.client.forgetting import check_names
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.requests import EventsAnswered, ForgetAnswered, ForgetRequest, ReadRequest, Refused
+from resprout.edge.requests import AudienceAnswered, EventsAnswered, ForgetAnswered, ForgetRequest, ReadRequest, Refused
 from resprout.net.host import Host
 
 
 class AskingClient(Publisher):
+    _requester: Requester
+
     def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
         super().__init__(machine, host, copies)
         self._forgetting: dict[int, asyncio.Future[str]] = {}
@@ -89,7 +92,10 @@ class AskingClient(Publisher):
         if self._closed is not None:
             raise ClosedError(self._closed)
 
-    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | Refused) -> None:
+    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | AudienceAnswered | Refused) -> None:
+        if isinstance(news, AudienceAnswered):
+            self._requester.answered(token, news.anybody)
+            return
         read = self._reading.get(token)
         if read is not None and not read.done():
             read.set_result(news if isinstance(news, EventsAnswered) else EventsAnswered(reason=news.reason))

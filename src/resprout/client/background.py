@@ -3,12 +3,13 @@
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 from resprout.client.errors import ClosedError
 from resprout.core.errors import UsageError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -63,3 +64,9 @@ class Background:
         self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+
+async def within(timeout: float | None, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kw: P.kwargs) -> T:
+    """Measured where the work is done: what has happened by then is never thrown away."""
+    async with asyncio.timeout(timeout):
+        return await work(*args, **kw)

@@ -17,11 +17,12 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, overload
+from typing import Any
 
 import msgspec
 
 from resprout.client.asking import AskingClient
+from resprout.client.conversing import Conversing
 from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_terms
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import PublishError, ReadError, SubscribeError
@@ -29,8 +30,11 @@ from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, Publ
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
 from resprout.client.replaying import ReplayingInbox, read_start, replay_text
+from resprout.client.requesting import Requester
+from resprout.client.subscribing import Subscribing
 from resprout.client.subscriptions import ClientSubscriptions, Subscription
 from resprout.client.turns import Turns
+from resprout.client.typed import TypedInbox, plain
 from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.guarantee import ReceiptLevel
@@ -61,7 +65,7 @@ from resprout.net.host import Host, Upward
 CLOSE_SECONDS_MAX = 5.0
 
 
-class Client(AskingClient):
+class Client(AskingClient, Conversing, Subscribing):
     """A connected client. Made by `resprout.connect`."""
 
     def __init__(
@@ -85,6 +89,7 @@ class Client(AskingClient):
         for stream in self._streams.values():
             stream.offer(began.stack, began.receipts)
         self._subscriptions = ClientSubscriptions()
+        self._requester = Requester(self, host.handle)
         self._batches: deque[Batch] = deque()
         self._taken_batches = 0
         self._taking = Turns(self._loop, lambda: self._taken_batches, self._take)
@@ -108,55 +113,19 @@ class Client(AskingClient):
 
     # -- subscribing ---------------------------------------------------------------------------------------------------
 
-    @overload
-    async def subscribe(
+    async def _subscribe(
         self,
         filter: str,
-        where: str | None = None,
-        *,
-        into: Inbox | None = None,
-        replay_from: Start | str | None = None,
-    ) -> Inbox: ...
-    @overload
-    async def subscribe(
-        self,
-        filter: str,
-        where: str | None = None,
-        *,
-        durable: str | None = None,
-        group: str | None = None,
-        when_full: WhenFullWord = "push back",
-        most: int | None = None,
-        window: int | None = None,
-        by_hand: bool = False,
-        replay_from: Start | str | None = None,
-    ) -> DurableInbox: ...
-    async def subscribe(
-        self,
-        filter: str,
-        where: str | None = None,
-        *,
-        into: Inbox | None = None,
-        durable: str | None = None,
-        group: str | None = None,
-        when_full: WhenFullWord = "push back",
-        most: int | None = None,
-        window: int | None = None,
-        by_hand: bool = False,
-        replay_from: Start | str | None = None,
+        where: str | None,
+        into: Inbox | None,
+        durable: str | None,
+        group: str | None,
+        when_full: WhenFullWord,
+        most: int | None,
+        window: int | None,
+        by_hand: bool,
+        replay_from: Start | str | None,
     ) -> Inbox:
-        """Subscribe and return when it is confirmed: from then on nothing that matches is missed.
-
-        With a name, `durable`, the subscription outlives this program and the broker that holds it: whoever consumes it
-        next goes on where it was (`client.durable_inbox`, docs/client.md). Members of a `group` share one.
-
-        With `replay_from` it begins in the past, with what the broker that serves this client keeps: "beginning", an
-        offset or a time. ReadError when that broker does not keep all of it.
-
-        Every subscription has an inbox of its own, unless one is given. A message that matches several subscriptions
-        is put once into each inbox concerned. Read them all: messages are acknowledged in the order in which they came,
-        so an inbox that nobody reads holds the others back once it is full. Cancelled, it has subscribed to nothing.
-        """
         self._check_open()
         if durable is not None or group is not None:
             if into is not None:
@@ -222,13 +191,14 @@ class Client(AskingClient):
         request = read_request(filter, where, start, PAGE_BYTES)
         return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
 
-    async def unsubscribe(self, inbox: Inbox) -> None:
+    async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
         """End every subscription that feeds the inbox; returns when nothing of them can come any more.
 
         What came before is still handed out, then the inbox ends. Cancelled, it ends all the same. A durable
         subscription ends for everybody, with all that waits for it; to let go of it, close its inbox.
         """
         self._check_open()
+        inbox = plain(inbox)
         if isinstance(inbox, DurableInbox):
             await inbox.end_subscription()
             self._durables.discard(inbox)
@@ -394,4 +364,5 @@ class Client(AskingClient):
             stream.close(reason)
         self._subscriptions.shut(reason, failure)
         self._answer_nothing(reason)
+        self._requester.close(reason)
         self._room_again(RoomAgain())

@@ -1,6 +1,7 @@
 """What can go wrong for a user of the client, and whether it is certain."""
 
 from resprout.core.errors import ResproutError
+from resprout.core.message import Message
 
 
 class ClientError(ResproutError):
@@ -49,6 +50,31 @@ class MessagesMissingError(SubscribeError):
 
 class FencedError(ClosedError):
     """Another consumer has taken over the durable subscription, with what this one has not acknowledged."""
+
+
+class NobodyListensError(ClientError):
+    """Nobody has a confirmed subscription to the topic of a request: nothing was published."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"nobody listens to {topic}")
+        self.topic = topic
+
+
+class NoReplyError(ClientError, TimeoutError):
+    """No reply came in time. Whether the request was served is not known."""
+
+
+class RequestFailedError(ClientError):
+    """Whoever serves the request says that it failed; the text is theirs."""
+
+
+class MistypedPayloadError(ClientError, ValueError):
+    """A message does not hold what was said to be in it; `message` is the one."""
+
+    def __init__(self, message: Message, reason: str) -> None:
+        super().__init__(f"{message.topic}: {reason}")
+        self.message = message
+        self.reason = reason
 
 
 class ForgetError(ClientError):

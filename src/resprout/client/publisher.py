@@ -13,6 +13,7 @@ from typing import Any
 from resprout.client.errors import ClosedError
 from resprout.client.receipts import Receipt, Stream
 from resprout.client.turns import Turns
+from resprout.client.typed import Payload, payload_of
 from resprout.core.contract import Request
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
 from resprout.core.names import AttributeValue
@@ -55,13 +56,14 @@ class Publisher:
     async def publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: Payload,
         *,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Receipt:
-        """Publish a message; returns at once, or after a pause when the network does not keep up.
+        """Publish a message; returns at once, or after a pause when the network does not keep up. The payload is bytes,
+        or a structure that stands for them (`client.typed`).
 
         Its order among this client's publications is that of the calls. Raises UsageError (and nothing was published)
         for what cannot be published. A call that is cancelled while it pauses has published already.
@@ -110,7 +112,7 @@ class Publisher:
     async def _publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: Payload,
         guarantee: GuaranteeName | Guarantee,
         keys: Sequence[str],
         attributes: Mapping[str, AttributeValue] | None,
@@ -120,10 +122,11 @@ class Publisher:
         target = publishing.target(topic, guarantee, keys)
         if self._closed is not None:
             raise ClosedError(self._closed)
+        data = payload if type(payload) is bytes else payload_of(payload)
         stream = self._streams[target.stream]
         added = self._builder.next - self._counted  # without coming here
-        seq = publishing.add(target, payload, attributes or NO_ATTRIBUTES)
-        self._burst += added + 1 + (len(payload) >> BURST_BYTES_SHIFT)
+        seq = publishing.add(target, data, attributes or NO_ATTRIBUTES)
+        self._burst += added + 1 + (len(data) >> BURST_BYTES_SHIFT)
         builder = self._builder = publishing.outgoing.open
         self._counted = builder.next
         self._topic, self._guarantee, self._stream = topic, guarantee, stream

@@ -11,15 +11,13 @@ asynchronous client. A `timeout` is in seconds; when it is over, TimeoutError is
 waited for can be waited for again.
 """
 
-import asyncio
 import atexit
+import builtins
 import os
-import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, overload
 
-from resprout.client.background import Background
+from resprout.client.background import Background, within
 from resprout.client.client import Client
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
@@ -27,16 +25,18 @@ from resprout.client.durable import WhenFullWord
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import ClosedError
 from resprout.client.events import OnEvent
-from resprout.client.inbox import Inbox
 from resprout.client.past import PAGE_BYTES, EventsPage, Start
-from resprout.client.receipts import Receipt
+from resprout.client.requesting import REQUEST_SECONDS
+from resprout.client.sync_inbox import BlockingDurableInbox, BlockingInbox
+from resprout.client.sync_receipt import BlockingReceipt
+from resprout.client.sync_service import BlockingService
+from resprout.client.typed import Payload, TypedMessage
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.client.machine import ClientOptions
 from resprout.net.tls.files import Tls
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -67,144 +67,6 @@ def connect(
         raise
 
 
-class BlockingReceipt:
-    """Of one publication. Each method blocks, and raises PublishError when that will not come."""
-
-    __slots__ = ("_background", "_receipt")
-
-    def __init__(self, background: Background, receipt: Receipt) -> None:
-        self._background = background
-        self._receipt = receipt
-
-    def accepted(self, timeout: float | None = None) -> None:
-        """Returns when the edge broker has it."""
-        self._background.call(_within(timeout, self._receipt.accepted))
-
-    def safe(self, timeout: float | None = None) -> None:
-        """Returns when it survives the crash of any f brokers."""
-        self._background.call(_within(timeout, self._receipt.safe))
-
-    def delivered(self, timeout: float | None = None) -> None:
-        """Returns when every correct subscriber that is owed it has it."""
-        self._background.call(_within(timeout, self._receipt.delivered))
-
-    @property
-    def seq(self) -> int:
-        return self._receipt.seq
-
-    @property
-    def id(self) -> tuple[Any, ...]:
-        """Equal to `Message.id` of the same publication, wherever it is delivered."""
-        return self._receipt.id
-
-    @property
-    def state(self) -> str:
-        """How far it has come so far: published, accepted, safe or delivered; or refused."""
-        return self._receipt.state
-
-    @property
-    def copies(self) -> int:
-        """On how many brokers `safe` rests; 0 as long as it is not safe. See `resprout.client.receipts.Receipt`."""
-        return self._receipt.copies
-
-    @property
-    def waiting_for(self) -> str:
-        """Why it takes so long, when the broker has said so; empty when nothing is known, or when it goes on."""
-        return self._receipt.waiting_for
-
-    def __repr__(self) -> str:
-        return repr(self._receipt)
-
-
-class BlockingInbox:
-    """An iterator over messages that blocks. One thread, or several that share the work.
-
-    Ends after `BlockingClient.unsubscribe` or when the client is closed; raises ClosedError when the session was lost.
-    """
-
-    def __init__(self, background: Background, inbox: Inbox) -> None:
-        self._background = background
-        self._inbox = inbox
-        self._fetched: deque[Message] = deque()
-        """On their way between the threads: a caller that is interrupted leaves its message here for the next."""
-
-    def __iter__(self) -> Iterator[Message]:
-        return self
-
-    def __next__(self) -> Message:
-        message = self._take(None)
-        if message is None:
-            raise StopIteration
-        return message
-
-    def next(self, timeout: float | None = None) -> Message:
-        """The next message; TimeoutError when none comes in time, ClosedError when there will be none."""
-        message = self._take(timeout)
-        if message is None:
-            raise ClosedError("the subscription is over")
-        return message
-
-    def __len__(self) -> int:
-        """Messages that are here already."""
-        return len(self._inbox) + len(self._fetched)
-
-    def __bool__(self) -> bool:
-        """An inbox is something even while it is empty."""
-        return True
-
-    def _take(self, timeout: float | None) -> Message | None:
-        """None when the inbox is over."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            try:
-                return self._fetched.popleft()
-            except IndexError:
-                rest = None if until is None else max(0.0, until - time.monotonic())
-                if not self._call(_within(rest, self._fetch)):
-                    return None
-
-    def _call(self, work: Coroutine[Any, Any, bool]) -> bool:
-        try:
-            return self._background.call(work)
-        except ClosedError:
-            # The thread is gone together with a client that was closed; what had come is still handed out.
-            if self._inbox.failure is not None:
-                raise
-            return self._fetch_last()
-
-    async def _fetch(self) -> bool:
-        message = await anext(self._inbox, None)
-        if message is not None:
-            self._fetched.append(message)
-        return message is not None
-
-    def _fetch_last(self) -> bool:
-        message = self._inbox.next_now()
-        if message is not None:
-            self._fetched.append(message)
-        return message is not None
-
-
-class BlockingDurableInbox(BlockingInbox):
-    """Of a durable subscription: a message is acknowledged when the next one is asked for, or by hand."""
-
-    def __init__(self, background: Background, inbox: DurableInbox) -> None:
-        super().__init__(background, inbox)
-        self._durable = inbox
-
-    def acknowledge(self, *messages: Message) -> None:
-        """These are processed."""
-
-        async def acknowledge() -> None:
-            self._durable.acknowledge(*messages)
-
-        self._background.call(acknowledge())
-
-    def close(self) -> None:
-        """Let go of the subscription, which stays."""
-        self._background.call(self._durable.close())
-
-
 class BlockingClient:
     """A connected client. Made by `resprout.sync.connect`."""
 
@@ -220,7 +82,7 @@ class BlockingClient:
     def publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: Payload,
         *,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
@@ -242,24 +104,58 @@ class BlockingClient:
         keys: Sequence[str] = (),
         attributes: Sequence[Mapping[str, AttributeValue]] | None = None,
     ) -> BlockingReceipt:
-        """Publish many messages as one bundle, which nothing else joins; the receipt is that of the last."""
+        """Publish many messages as one bundle; the receipt is that of the last. See the asynchronous client."""
         work = self._client.publish_bundle(topic, payloads, guarantee=guarantee, keys=keys, attributes=attributes)
         return BlockingReceipt(self._background, self._background.call(work))
 
+    def advertise(self, topic: str) -> None:
+        """Announce that this client will publish on the topic. The first publication does it, too."""
+        self._background.call(self._client.advertise(topic))
+
+    @overload
     def subscribe(
         self,
         filter: str,
         where: str | None = None,
         *,
+        into: BlockingInbox[Message] | None = None,
         replay_from: Start | str | None = None,
         timeout: float | None = None,
-    ) -> BlockingInbox:
-        """Subscribe and return when it is confirmed: from then on nothing that matches is missed."""
+    ) -> BlockingInbox[Message]: ...
+    @overload
+    def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        into: BlockingInbox[TypedMessage[T]] | None = None,
+        replay_from: Start | str | None = None,
+        type: builtins.type[T],
+        timeout: float | None = None,
+    ) -> BlockingInbox[TypedMessage[T]]: ...
+    def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        into: BlockingInbox[Any] | None = None,
+        replay_from: Start | str | None = None,
+        type: builtins.type[Any] | None = None,
+        timeout: float | None = None,
+    ) -> BlockingInbox[Any]:
+        """Subscribe and return when it is confirmed: from then on nothing that matches is missed. See the asynchronous
+        client; `into`: an inbox of this client that is fed by this subscription as well."""
+        more: dict[str, Any] = {} if type is None else {"type": type}
+        if into is not None:
+            more["into"] = into.inbox
+        if replay_from is not None:
+            more["replay_from"] = replay_from
 
-        async def subscribe() -> Inbox:
-            return await self._client.subscribe(filter, where, replay_from=replay_from)
+        async def subscribe() -> Any:
+            return await self._client.subscribe(filter, where, **more)
 
-        return BlockingInbox(self._background, self._background.call(_within(timeout, subscribe)))
+        inbox = self._background.call(within(timeout, subscribe))
+        return into or BlockingInbox(self._background, inbox)
 
     def consume(
         self,
@@ -282,11 +178,80 @@ class BlockingClient:
                 by_hand=by_hand,
             )  # fmt: skip
 
-        return BlockingDurableInbox(self._background, self._background.call(_within(timeout, consume)))
+        return BlockingDurableInbox(self._background, self._background.call(within(timeout, consume)))
 
-    def unsubscribe(self, inbox: BlockingInbox, *, timeout: float | None = None) -> None:
+    def end_subscription(self, name: str, *, timeout: float | None = None) -> None:
+        """End a durable subscription for everybody, without consuming it; SubscribeError when there is none."""
+        self._background.call(within(timeout, self._client.end_subscription, name))
+
+    def unsubscribe(self, inbox: BlockingInbox[Any], *, timeout: float | None = None) -> None:
         """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""
-        self._background.call(_within(timeout, self._client.unsubscribe, inbox._inbox))
+        self._background.call(within(timeout, self._client.unsubscribe, inbox.inbox))
+
+    @overload
+    def request(
+        self,
+        topic: str,
+        payload: Payload,
+        *,
+        timeout: float | None = REQUEST_SECONDS,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Message: ...
+    @overload
+    def request(
+        self,
+        topic: str,
+        payload: Payload,
+        *,
+        type: builtins.type[T],
+        timeout: float | None = REQUEST_SECONDS,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> TypedMessage[T]: ...
+    def request(
+        self,
+        topic: str,
+        payload: Payload,
+        *,
+        timeout: float | None = REQUEST_SECONDS,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+        type: builtins.type[Any] | None = None,
+    ) -> Message | TypedMessage[Any]:
+        """Publish a request and return the first reply. Raises NobodyListensError at once when nobody listens,
+        NoReplyError when no reply comes in time, RequestFailedError when whoever serves it says so."""
+        more: dict[str, Any] = {} if type is None else {"type": type}
+        return self._background.call(
+            self._client.request(
+                topic, payload, timeout=timeout, guarantee=guarantee, keys=keys, attributes=attributes, **more
+            )
+        )
+
+    @overload
+    def serve(self, topic: str, where: str | None = None, *, timeout: float | None = None) -> BlockingService[Any]: ...
+    @overload
+    def serve(
+        self, topic: str, where: str | None = None, *, type: builtins.type[T], timeout: float | None = None
+    ) -> BlockingService[T]: ...
+    def serve(
+        self,
+        topic: str,
+        where: str | None = None,
+        *,
+        type: builtins.type[Any] | None = None,
+        timeout: float | None = None,
+    ) -> BlockingService[Any]:
+        """Requests on a topic, or on all that a filter matches; returns when the subscription is confirmed."""
+        more: dict[str, Any] = {} if type is None else {"type": type}
+
+        async def ready() -> Any:
+            return await self._client.serve(topic, where, **more).ready()
+
+        return BlockingService(self._background, self._background.call(within(timeout, ready)))
 
     def read(
         self,
@@ -298,12 +263,12 @@ class BlockingClient:
         timeout: float | None = None,
     ) -> EventsPage:
         """A page of what the broker keeps of the past; see the asynchronous client."""
-        return self._background.call(_within(timeout, self._client.read, filter, where, start=start, size=size))
+        return self._background.call(within(timeout, self._client.read, filter, where, start=start, size=size))
 
     def forget(self, *names: str, force: bool = False, timeout: float | None = None) -> None:
         """Tell the network that these brokers never return. Everybody who can connect may do this: read what the
         asynchronous client says about it. Raises ForgetError when it is refused."""
-        self._background.call(_within(timeout, self._client.forget, *names, force=force))
+        self._background.call(within(timeout, self._client.forget, *names, force=force))
 
     def close(self) -> None:
         """Wait a moment until the broker has accepted what was published, then end the session and the thread. May be
@@ -321,9 +286,3 @@ class BlockingClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-async def _within(timeout: float | None, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kw: P.kwargs) -> T:
-    """Measured where the work is done: what has happened by then is never thrown away."""
-    async with asyncio.timeout(timeout):
-        return await work(*args, **kw)

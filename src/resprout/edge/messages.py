@@ -1,7 +1,7 @@
 """Messages between a client and its broker. Tags 16..47 of the wire belong to this file and to `durable_messages`."""
 
 import enum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -130,6 +130,18 @@ class ReadEvents(ProtocolMessage, frozen=True, tag=24):
 # broker to client
 
 
+TOPICS_MAX: Final = 64
+"""Of one `AskAudience`."""
+
+
+class AskAudience(ProtocolMessage, frozen=True, tag=30):
+    """Does anybody listen to one of these topics?"""
+
+    id: int
+    """Chosen by the client, unique within its incarnation."""
+    topics: tuple[str, ...]
+
+
 class Extra(enum.IntEnum):
     """What a stack may offer beside publishing and subscribing. What it does not, a client does not ask for."""
 
@@ -141,6 +153,8 @@ class Extra(enum.IntEnum):
     """`ReadEvents`: this broker keeps a journal of events. Not said by stacks, but by what stands before one."""
     DURABLE = 3
     """`Consume`: subscriptions that outlive their subscribers."""
+    AUDIENCE = 4
+    """`AskAudience`: it knows where nobody listens."""
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
@@ -291,8 +305,16 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """Of the broker that kept the last event that was looked at, whether it matched or not; 0 when there was none."""
 
 
+class AudienceTold(ProtocolMessage, frozen=True, tag=31):
+    """Answer to `AskAudience`."""
+
+    id: int
+    anybody: bool
+    """False: nobody has a confirmed subscription. True: somebody may."""
+
+
 CLIENT_MESSAGES = (
-    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents,
+    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
-    BrokersForgotten, PublicationWaits, SafeCopies, EventRead, EventsEnd, *DURABLE_MESSAGES,
+    BrokersForgotten, PublicationWaits, SafeCopies, EventRead, EventsEnd, AudienceTold, *DURABLE_MESSAGES,
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """What an application may ask of a client machine (bodies of `Request`), and what it is told (bodies of `Answer`)."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -43,8 +44,15 @@ class TakeRequest(msgspec.Struct, frozen=True):
     deliveries: int
 
 
+DRAIN_US: Final = 30_000_000
+"""How long a broker that is to leave may look for a good moment, where nobody says otherwise."""
+
+
 class LeaveRequest(msgspec.Struct, frozen=True):
-    """End the session in good order."""
+    """End in good order: of a client, its session; of a broker, its life."""
+
+    within_us: int = 0
+    """Of a broker: so long it may take to hand over what it has."""
 
 
 class ForgetRequest(msgspec.Struct, frozen=True):
@@ -88,6 +96,12 @@ class EndRequest(msgspec.Struct, frozen=True):
     """Of a consumer: the durable subscription is over, for everybody. Answered by `ConsumerOver`."""
 
 
+class AudienceRequest(msgspec.Struct, frozen=True):
+    """Does anybody listen to one of these topics? Answered by `AudienceAnswered` under the same token."""
+
+    topics: tuple[str, ...]
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -101,8 +115,14 @@ ClientRequest = (
     | LeaveRequest
     | ForgetRequest
     | ReadRequest
+    | AudienceRequest
     | FlushRequest
 )
+
+
+class AudienceAnswered(msgspec.Struct, frozen=True):
+    anybody: bool
+    """False when nobody does, for certain."""
 
 
 class Published(msgspec.Struct, frozen=True):

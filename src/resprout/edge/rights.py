@@ -5,9 +5,14 @@ of them allows. A subscription is allowed as a whole or not at all: every topic 
 by a single filter of the list, so that nobody sees less than it asked for without knowing.
 """
 
+from typing import Final
+
 import msgspec
 
 from resprout.filters.topics import filter_covers, topic_matches
+
+REPLIES: Final = "$reply"
+"""The first level of the topics on which clients are answered."""
 
 
 class Rights(msgspec.Struct, frozen=True):
@@ -26,6 +31,11 @@ class Rights(msgspec.Struct, frozen=True):
 
 
 NOTHING = Rights()
+
+
+def reply_topic(client: str) -> str:
+    """Where this client, and no other, hears replies to its requests."""
+    return f"{REPLIES}/{client}"
 
 
 def may_publish(rights: Rights, topic: str) -> bool:

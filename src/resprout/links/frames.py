@@ -15,6 +15,8 @@ from resprout.core.contract import EndCode
 M = TypeVar("M")
 
 PROTOCOL_VERSION = 1
+"""What frames and messages mean. Raised by a release that says what the one before does not understand; each release
+still understands all that the one before says."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):

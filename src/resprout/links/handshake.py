@@ -100,8 +100,8 @@ def check_welcome(
     """Raises PeerError when an answer does not fit what was asked. `is_up`: a session that had begun is resumed."""
     if fault := _fault_of_number(welcome.incarnation, incarnation_max):
         raise PeerError(fault)
-    if welcome.version != PROTOCOL_VERSION:
-        raise PeerError(f"protocol version {welcome.version}; this side speaks {PROTOCOL_VERSION}")
+    if fault := fault_of_version(welcome.version):
+        raise PeerError(fault)
     if welcome.name != link.peer:
         raise PeerError(f"reached {shorten(welcome.name)} instead of {link.peer}")
     if welcome.role not in ROLES:
@@ -134,9 +134,17 @@ def _fault_of_number(incarnation: int, incarnation_max: int | None) -> str:
     return f"incarnation {incarnation} is far beyond the clock here, which allows {incarnation_max}: check the clocks"
 
 
+def fault_of_version(theirs: int, ours: int = PROTOCOL_VERSION) -> str:
+    """Brokers and clients are replaced one after the other, so a release works with the one before it, and with the one
+    after it, which promises the same. One further away may say what nobody here understands."""
+    if theirs >= 1 and abs(theirs - ours) <= 1:
+        return ""
+    return f"protocol version {theirs}; this side speaks {ours}, and works with the one before and the one after"
+
+
 def _fault_of(hello: Hello, me: Identity) -> str:
-    if hello.version != PROTOCOL_VERSION:
-        return f"protocol version {hello.version}; this side speaks {PROTOCOL_VERSION}"
+    if fault := fault_of_version(hello.version):
+        return fault
     if hello.peer != me.name:
         return f"this is {me.name}, not {shorten(hello.peer)}"
     if hello.name == me.name:

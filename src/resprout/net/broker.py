@@ -19,7 +19,7 @@ from resprout.core.contract import Machine, Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.broker.recorder import EventRecorder
-from resprout.edge.requests import LeaveRequest
+from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.edge.rights import may_subscribe
 from resprout.journal.errors import DiskError
 from resprout.journal.options import JournalOptions
@@ -130,6 +130,7 @@ class RunningBroker:
         self._rebirth: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
         self._trouble: ResproutError | None = None
+        self._leaving = False
 
     @property
     def host(self) -> Host:
@@ -154,9 +155,18 @@ class RunningBroker:
         if self._trouble is not None:
             raise self._trouble
 
-    def leave(self) -> None:
+    @property
+    def can_leave(self) -> bool:
+        """Its stack knows how to go in good order."""
+        return self._stack.survives(self._options).leaves
+
+    def leave(self, within_us: int = DRAIN_US) -> None:
         """Ask it to leave the network in good order; `ended` tells when it has."""
-        self.host.handle(Request(LeaveRequest()))
+        self._leaving = True
+        if self._rebirth is not None and not self._rebirth.done():
+            self._over.set()  # between two lives: the next one does not begin
+            return
+        self.host.handle(Request(LeaveRequest(within_us)))
 
     def bar(self, peers: Collection[str]) -> None:
         """Emulate a cut, see `Host.bar`; it lasts over lives."""
@@ -293,7 +303,7 @@ class RunningBroker:
             self._heard(effect)
 
     def _ended(self, how: End) -> None:
-        if isinstance(how, Retire) and how.again:
+        if isinstance(how, Retire) and how.again and not self._leaving:
             self._heard(Note("note", {"detail": f"life {self.incarnation} is over: {how.reason}"}))
             self.incarnation = max(self.incarnation, believed(how.above))
             self._rebirth = asyncio.get_running_loop().create_task(self._live_again(how.toward))

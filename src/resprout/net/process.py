@@ -101,7 +101,7 @@ class BrokerProcess(Child):
         if self._life is None:
             return
         if grace_s > 0:
-            self.terminate()
+            self.end()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.wait(), grace_s)
         self.kill()
@@ -109,17 +109,19 @@ class BrokerProcess(Child):
 
     # -- signals -------------------------------------------------------------------------------------------------------
 
-    def terminate(self) -> None:
-        """Let it say goodbye and go; wakes it for that when it is frozen."""
+    def end(self) -> None:
+        """Let it say goodbye and go; wakes it for that when it is frozen. It hands over nothing."""
         self.deliberate = True
-        self._signal(signal.SIGTERM)
+        process = self._started()
+        assert process.stdin is not None
+        process.stdin.close()
         if self.frozen:
             self.unfreeze()
 
     def leave(self) -> None:
         """Let it leave the network in good order; the process ends when it has."""
         self.deliberate = True
-        self._signal(signal.SIGUSR1)
+        self._signal(signal.SIGTERM)
 
     # -- orders --------------------------------------------------------------------------------------------------------
 

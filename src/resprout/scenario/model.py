@@ -131,6 +131,7 @@ class FaultKind(enum.StrEnum):
     JOIN = "join"
     DOUBLE = "double"
     LEAVE = "leave"
+    RESTART = "restart"
 
 
 class FaultSpec(msgspec.Struct, frozen=True):
@@ -150,6 +151,8 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | join | nodes, parent, latency_us, bandwidth_bps, site, contacts, disk_latency_us | brokers enter the tree |
     | double | nodes, parent, latency_us | second brokers start under names that are taken, by mistake |
     | leave | nodes | nodes go in good order |
+    | restart | nodes | brokers go in good order and start again, one after the other: the next one goes when the one
+    before it has its place again |
     """
 
     at_us: int

@@ -41,6 +41,7 @@ _CHANGES: Final[Mapping[FaultKind, tuple[tuple[str, ...], str]]] = {
     FaultKind.UNHANG: (("hung",), "up"),
     FaultKind.LEAVE: (("up",), "gone"),
     FaultKind.JOIN: (("gone", "absent"), "up"),
+    FaultKind.RESTART: (("up",), "up"),
 }
 """What a node must be for a fault to happen to it, and what it is afterwards."""
 
@@ -146,8 +147,8 @@ def settle_faults(
             _check_node(table, fault, i, states)
             if fault.kind is FaultKind.JOIN and name not in are_brokers and name in states:
                 table.fail(("nodes", i), f"only a broker can join, and {name!r} is a client")
-            if fault.kind is FaultKind.HANG and name not in are_brokers:
-                table.fail(("nodes", i), f"only a broker can hang, and {name!r} is a client")
+            if fault.kind in (FaultKind.HANG, FaultKind.RESTART) and name not in are_brokers:
+                table.fail(("nodes", i), f"only a broker can {fault.kind}, and {name!r} is a client")
         if fault.kind is FaultKind.DOUBLE:
             _check_double(table, fault, states, are_brokers)
         if fault.kind is FaultKind.JOIN:

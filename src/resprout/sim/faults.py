@@ -9,7 +9,9 @@ while it lasts, nobody can connect across it.
 A fault that has nothing to do (a crash of a node that does not run) changes nothing and is told as a note.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from resprout.links.links import Links
@@ -29,6 +31,10 @@ class VirtualFaults:
         self._network = world.network
         self._tell = tell
         self._chance = random_for(world.seed, "faults")
+        self._leaving: dict[str, Process] = {}
+        """Those that were asked to go, and take their time."""
+        self._to_restart: deque[tuple[str, Any]] = deque()
+        self._restarting: str | None = None
 
     def crash(self, name: str, host: bool = False) -> None:
         """The process ends. With `host` its machine falls silent."""
@@ -130,7 +136,10 @@ class VirtualFaults:
         self._network.cuts.heal_all()
 
     def join(self, node: Node) -> None:
-        """A node that was added, or that has left, starts."""
+        """A node that was added, or that has left, starts; one that is still leaving, when it has gone."""
+        if node.name in self._leaving and node.process is self._leaving[node.name]:
+            node.then = partial(self._soon, self.join, node)
+            return
         if node.process is not None:
             self._ignored(node.name, kinds.JOIN, "it runs already")
             return
@@ -152,10 +161,39 @@ class VirtualFaults:
             self._ignored(name, kinds.LEAVE, "it is frozen")
             return
         self._tell(kinds.LEAVE, name, None)
+        if retires:
+            self._leaving[name] = process
         self._world.request(process, request)
         if not retires:
             self._network.close_all(process, "it leaves")
             self._world.halt(process)
+
+    def restart(self, names: Sequence[str], request: Any) -> None:
+        """One after the other, behind those that are being started again already."""
+        self._to_restart.extend((name, request) for name in names)
+        if self._restarting is None:
+            self._restart_next()
+
+    def placed(self, name: str) -> None:
+        """A broker has its place in the network."""
+        if name == self._restarting:
+            self._soon(self._restart_next)
+
+    def _restart_next(self) -> None:
+        self._restarting = None
+        while self._to_restart and self._restarting is None:
+            name, request = self._to_restart.popleft()
+            process = self._running(name, kinds.LEAVE)
+            if process is not None and process.waiting is not None:
+                self._ignored(name, kinds.LEAVE, "it is frozen")
+            elif process is not None:
+                self._restarting = name
+                process.node.then = partial(self._soon, self.join, process.node)
+                self.leave(name, request, retires=True)
+
+    def _soon(self, action: Callable[..., None], first: Any = None) -> None:
+        """When what is being done now is done."""
+        self._world.at(self._world.now_us, lambda given, _: action(given) if given is not None else action(), first)
 
     def _running(self, name: str, kind: str) -> Process | None:
         node = self._world.nodes.get(name)

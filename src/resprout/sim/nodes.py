@@ -34,7 +34,7 @@ class Above(Protocol):
 class Node:
     __slots__ = (
         "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "disk_latency_us", "first", "founds",
-        "host_up", "incarnation", "is_free", "is_weighed", "load", "make", "name", "process", "toward",
+        "host_up", "incarnation", "is_free", "is_weighed", "load", "make", "name", "process", "then", "toward",
     )  # fmt: skip
 
     def __init__(self, name: str, make: Make, above: Above | None) -> None:
@@ -59,6 +59,8 @@ class Node:
         self.incarnation = 0
         """Of the current or latest process; the first is 1."""
         self.process: Process | None = None
+        self.then: Callable[[], None] | None = None
+        """What is to be done when the process that leaves has gone."""
         self.toward: str | None = None
         """Whom the life that retired last wants the next one to join."""
         self.host_up = True

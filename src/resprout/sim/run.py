@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from resprout.core.contract import Note
-from resprout.edge.requests import LeaveRequest
+from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.scenario.observe import note_row
 from resprout.sim.cast import Cast
@@ -132,13 +132,19 @@ class Run:
                     faults.double(self._cast.seat_double(name, fault), name)
             case FaultKind.LEAVE:
                 for name in fault.nodes:
-                    faults.leave(name, LeaveRequest(), retires=self._cast.is_broker(name))
+                    is_broker = self._cast.is_broker(name)
+                    faults.leave(name, LeaveRequest(DRAIN_US if is_broker else 0), retires=is_broker)
+
+            case FaultKind.RESTART:
+                faults.restart(fault.nodes, LeaveRequest(DRAIN_US))
 
     def _tell(self, kind: str, node: str, detail: str | None) -> None:
         self._recorder.record(Row(time_us=self.world.now_us, node=node, kind=kind, detail=detail))
 
     def _note(self, process: Process, note: Note) -> None:
         self._recorder.record(note_row(self.world.now_us, process.name, note.kind, note.columns))
+        if note.kind == "joined":
+            self._faults.placed(process.name)
 
 
 def run_scenario(

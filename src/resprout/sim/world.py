@@ -143,6 +143,9 @@ class World:
             node.toward = effect.toward
             node.incarnation = max(node.incarnation, effect.above)
             self.calendar.at(self.calendar.now_us + RESTART_US, self._return, node, node.incarnation)
+        elif process.node.then is not None:
+            then, process.node.then = process.node.then, None
+            then()
 
     def _return(self, node: Node, retired: int) -> None:
         if node.process is None and node.incarnation == retired:

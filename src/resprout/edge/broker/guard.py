@@ -15,7 +15,9 @@ from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
 from resprout.edge.durable_messages import Consume, Consuming, Standing
 from resprout.edge.messages import (
     Advertise,
+    AskAudience,
     Attend,
+    AudienceTold,
     BrokersForgotten,
     ForgetBrokers,
     Publish,
@@ -25,7 +27,7 @@ from resprout.edge.messages import (
     Taken,
     Unadvertise,
 )
-from resprout.edge.rights import Rights, may_publish, may_subscribe
+from resprout.edge.rights import REPLIES, Rights, may_publish, may_subscribe, reply_topic
 
 TOPICS_KEPT: Final = 1024
 """Decisions about topics that are remembered for one client."""
@@ -69,6 +71,7 @@ class Guard:
             Unadvertise: self._advertise,
             ForgetBrokers: self._forget,
             Consume: self._consume,
+            AskAudience: self._ask_audience,
         }
 
     def __call__(self, session: ClientSession, message: Any) -> Guarded:
@@ -89,12 +92,18 @@ class Guard:
             self._refused(session.name, "it has as many subscriptions as it may")
             reason = f"{session.name} may have {permit.most_subscriptions} subscriptions, and has them"
             return None, (SubscribeRefused(message.id, reason),)
-        if may_subscribe(permit.rights, message.filter):
+        if self._may_subscribe(session, message.filter, permit):
             return message, ()
         return None, (self._no_subscription(session, message.id, message.filter),)
 
+    def _may_subscribe(self, session: ClientSession, topic_filter: str, permit: Permit) -> bool:
+        """Replies to a client are for nobody else, whatever the rules say, and for itself in any case."""
+        if topic_filter.startswith(f"{REPLIES}/"):
+            return topic_filter == reply_topic(session.name)
+        return may_subscribe(permit.rights, topic_filter)
+
     def _attend(self, session: ClientSession, message: Attend, permit: Permit) -> Guarded:
-        kept = tuple(held for held in message.subscriptions if may_subscribe(permit.rights, held.filter))
+        kept = tuple(held for held in message.subscriptions if self._may_subscribe(session, held.filter, permit))
         if len(kept) < len(message.subscriptions):
             for held in message.subscriptions:
                 if held not in kept:
@@ -128,6 +137,12 @@ class Guard:
     def _advertise(self, session: ClientSession, message: Advertise | Unadvertise, permit: Permit) -> Guarded:
         """It is a hint, and answered by nobody."""
         return (message if permit.publishes(message.topic) else None), ()
+
+    def _ask_audience(self, session: ClientSession, message: AskAudience, permit: Permit) -> Guarded:
+        """Who may not publish there learns nothing about who listens, and is refused when it publishes."""
+        if all(map(permit.publishes, message.topics)):
+            return message, ()
+        return None, (AudienceTold(message.id, True),)
 
     def _forget(self, session: ClientSession, message: ForgetBrokers, permit: Permit) -> Guarded:
         if permit.rights.operate:

@@ -33,6 +33,7 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError, WireError
 from resprout.core.marks import Marks
 from resprout.core.names import check_topic
+from resprout.edge.client.audience import AudienceQuestions
 from resprout.edge.client.forgetting import ForgetRequests
 from resprout.edge.client.incoming import Incoming
 from resprout.edge.client.publishing import Publishing
@@ -42,6 +43,7 @@ from resprout.edge.client.timers import TellTaken
 from resprout.edge.client.wanted import Asked, WantedSubscriptions, bytes_of
 from resprout.edge.messages import (
     Attend,
+    AudienceTold,
     BrokersForgotten,
     Delivery,
     EventRead,
@@ -62,6 +64,7 @@ from resprout.edge.messages import (
 from resprout.edge.options import ClientOptions as ClientOptions
 from resprout.edge.requests import (
     AdvertiseRequest,
+    AudienceRequest,
     BrokerChanged,
     ClientRequest,
     FlushRequest,
@@ -115,6 +118,7 @@ class ClientMachine:
         self._controls: deque[Asked] = deque()
         self._forgetting = ForgetRequests()
         self._reading = ReadRequests()
+        self._audience = AudienceQuestions()
         self._early: deque[tuple[PublishRequest, int]] = deque()
         """Publications asked for before the network said what it offers."""
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -136,6 +140,7 @@ class ClientMachine:
             LeaveRequest: self._leave,
             ForgetRequest: lambda request, token, out: self._forgetting.ask(request, token),
             ReadRequest: lambda request, token, out: self._reading.ask(request, token),
+            AudienceRequest: lambda request, token, out: self._audience.ask(request, token),
         }
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
@@ -149,6 +154,7 @@ class ClientMachine:
             BrokersForgotten: lambda message, now_us, out: self._forgetting.answered(message, out),
             EventRead: lambda message, now_us, out: self._reading.came(message, out),
             EventsEnd: lambda message, now_us, out: self._reading.ended(message, out),
+            AudienceTold: lambda message, now_us, out: self._audience.told(message, out),
             Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
             GoTo: self._sent_on,
         }
@@ -206,6 +212,10 @@ class ClientMachine:
             self._reading.give_up(f"{broker} keeps no events: ask a broker that does", out)
         while (read := self._reading.next()) is not None:
             out.append(Send(broker, read))
+        if not self._offers(Extra.AUDIENCE):
+            self._audience.give_up(out)
+        while (question := self._audience.next()) is not None:
+            out.append(Send(broker, question))
         while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.prompt)) is not None:
             self._room -= publish.bundle.cost
             out.append(Send(broker, publish))
@@ -349,6 +359,7 @@ class ClientMachine:
             self.publishing.begin_session(message.faults_tolerated, out)
         self._forgetting.begin_session(out)
         self._reading.begin_session(out)
+        self._audience.begin_session()
         wanted = self._wanted.resume(message.resumed, self._offers(Extra.ADVERTISING))
         self._controls = deque(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)

@@ -201,6 +201,7 @@ class RealRun:
     def _hear_note(self, process: BrokerProcess, note: SaidNote) -> None:
         if self._listening and self._start_us and note.time_us >= self._start_us:
             self._keep(note_row(note.time_us - self._start_us, process.name, note.kind, note.columns))
+            self._faults.noted(process.name, note.kind)
 
     def _keep(self, row: Row) -> None:
         self._rows.append(row)

@@ -8,7 +8,8 @@ with `first` it is told of nobody but its first parent, with `found` of nobody a
 | freeze, unfreeze | SIGSTOP, SIGCONT |
 | cut, partition, heal | brokers and clients are told whom they cannot reach |
 | join | the process is started |
-| leave | a client ends its session and its application; a broker is asked to leave (SIGUSR1), and ends by itself |
+| restart | as a broker that leaves; then it is started again, and the next one leaves when it has its place |
+| leave | a client ends its session and its application; a broker is asked to leave (SIGTERM), and ends by itself |
 
 A fault that has nothing to do changes nothing and is told as a note.
 """
@@ -47,6 +48,10 @@ class ProcessFaults:
         self._silent: set[str] = set()
         """Nodes whose machine has crashed: stopped for good."""
         self._starting: dict[str, asyncio.Task[None]] = {}
+        self._restarts = 0
+        self._one_restart = asyncio.Lock()
+        self._placed: dict[str, asyncio.Event] = {}
+        """Brokers that are being started again, and whether they have a place."""
         self.latest_us: int | None = None
         """When something was last done, on the clock of the machine."""
 
@@ -82,8 +87,10 @@ class ProcessFaults:
                 self._heal(fault)
             case FaultKind.JOIN:
                 for broker in self._scenario.joining(fault):
-                    self._tell(kinds.JOIN, broker.name, None)
-                    self._begin(broker.name, self._join(fault, broker.name))
+                    self._begin(broker.name, self._join(fault, broker.name, self._starting.get(broker.name)))
+            case FaultKind.RESTART:
+                self._restarts += 1
+                self._begin(f"restart {self._restarts}", self._restart(fault.nodes))
             case FaultKind.CRASH if not fault.host:
                 await self._crash_together(fault.nodes)
             case _:
@@ -175,7 +182,33 @@ class ProcessFaults:
         if process.status:
             raise ProcessError(process.epitaph)
 
-    async def _join(self, fault: FaultSpec, name: str) -> None:
+    async def _restart(self, names: Sequence[str]) -> None:
+        """Whoever is behind, behind those that are being started again already."""
+        async with self._one_restart:
+            for name in names:
+                await self._settled(name)
+                process = self._tree.process(name)
+                if not process.running or process.frozen:
+                    self._ignored(name, FaultKind.LEAVE, "it is frozen" if process.frozen else "it does not run")
+                    continue
+                self._tell(kinds.LEAVE, name, None)
+                process.leave()
+                await self._gone(process)
+                self._tell(kinds.JOIN, name, None)
+                placed = self._placed[name] = asyncio.Event()
+                self._crew.found(name, await self._tree.restart(name))
+                self._enforce()
+                await placed.wait()
+
+    def noted(self, name: str, kind: str) -> None:
+        """A broker says something."""
+        if kind == "joined" and name in self._placed:
+            self._placed.pop(name).set()
+
+    async def _join(self, fault: FaultSpec, name: str, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await before  # it is leaving
+        self._tell(kinds.JOIN, name, None)
         broker = next(broker for broker in self._scenario.joining(fault) if broker.name == name)
         self._crew.found(name, await self._tree.join(broker))
         self._enforce()

@@ -16,6 +16,7 @@ from resprout.sim.classes.doubled_names import doubled_names
 from resprout.sim.classes.hung import hung
 from resprout.sim.classes.newcomers import newcomers
 from resprout.sim.classes.restarts import restarts
+from resprout.sim.classes.rolling import rolling
 from resprout.sim.classes.thin_links import thin_links
 from resprout.sim.classes.totals import totals
 from resprout.sim.classes.unread import unread
@@ -40,6 +41,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "hung": hung,
         "newcomers": newcomers,
         "restarts": restarts,
+        "rolling": rolling,
         "thin-links": thin_links,
         "totals": totals,
         "unread": unread,

@@ -23,7 +23,7 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, ForgetBrokers, Publish, Taken
+from resprout.edge.messages import AskAudience, Attend, ForgetBrokers, Publish, Taken
 from resprout.edge.requests import LeaveRequest
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
@@ -36,11 +36,13 @@ from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.status import CouncilOptions
 from resprout.spread.messages import SPREAD_MESSAGES
 from resprout.stacks.resprout import account
+from resprout.stacks.resprout.audience import Audience
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.dismissing import Dismissing
+from resprout.stacks.resprout.draining import Draining, DrainOver
 from resprout.stacks.resprout.durable import Durable
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
 from resprout.stacks.resprout.durables import Durables
@@ -113,6 +115,8 @@ class ResproutBroker(Shell):
         self.balance = Balance(core, offers)
         self.newcomer = Newcomer(core, self.book)
         self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company)
+        self.draining = Draining(core, self.council, self.admission, self.ghosts)
+        self.audience = Audience(core)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)
         self.dismissing = Dismissing(core, self.ghosts, self.clients, self.admission)
@@ -150,6 +154,7 @@ class ResproutBroker(Shell):
             timers={
                 Tick: self._tick,
                 JoinAgain: lambda timer: self.newcomer.again(),
+                DrainOver: self.draining.over,
                 ChooseParent: lambda timer: self.newcomer.choose(),
                 GhostOver: self.dismissing.due,
                 NothingKept: lambda timer: self.clients.settle(),
@@ -174,6 +179,7 @@ class ResproutBroker(Shell):
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
                 *([core.disk.end] if core.disk is not None else []),
+                (self.draining.asked, self.draining.check),
             ),
             in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan, DurableHeard),
         )
@@ -205,6 +211,7 @@ class ResproutBroker(Shell):
                 Taken: self.clients.taken,
                 ForgetBrokers: self.forgetting.asked,
                 **self.durables.of_clients,
+                AskAudience: self.audience.asked,
                 **self.wishes.of_clients,
             },
             check=ClientSession.check_turn,
@@ -232,7 +239,6 @@ class ResproutBroker(Shell):
                 DurableHeard: self.book.durables.heard,
                 DurableDone: self.book.durables.done,
                 MoveAway: lambda link, message: self.newcomer.move_away(link.name, message),
-                Leaving: lambda link, message: self.council.silent(link.name, True, core.now_us),
                 **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
@@ -264,9 +270,10 @@ class ResproutBroker(Shell):
 
         probed = at_council(self.council.handlers[Probed])
 
-        def both_probed(peer: Peer, message: Probed) -> None:
+        def all_probed(peer: Peer, message: Probed) -> None:
             probed(peer, message)
             newcomer.probed(peer.name, message)
+            self.draining.probed(peer.name, message)
 
         return Desk(
             core.peers.find_settled,
@@ -276,11 +283,12 @@ class ResproutBroker(Shell):
                 JoinElsewhere: lambda peer, message: newcomer.sent_elsewhere(peer.name, message),
                 NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
                 AttachRequest: lambda peer, message: self.member.requested(peer.name, message),
+                Leaving: lambda peer, message: self.draining.told(peer.name),
                 NotMember: lambda peer, message: self.coordinator.not_member(peer.name, message),
                 Recollect: lambda peer, message: self.revival.told(peer.name) if self.revival is not None else None,
                 **self.parcels.handlers,
                 **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
-                Probed: both_probed,
+                Probed: all_probed,
             },
             heard=self.council.heard,
         )
@@ -346,4 +354,4 @@ class ResproutBroker(Shell):
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):
-            self.newcomer.leave()
+            self.draining.begin(event.body.within_us)

@@ -78,6 +78,10 @@ class Clients:
     @property
     def serving(self) -> bool:
         """Whoever comes is served."""
+        return self._is_settled and not self._core.leaving
+
+    @property
+    def _is_settled(self) -> bool:
         return self._core.attached and self._core.is_calm and not self._core.reviving
 
     # -- coming --------------------------------------------------------------------------------------------------------
@@ -96,7 +100,10 @@ class Clients:
             return
         self._waiting[session.name] = message
         self._since[session.name] = self._core.now_us
-        self._decide(session)
+        if self._core.leaving and not message.tried and (successors := self._core.successors()):
+            self._send_to(session, successors[0].name)  # whoever has lost a broker is told when this one goes
+        else:
+            self._decide(session)
 
     def is_superseded(self, session: ClientSession) -> bool:
         """By a later life that somebody serves; then it is told, and gone."""
@@ -191,8 +198,10 @@ class Clients:
         core = self._core
         attend = self._waiting[session.name]
         is_new = not attend.tried and not attend.subscriptions
+        if core.leaving and not (attend.tried and self._ghosts.knows(home_of(attend))):
+            return  # only those whom nobody else could serve: this broker goes when they have come
         if not (
-            self.serving or (core.attached and is_new and not core.reviving)
+            self._is_settled or (core.attached and is_new and not core.reviving)
         ):  # a repair may wait for what an operator says
             return
         tried = attend.tried
@@ -307,7 +316,7 @@ class Clients:
         session.check_next(bundle)
         check_columns(bundle)
         core.advertising.implied(session, bundle.topic)
-        if bundle.guarantee is Guarantee.EVENTUAL:
+        if bundle.guarantee is Guarantee.EVENTUAL and not core.leaving:
             self._take_eventual(session, message)
         else:
             session.waiting.append(message)
@@ -344,7 +353,7 @@ class Clients:
         """Take what need not wait any longer."""
         core = self._core
         totals = core.totals
-        if totals.held or totals.unsubmitted or session.name in self._draining:
+        if totals.held or totals.unsubmitted or core.leaving or session.name in self._draining:
             return
         self._draining.add(session.name)
         queue = session.waiting

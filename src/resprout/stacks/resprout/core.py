@@ -69,6 +69,8 @@ class Core(Step):
         self.kept_until_us = 0
         self.leading = False
         """It leads a repair."""
+        self.leaving = False
+        """It was asked to go: it takes nobody and nothing new, and does not come back by itself."""
         self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults)
         self.outbox = Outbox(self)
         self.peers = Peers(self, self.outbox)
@@ -88,7 +90,8 @@ class Core(Step):
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
         self.neighbours = Neighbours(self)
-        serving = Serving(NAME, GUARANTEES, self.faults, extras=(Extra.ADVERTISING, Extra.FORGETTING, Extra.DURABLE))
+        extras = (Extra.ADVERTISING, Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE)
+        serving = Serving(NAME, GUARANTEES, self.faults, extras=extras)
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
         self.advertising = Advertising(self.adverts)
@@ -140,6 +143,7 @@ class Core(Step):
 
     def retire(self, reason: str, again: bool = True, kind: str = "fenced", toward: str | None = None) -> None:
         """The next life is above everything that anybody has called dead, or it would be fenced in turn."""
+        again = again and not self.leaving
         if not self.retired:
             if again:
                 self.note(kind, reason)

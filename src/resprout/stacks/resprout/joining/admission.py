@@ -91,7 +91,7 @@ class Admission:
 
     @property
     def _room(self) -> int:
-        return self._core.options.total_degree - len(self._core.links)
+        return 0 if self._core.leaving else self._core.options.total_degree - len(self._core.links)
 
     def admit(self) -> None:
         """Take those who wait, if this is a moment for it."""

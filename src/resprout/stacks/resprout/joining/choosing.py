@@ -17,9 +17,9 @@ from resprout.overlay.messages import Probe
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import OFFERED_MAX, Offer
 
-CALL: Final = -1
+CALL: Final = 1 << 62
 """The number of a probe that only sees to it that there is a session; rounds of the overlay count from 1."""
-MEASURE: Final = -2
+MEASURE: Final = CALL + 1
 PATIENCE_US: Final = 5_000_000
 """How long a first answer is waited for."""
 NEAR_US: Final = 5_000

@@ -261,11 +261,3 @@ class Newcomer:
 
     def _may_move(self, parent: str) -> bool:
         return parent == self._core.view.parent and len(self._core.links) == 1 and self._core.is_calm
-
-    def leave(self) -> None:
-        """Tell the neighbours that nobody needs to wait for this broker, and end. Its parent repairs the tree, and the
-        clients find another broker, as if it had crashed."""
-        core = self._core
-        for name in core.links:
-            core.outbox.send(name, Leaving())
-        core.retire(f"{core.seat.name} leaves", again=False)

@@ -1,0 +1,259 @@
+"""Requests and replies over publications.
+
+    reply = await client.request("price/bread", b"2 loaves", timeout=5)
+
+    async for request in client.serve("price/+"):
+        await request.reply(b"4.20")
+
+A request is a publication with two attributes: where to reply (`$reply/NAME`, a topic of the client that asks) and a
+number that nobody can guess. A reply is a publication with that number. So both survive the crash of a broker as any
+publication does, and neither is promised more: a request may be served twice when its client gave up and asked again,
+and of several replies the first counts.
+
+Before a request is published the broker is asked whether anybody listens. Where it knows that nobody does, nothing is
+published, and the caller is told at once.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from resprout.client.errors import ClosedError, NobodyListensError, NoReplyError, RequestFailedError, SubscribeError
+from resprout.client.inbox import Inbox
+from resprout.client.typed import Payload, TypedMessage, decoder_of
+from resprout.core.contract import Request
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee, GuaranteeName
+from resprout.core.keys import topics_of
+from resprout.core.message import Message
+from resprout.core.names import AttributeValue
+from resprout.edge.requests import AudienceRequest
+from resprout.edge.rights import REPLIES, reply_topic
+
+if TYPE_CHECKING:
+    from resprout.client.client import Client
+
+T = TypeVar("T")
+
+REQUEST_SECONDS: Final = 10.0
+"""For a reply to come, where nobody says otherwise."""
+REPLY_TO: Final = "reply_to"
+REQUEST_ID: Final = "request_id"
+FAILED: Final = "request_failed"
+"""Attributes of requests and replies."""
+_OWN: Final = (REPLY_TO, REQUEST_ID, FAILED)
+
+
+class Requester:
+    """The side that asks, of one client: its subscription to replies begins with the first request."""
+
+    def __init__(self, client: "Client", ask: Callable[[Request], None]) -> None:
+        self._client = client
+        self._ask = ask
+        self._asked: dict[int, asyncio.Future[bool]] = {}
+        """By token: whether anybody listens."""
+        self._awaited: dict[str, asyncio.Future[Message]] = {}
+        """By number of a request."""
+        self._inbox: Inbox | None = None
+        self._opening = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def request(
+        self,
+        topic: str,
+        payload: Payload,
+        timeout: float | None,
+        guarantee: GuaranteeName | Guarantee,
+        keys: Sequence[str],
+        attributes: Mapping[str, AttributeValue] | None,
+        token: int,
+    ) -> Message:
+        if attributes and any(name in attributes for name in _OWN):
+            raise UsageError(f"the attributes {', '.join(_OWN)} of a request are its own")
+        number = secrets.token_hex(8)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._open()
+                if not await self._anybody(topics_of(topic, tuple(keys)), token):
+                    raise NobodyListensError(topic)
+                reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+                self._awaited[number] = reply
+                own = {REPLY_TO: reply_topic(self._client.name), REQUEST_ID: number}
+                receipt = await self._client.publish(
+                    topic, payload, guarantee=guarantee, keys=keys, attributes={**(attributes or {}), **own}
+                )
+                refusal = asyncio.ensure_future(receipt.accepted())
+                try:
+                    message = await self._first(reply, refusal)
+                finally:
+                    refusal.cancel()
+                    with contextlib.suppress(asyncio.CancelledError, Exception):
+                        await refusal
+        except TimeoutError:
+            raise NoReplyError(f"no reply to a request on {topic} within {timeout:g} s") from None
+        finally:
+            self._awaited.pop(number, None)
+        failed = message.attributes.get(FAILED)
+        if failed is not None:
+            raise RequestFailedError(str(failed))
+        return message
+
+    async def _first(self, reply: "asyncio.Future[Message]", refusal: "asyncio.Future[None]") -> Message:
+        """The reply; or the error of a publication that nobody will ever get."""
+        await asyncio.wait((reply, refusal), return_when=asyncio.FIRST_COMPLETED)
+        if not reply.done():
+            await refusal
+        return await reply
+
+    def serve(self, topic: str, where: str | None, kind: type[T] | None) -> "Service[T]":
+        return Service(self._client, topic, where, kind)
+
+    def answered(self, token: int, anybody: bool) -> bool:
+        """What the broker says; False when it was asked something else."""
+        asked = self._asked.get(token)
+        if asked is not None and not asked.done():
+            asked.set_result(anybody)
+        return asked is not None
+
+    def close(self, reason: str) -> None:
+        """The client is closed, or its session is over for good."""
+        waits: list[asyncio.Future[Any]] = [*self._asked.values(), *self._awaited.values()]
+        for waiting in waits:
+            if not waiting.done():
+                waiting.set_exception(ClosedError(reason))
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    async def _anybody(self, topics: tuple[str, ...], token: int) -> bool:
+        asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._asked[token] = asked
+        try:
+            self._ask(Request(AudienceRequest(topics), token))
+            return await asked
+        finally:
+            del self._asked[token]
+
+    async def _open(self) -> None:
+        """Subscribe to replies; once, and again after the network could not make good what was missed."""
+        async with self._opening:
+            if self._inbox is None:
+                self._inbox = await self._client.subscribe(reply_topic(self._client.name))
+                self._reading = asyncio.create_task(self._read(self._inbox))
+
+    async def _read(self, inbox: Inbox) -> None:
+        reason = "the subscription to replies is over"
+        try:
+            async for message in inbox:
+                waiting = self._awaited.get(str(message.attributes.get(REQUEST_ID)))
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+        except ClosedError as error:
+            reason = str(error)
+        self._inbox = None
+        for waiting in self._awaited.values():
+            if not waiting.done():
+                waiting.set_exception(ClosedError(f"the reply may be lost: {reason}"))
+
+
+class ServedRequest(Generic[T]):
+    """What somebody asks. Reply to it, or say that it failed; otherwise whoever asks waits until its time is over."""
+
+    __slots__ = ("_client", "_typed", "message")
+
+    def __init__(self, client: "Client", message: Message, typed: TypedMessage[T] | None) -> None:
+        self._client = client
+        self._typed = typed
+        self.message = message
+
+    @property
+    def payload(self) -> bytes:
+        return self.message.payload
+
+    @property
+    def topic(self) -> str:
+        return self.message.topic
+
+    @property
+    def value(self) -> T:
+        """With a type: what the payload holds. MistypedPayloadError when it does not fit."""
+        if self._typed is None:
+            raise UsageError("a value has a type: client.serve(topic, type=...)")
+        return self._typed.value
+
+    @property
+    def wants_reply(self) -> bool:
+        """False of a plain publication on the topic."""
+        attributes = self.message.attributes
+        return str(attributes.get(REPLY_TO, "")).startswith(f"{REPLIES}/") and REQUEST_ID in attributes
+
+    async def reply(self, payload: Payload) -> None:
+        """Returns when the broker of this client has the reply; PublishError when it refuses."""
+        await self._answer(payload, {})
+
+    async def fail(self, reason: str) -> None:
+        """Whoever asks is told so by RequestFailedError."""
+        await self._answer(b"", {FAILED: reason})
+
+    async def _answer(self, payload: Payload, attributes: dict[str, AttributeValue]) -> None:
+        if not self.wants_reply:
+            raise UsageError("it was published, not requested: nobody waits for a reply")
+        asked = self.message.attributes
+        receipt = await self._client.publish(
+            str(asked[REPLY_TO]), payload, attributes={**attributes, REQUEST_ID: asked[REQUEST_ID]}
+        )
+        await receipt.accepted()
+
+
+class Service(Generic[T]):
+    """The side that answers: requests on a topic, one after the other.
+
+    It subscribes when it is first asked for a request, or by `await service.ready()`, which returns when the
+    subscription is confirmed; it ends with its loop, and with `close`.
+    """
+
+    def __init__(self, client: "Client", topic: str, where: str | None, kind: type[T] | None) -> None:
+        self._client = client
+        self._topic = topic
+        self._where = where
+        self._decode = decoder_of(kind) if kind is not None else None
+        self._inbox: Inbox | None = None
+
+    async def ready(self) -> "Service[T]":
+        if self._inbox is None:
+            self._inbox = await self._client.subscribe(self._topic, self._where)
+        return self
+
+    def __aiter__(self) -> AsyncIterator[ServedRequest[T]]:
+        return self._each()
+
+    async def _each(self) -> AsyncIterator[ServedRequest[T]]:
+        await self.ready()
+        try:
+            async for message in self.inbox:
+                yield self.request_of(message)
+        finally:
+            await self.close()
+
+    async def next(self) -> ServedRequest[T]:
+        """The next request; ClosedError when there will be none."""
+        await self.ready()
+        return self.request_of(await self.inbox.next())
+
+    async def close(self) -> None:
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            with contextlib.suppress(ClosedError, SubscribeError):
+                await self._client.unsubscribe(inbox)
+
+    @property
+    def inbox(self) -> Inbox:
+        """What it reads from, once it is ready."""
+        assert self._inbox is not None, "it is ready first"
+        return self._inbox
+
+    def request_of(self, message: Message) -> ServedRequest[T]:
+        typed = TypedMessage(message, self._decode) if self._decode is not None else None
+        return ServedRequest(self._client, message, typed)

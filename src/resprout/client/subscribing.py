@@ -1,0 +1,113 @@
+"""How a program subscribes: what it may ask for, and what it gets. Done by `Client`."""
+
+import builtins
+from typing import Any, TypeVar, overload
+
+from resprout.client.durable import WhenFullWord
+from resprout.client.durable_inbox import DurableInbox
+from resprout.client.inbox import Inbox
+from resprout.client.past import Start
+from resprout.client.typed import TypedInbox, inbox_of_type
+from resprout.core.errors import UsageError
+
+T = TypeVar("T")
+
+
+class Subscribing:
+    """A part of `Client`, which has what is said here."""
+
+    async def _subscribe(
+        self,
+        filter: str,
+        where: str | None,
+        into: Inbox | None,
+        durable: str | None,
+        group: str | None,
+        when_full: WhenFullWord,
+        most: int | None,
+        window: int | None,
+        by_hand: bool,
+        replay_from: Start | str | None,
+    ) -> Inbox:
+        raise NotImplementedError
+
+    @overload
+    async def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        into: Inbox | None = None,
+        replay_from: Start | str | None = None,
+    ) -> Inbox: ...
+    @overload
+    async def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        durable: str | None = None,
+        group: str | None = None,
+        when_full: WhenFullWord = "push back",
+        most: int | None = None,
+        window: int | None = None,
+        by_hand: bool = False,
+        replay_from: Start | str | None = None,
+    ) -> DurableInbox: ...
+    @overload
+    async def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        into: TypedInbox[T] | None = None,
+        durable: str | None = None,
+        group: str | None = None,
+        when_full: WhenFullWord = "push back",
+        most: int | None = None,
+        window: int | None = None,
+        by_hand: bool = False,
+        replay_from: Start | str | None = None,
+        type: builtins.type[T],
+    ) -> TypedInbox[T]: ...
+    async def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        into: Inbox | TypedInbox[Any] | None = None,
+        durable: str | None = None,
+        group: str | None = None,
+        when_full: WhenFullWord = "push back",
+        most: int | None = None,
+        window: int | None = None,
+        by_hand: bool = False,
+        replay_from: Start | str | None = None,
+        type: builtins.type[Any] | None = None,
+    ) -> Inbox | TypedInbox[Any]:
+        """Subscribe and return when it is confirmed: from then on nothing that matches is missed.
+
+        With a name, `durable`, the subscription outlives this program and the broker that holds it: whoever consumes it
+        next goes on where it was (`client.durable_inbox`, docs/client.md). Members of a `group` share one.
+
+        With `replay_from` it begins in the past, with what the broker that serves this client keeps: "beginning", an
+        offset or a time. ReadError when that broker does not keep all of it.
+
+        With a `type`, each message has a `value` of that type, which is decoded from its payload when it is asked for.
+
+        Every subscription has an inbox of its own, unless one is given. A message that matches several subscriptions
+        is put once into each inbox concerned. Read them all: messages are acknowledged in the order in which they came,
+        so an inbox that nobody reads holds the others back once it is full. Cancelled, it has subscribed to nothing.
+        """
+        if type is not None:
+            fed = inbox_of_type(into, type)
+        elif isinstance(into, TypedInbox):
+            raise UsageError("this inbox has messages of a type: say which")
+        else:
+            fed = into
+        inbox = await self._subscribe(
+            filter, where, fed, durable, group, when_full, most, window, by_hand, replay_from
+        )  # fmt: skip
+        if type is None:
+            return inbox
+        return into if isinstance(into, TypedInbox) else TypedInbox(inbox, type)

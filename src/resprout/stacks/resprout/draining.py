@@ -1,0 +1,129 @@
+"""How a broker goes: first it hands over what it can, then it tells everybody, then it ends.
+
+From the moment it is asked it takes nobody and nothing new: newcomers and clients without a broker are sent elsewhere,
+and what local clients publish stays unread, so that they say it again where they go. It waits until the tree around it
+is whole and every neighbour has answered a call, until everything that it has accepted from a client is safe with
+others, until nobody is being given a place below it, and until those clients of a dead broker have come that it keeps
+something for. Then its clients hear whom to turn to, its neighbours hear that it goes, and whoever is its authority
+closes the gap at once. If that moment does not come in time, it goes without.
+
+Copies that others rely on count until it is gone: between its last word and the end of the repair it is one of the f
+that may be missing. Who is alone has nobody to hand anything to, and says what is lost.
+"""
+
+from typing import Final
+
+from resprout.core.contract import Send, SetTimer, Timer
+from resprout.edge.broker.ghosts import Ghosts
+from resprout.edge.messages import GoTo
+from resprout.order.entry import Entry
+from resprout.overlay.council import Council
+from resprout.overlay.messages import Probe, Probed
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.joining.admission import Admission
+from resprout.stacks.resprout.messages import Leaving
+
+FAREWELL: Final = (1 << 62) + 2
+"""The number of its probes, next to those of `choosing`."""
+
+
+class DrainOver(Timer, frozen=True):
+    """When to go, whatever is not handed over."""
+
+
+class Draining:
+    def __init__(self, core: Core, council: Council, admission: Admission, ghosts: Ghosts) -> None:
+        self._core = core
+        self._council = council
+        self._admission = admission
+        self._ghosts = ghosts
+        self.asked: list[int] = []
+        """When this broker was asked to go, if it was: a step ends with a look at whether it may."""
+        self._answered: dict[str, bool] = {}
+        """Neighbours that were called since then."""
+
+    def begin(self, within_us: int) -> None:
+        """Asked once more, it goes at once."""
+        core = self._core
+        if self.asked or not within_us or not core.attached or core.reviving:
+            self._go()
+            return
+        self.asked.append(core.now_us)
+        core.leaving = True
+        self._admission.admit()  # those who ask for a place here are sent elsewhere
+        core.out.append(SetTimer(DrainOver(), core.now_us + within_us))
+
+    def over(self, timer: DrainOver) -> None:
+        """The time is up."""
+        core = self._core
+        core.note(
+            "undrained", f"the time is over, and {self._hindrance() or 'nothing'} is still waited for: it goes without"
+        )
+        self._go()
+
+    def told(self, name: str) -> None:
+        """Another broker goes: its life is certainly over. Whoever votes about the root must know, neighbour or not."""
+        core = self._core
+        if core.peers.incarnation(name) == core.view.incarnation_of(name):
+            self._council.silent(name, True, core.now_us)
+
+    def probed(self, name: str, message: Probed) -> None:
+        if message.number == FAREWELL and name in self._answered:
+            self._answered[name] = True
+
+    def check(self) -> None:
+        core = self._core
+        for name in core.links:
+            if name not in self._answered:
+                self._answered[name] = False
+                core.peers.post(name, Probe(FAREWELL))
+        if self._hindrance() is None:
+            self._go()
+
+    def _hindrance(self) -> str | None:
+        """What it has to wait for; None when it may go."""
+        core = self._core
+        if not core.links:
+            return None
+        if not core.is_calm:
+            return "a repair next to it"
+        silent = [name for name in core.links if not self._answered.get(name)]
+        if silent:  # it may be dead, and nobody has noticed yet
+            return f"a sign of life of {silent[0]}"
+        if self._admission.admitting:
+            return "a newcomer"
+        if self._ghosts.lives():
+            return "clients of a broker that is gone"
+        if any(map(self._is_unsafe, core.log.held_back)):
+            return "a publication that nobody else has"
+        backlog = core.totals.backlog
+        if core.totals.unsubmitted or any(backlog.has_any(name) for name in core.sessions.all):
+            return "the place of a total"
+        return None
+
+    def _is_unsafe(self, entry: Entry) -> bool:
+        return entry.source is None and not entry.is_backup and not self._core.log.is_safe(entry)
+
+    def _go(self) -> None:
+        core = self._core
+        core.leaving = True
+        successors = core.successors()
+        core.sessions.flush_all(core.out)
+        if successors:
+            message = GoTo(successors[0])
+            core.out.extend([Send(session.name, message) for session in core.sessions.all.values() if session.asked])
+            clients = len(core.sessions.all)
+            core.note(
+                "drain", f"{clients} clients and {len(core.links)} neighbours are handed over to {successors[0].name}"
+            )
+        elif lost := self._unread():
+            where = "are kept on its disk" if core.disk is not None else "are lost"
+            core.note("undrained", f"nobody is left: {lost} publications that somebody has not read {where}")
+        for name in dict.fromkeys((*core.links, *self._council.standby())):
+            core.outbox.pass_by(name, Leaving())
+        core.retire(f"{core.seat.name} leaves", again=False)
+
+    def _unread(self) -> int:
+        core = self._core
+        owed = sum(entry.last - entry.first + 1 for entry in core.log.entries.values() if entry.undone)
+        return owed + sum(publish.bundle.count for session in core.sessions.all.values() for publish in session.waiting)
