@@ -7,9 +7,6 @@ finds out by itself when a link carries more.
 A frame is *marked* when more waits behind it than may leave: the peer acknowledges it at once. From marked frame to
 acknowledgement is a round trip, and what was acknowledged meanwhile tells what the link carries. Nothing is measured,
 and nobody is asked for acknowledgements, while there is room for everything.
-
-A long round trip is that of a thin line with a queue, which must become shorter, or of a long way, which must be
-filled. Little makes no queue: so after a long one, as little as possible leaves once, and what that takes is the way.
 """
 
 from collections import deque
@@ -34,9 +31,7 @@ PART_BYTES_MAX: Final = limits.BUNDLE_BYTES
 """A part of a large message, and what may share a frame: a quarter of what may be on its way, so it is bounded by time,
 too. Where a link is fast, nothing has to be taken apart."""
 TRIP_US_MAX: Final = 500_000
-"""A longer round trip is taken for this, until little was on its way: most of it may have been spent in a queue."""
-WAY_US_MAX: Final = 2_000_000
-"""Of a round trip that little made. What is longer still is a line too thin for that little."""
+"""A longer round trip is taken for this: most of it was spent in a queue."""
 RATES_KEPT: Final = 16
 """The best of so many tells what the link carries: some are low because there was little to send."""
 
@@ -139,18 +134,14 @@ class Flight:
         if not marks or marks[0][0] > position:
             return
         while marks and marks[0][0] <= position:
-            marked, left_us, before = marks.popleft()
+            _, left_us, before = marks.popleft()
         trip_us = max(1, now_us - left_us)
-        if self.bytes_max == LEAST_BYTES and marked - before <= 2 * LEAST_BYTES:
-            self._trip_us = min(trip_us, WAY_US_MAX)  # this little makes no queue, so it is the way
-        else:
-            self._trip_us = min(self._trip_us, trip_us)
+        self._trip_us = min(self._trip_us, trip_us)
         self.end()
         self._rates.append((position - before) * 1_000_000 // trip_us)
-        if trip_us > self._trip_us == TRIP_US_MAX:
-            self._allow(LEAST_BYTES)
-        else:
-            self._allow(2 * max(self._rates) * (self._trip_us + self._flight_us) // 1_000_000)
+        self._allow(2 * max(self._rates) * (self._trip_us + self._flight_us) // 1_000_000)
+        if self.bytes_max == LEAST_BYTES:
+            self._trip_us = min(trip_us, TRIP_US_MAX)  # this little makes no queue: the way has become longer
 
     def _allow(self, bytes_max: int) -> None:
         self.bytes_max = max(LEAST_BYTES, min(MOST_BYTES, bytes_max))
