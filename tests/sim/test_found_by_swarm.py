@@ -273,3 +273,16 @@ def test_a_client_that_returned_is_not_given_what_it_asked_for_later_when_everyt
     """Its broker was through with it when the client subscribed, and still had it on its disk."""
     outcome = try_seed(8100030, "blackout")
     assert not outcome.failed, outcome.report
+
+
+ROLLING = {
+    "the new neighbour of a broker that goes has forgotten what its clients have not taken": 44,
+    "with f = 2 and two brokers, what is on both is not on f + 1": 241,
+    "what came while there was only one broker is with no other when that goes": 278,
+}
+
+
+@pytest.mark.parametrize("seed", ROLLING.values(), ids=ROLLING.keys())
+def test_a_rolling_restart_that_went_wrong_once_goes_well(seed: int) -> None:
+    outcome = try_seed(seed, "rolling")
+    assert not outcome.failed, outcome.report

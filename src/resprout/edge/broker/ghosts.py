@@ -92,7 +92,7 @@ class Ghosts:
         something for it."""
         ghost = self._sessions.all[name]
         is_reader = ghost in item.readers
-        if item.bundle is None or not (is_reader or self._wants(name, item.bundle)):
+        if item.bundle is None or not (is_reader or self.wants(name, item.bundle)):
             return
         if not item.shown:
             self._upto[name] = max(item.no, self._upto.get(name, -1))
@@ -211,7 +211,7 @@ class Ghosts:
         self._sessions.leave(name, out)
         return self._awaited.pop(name)
 
-    def _wants(self, name: str, bundle: Bundle) -> bool:
+    def wants(self, name: str, bundle: Bundle) -> bool:
         """The whole bundle, if any message of it."""
         index, topics = self._index, bundle.topics
         if name in index.match_any(topics, {}):

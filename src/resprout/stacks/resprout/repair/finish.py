@@ -212,6 +212,8 @@ class FinishRepair:
             else:
                 source = links[members[thing.side - 1]] if thing.side > 0 else None
                 entry, entered = taking.take(thing, source, 0, keeps_source=thing.side == OWN_SIDE)
+                if entry.bundle is None and isinstance(thing, Item) and self._ghosts.wants(ghost, thing.bundle):
+                    taking.revive(entry, thing.bundle)
                 for link in links.values():
                     if link is not source:
                         core.log.enter_link(link, entry, sent=True)

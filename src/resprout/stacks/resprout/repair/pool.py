@@ -66,9 +66,7 @@ class Inventory:
         kept = min(crossings, key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup)).entry
         bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
         if kept.bundle is None and bundle is not None:
-            self._core.log.revive(kept, bundle)
-            if self._core.disk is not None:
-                self._core.disk.keep(kept, ())
+            _revive(self._core, kept, bundle)
         crossings.sort(key=lambda crossed: crossed.entry is not kept)
 
     def items(self) -> Iterator[Item | Stub]:
@@ -94,6 +92,12 @@ class Inventory:
             if crossed.entry is not kept:  # a copy or a repeat, which nobody needs beside it
                 log.settle(crossed.entry)
         return kept
+
+
+def _revive(core: Core, entry: Entry, bundle: Bundle) -> None:
+    core.log.revive(entry, bundle)
+    if core.disk is not None:
+        core.disk.keep(entry, ())
 
 
 def item_of(entry: Entry, side: int) -> Item | Stub:
@@ -208,6 +212,12 @@ class Taking:
         if is_new and self._owed(bundle):
             return core.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
         return core.forwarding.keep(bundle, source, hops), source is not None
+
+    def revive(self, entry: Entry, bundle: Bundle) -> None:
+        """It was stable, and forgotten, because readers next to here had taken it. Whoever was next to here since, in place
+        of a broker that died before, had readers that had not."""
+        if entry.no >= 0:
+            _revive(self._core, entry, bundle)
 
     def deliver(self, lock: GrantedLock, new: Sequence[str]) -> None:
         """A total that somebody has delivered; those who are through with it still have to say so to the others."""
