@@ -105,7 +105,7 @@ class Draining:
         return entry.source is None and not entry.is_backup and not self._core.log.is_safe(entry)
 
     def _is_only_here(self, entry: Entry) -> bool:
-        """Where there were too few brokers for f + 1 copies, a client here that has not taken it has it from nobody else."""
+        """Where there were too few brokers for f + 1 copies, a client that has not taken it here has it from nobody."""
         return entry.pins > 0 and entry.copies <= self._core.faults
 
     def _go(self) -> None:

@@ -214,8 +214,8 @@ class Taking:
         return core.forwarding.keep(bundle, source, hops), source is not None
 
     def revive(self, entry: Entry, bundle: Bundle) -> None:
-        """It was stable, and forgotten, because readers next to here had taken it. Whoever was next to here since, in place
-        of a broker that died before, had readers that had not."""
+        """It was stable, and forgotten, because readers next to here had taken it. Whoever was next to here since, in
+        place of a broker that died before, had readers that had not."""
         if entry.no >= 0:
             _revive(self._core, entry, bundle)
 
