@@ -26,7 +26,8 @@ from resprout.edge.broker.passages import Passages
 from resprout.edge.broker.tally import TrafficTally
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerToRun, serve
+from resprout.net.broker import serve
+from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
 from resprout.net.identity.secret import digest_of_token
 from resprout.net.tls.files import tls_of_broker

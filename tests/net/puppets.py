@@ -12,7 +12,8 @@ from resprout.core.contract import Effect, Event, Note
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerToRun, RunningBroker, serve
+from resprout.net.broker import RunningBroker, serve
+from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.frames import Here, make_codec
 from resprout.net.host import Host
 from resprout.stacks.stack import BrokerSeat, Stack

@@ -16,7 +16,8 @@ from resprout.core.contract import Note
 from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerToRun, RunningBroker, serve
+from resprout.net.broker import RunningBroker, serve
+from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
 from resprout.net.frames import make_codec
 from resprout.net.host import Host

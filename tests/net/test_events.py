@@ -16,7 +16,8 @@ from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.journal.options import JournalOptions
 from resprout.net.address import Address
-from resprout.net.broker import EVENT_OPTIONS, BrokerToRun, serve
+from resprout.net.broker import serve
+from resprout.net.broker_to_run import EVENT_OPTIONS, BrokerToRun
 from resprout.net.door import Door
 from resprout.net.identity.secret import digest_of_token
 

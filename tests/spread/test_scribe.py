@@ -2,9 +2,10 @@
 
 import pytest
 
+from resprout.spread.scribe.lines import BeatDue, JoinOverdue
 from resprout.spread.scribe.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeJoined
 from resprout.spread.scribe.tree import EARLY_MAX, MISSED_TOGETHER
-from resprout.spread.scribe.trees import BeatDue, JoinOverdue, Trees
+from resprout.spread.scribe.trees import Trees
 from tests.spread.scribe_net import TreeNet, scribed
 
 WAYS = {"a": "root", "b": "a", "c": "b", "d": "a", "e": "root"}

@@ -15,7 +15,8 @@ from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
 from resprout.core.errors import PeerError, UsageError
 from resprout.net.address import Address, is_loopback, parse_address
-from resprout.net.broker import BrokerToRun, RunningBroker, serve
+from resprout.net.broker import RunningBroker, serve
+from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.company import FoundCompany, look_for_company
 from resprout.net.data_folder import Remembered, remembered
 from resprout.net.descriptors import raise_limit

@@ -49,7 +49,7 @@ from resprout.filters.topics import check_filter
 from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
-from resprout.net.broker import EVENT_OPTIONS
+from resprout.net.broker_to_run import EVENT_OPTIONS
 from resprout.net.crowd import CrowdLimits
 from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.tls.files import Tls, tls_of_broker

@@ -19,7 +19,8 @@ from resprout.core.errors import UsageError
 from resprout.edge.client.machine import ClientOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.broker import BrokerToRun, RunningBroker, serve
+from resprout.net.broker import RunningBroker, serve
+from resprout.net.broker_to_run import BrokerToRun
 from resprout.stacks.registry import find_stack
 
 BROKERS_MAX = 64

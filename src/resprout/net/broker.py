@@ -10,7 +10,6 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +21,6 @@ from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.edge.rights import may_subscribe
 from resprout.journal.errors import DiskError
-from resprout.journal.options import JournalOptions
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.account.answering import answer
@@ -31,6 +29,7 @@ from resprout.net.address import Address
 from resprout.net.advertise import address_to_tell
 from resprout.net.bodies import EncodedBodies
 from resprout.net.book import AddressBook
+from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import DataFolder, open_folder
 from resprout.net.descriptors import room_for
 from resprout.net.door import Door
@@ -51,42 +50,6 @@ LIFE_SECONDS_MIN: Final = 5.0
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 5.0
 """Before the next life when the last one was shorter than that: doubled each time from the first to the last."""
-
-
-EVENT_OPTIONS: Final = JournalOptions(retain_bytes=1 << 30)
-"""Events are retained for readers: as many as fit in a gigabyte."""
-
-
-class BrokerToRun(msgspec.Struct, frozen=True):
-    """One broker to run."""
-
-    name: str
-    incarnation: int
-    """Of its first life here; a data folder that has seen later ones raises it."""
-    listen: Address
-    parent: str | None = None
-    peers: Mapping[str, Address] = {}
-    """Where its peers listen, its parent above all."""
-    delays_s: Mapping[str, float] = {}
-    """Emulated one-way latencies, by peer."""
-    contacts: tuple[str, ...] = ()
-    """Peers that may be asked for a place when the parent is not there."""
-    advertise: Address | None = None
-    """Where others reach it; None: where it listens."""
-    data: Path | None = None
-    """The folder for what must survive the process; None: nothing can be persisted."""
-    barred: tuple[str, ...] = ()
-    """An emulated cut from the beginning: peers that cannot be reached."""
-    site: str = ""
-    """The group of brokers that replicate each other; empty where there are no groups."""
-    journal: JournalOptions = JournalOptions()
-    """Of what is kept in the folder."""
-    keep: tuple[str, ...] = ()
-    """Filters of the events that are kept there, for whoever reads them later."""
-    events: JournalOptions = EVENT_OPTIONS
-    """Of these."""
-    metered: bool = True
-    """Publications are counted, for those who ask."""
 
 
 class RunningBroker:

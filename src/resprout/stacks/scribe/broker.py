@@ -15,8 +15,9 @@ from resprout.edge.requests import LeaveRequest
 from resprout.overlay.chord.membership import KeyFound, KeyNotFound, RingJoined, RingMoved
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.replicas.replica import HeartbeatDue, PatienceOver
+from resprout.spread.scribe.lines import BeatDue, JoinOverdue, TreeGrown, TreeSkipped
 from resprout.spread.scribe.messages import AskMissed, Scribed
-from resprout.spread.scribe.trees import BeatDue, JoinOverdue, TreeGrown, Trees, TreeSkipped
+from resprout.spread.scribe.trees import Trees
 from resprout.stacks.scribe.errands import Errands, ErrandsDue
 from resprout.stacks.scribe.held import HeldTopic, scribed
 from resprout.stacks.scribe.log import PlacedAt
