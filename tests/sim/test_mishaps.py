@@ -116,7 +116,12 @@ def test_paths_are_found_both_ways() -> None:
 def test_everything_that_can_happen_is_drawn() -> None:
     trials = [trial_of(seed) for seed in SEEDS]
     strikes = [strike.fault for trial in trials for strike in trial.at_events]
-    elsewhere = {FaultKind.HANG, FaultKind.UNHANG, FaultKind.DOUBLE}  # a class of their own draws these
+    elsewhere = {
+        FaultKind.HANG,
+        FaultKind.UNHANG,
+        FaultKind.DOUBLE,
+        FaultKind.RESTART,
+    }  # classes of their own draw these
     assert {fault.kind for trial in trials for fault in trial.timed.faults} == set(FaultKind) - elsewhere
     assert {fault.host for fault in strikes if fault.kind is FaultKind.CRASH} == {False, True}
     assert {fault.kind for fault in strikes} >= {
