@@ -204,3 +204,14 @@ class DeltaNet:
 
 def chain(*names: str) -> dict[str, str | None]:
     return dict(zip(names, (None, *names), strict=False))
+
+
+def reading(*names: str, **options: int) -> DeltaNet:
+    """In a row, with a publisher `p` at the first and a reader at each."""
+    net = DeltaNet(chain(*names), **options)
+    net.attach("p", names[0])
+    for name in names:
+        net.attach(f"c{name}", name)
+        net.subscribe(f"c{name}")
+    net.settle()
+    return net

@@ -15,7 +15,7 @@ from resprout.edge.requests import PublishRequest, ReceiptTurned, SubscribeReque
 from resprout.order.totals.backlog import UNORDERED_TOTALS
 from resprout.order.totals.messages import Closed, Lock, Submit
 from resprout.stacks.resprout import ResproutOptions
-from resprout.stacks.resprout.clients import HEAVY_BYTES
+from resprout.stacks.resprout.total_way import HEAVY_BYTES
 from tests.stacks.test_interleavings import check_at_rest, check_nothing_lost, check_orders, check_totals
 from tests.stacks.tree import Tree
 

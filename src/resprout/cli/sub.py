@@ -14,6 +14,7 @@ from resprout.client.durable_inbox import DurableInbox
 from resprout.client.inbox import Inbox
 from resprout.client.replaying import read_start
 from resprout.core.errors import UsageError
+from resprout.core.names import check_name
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
 
@@ -55,6 +56,9 @@ def sub(
 
     What a durable subscription is given counts as processed when it is printed. `resprout end-subscription` ends it.
     """
+    for name in (durable, group):
+        if name is not None:
+            check_name(name, "name of a durable subscription")
     if replay_from is not None:
         if group is not None:
             raise UsageError("a group does not begin in the past: --replay-from is for others")

@@ -1,36 +1,26 @@
 """One life of one client in real time: its application on the client machine, behind a socket.
 
 What the machine has for the application waits until the step that caused it is complete, as in the virtual world. A
-delivery counts as taken when the application has had it: no `delivered` receipt is ever ahead of the row. Rows are
-saved before anything that they speak of leaves the process, so that a client which is killed has published nothing
-that the trace does not know.
+delivery counts as taken when the application has had it: no `delivered` receipt is ever ahead of the row.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from resprout.core.contract import Answer, Deliver, Effect, Note, Request
+from resprout.core.contract import Answer, Deliver, Effect, Request
 from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.requests import FlushRequest, LeaveRequest, Published, TakeRequest
-from resprout.links.links import Links
+from resprout.edge.requests import FlushRequest, Published, TakeRequest
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.bodies import EncodedBodies
-from resprout.net.clock import now_us
-from resprout.net.door import Door
-from resprout.net.frames import Here
-from resprout.net.host import Host, Upward
+from resprout.net.run.life import RealLife
 from resprout.net.run.row_file import RowWriter
 from resprout.net.run.tally import Tally
 from resprout.net.tls.keyring import Keyring
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppRunner
 from resprout.scenario.model import ClientSpec
-from resprout.scenario.observe import note_row
-from resprout.scenario.seeds import random_for
-from resprout.trace import kinds
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 
@@ -38,10 +28,8 @@ _WAKE_SECONDS_MIN: Final = 0.001
 """Event loops count milliseconds, and one that wakes early is asked again."""
 
 
-class RealClient:
-    """`seed`: of the scenario. `find` tells where each of the `brokers` listens, `delays_us` how far away each one is;
-    `on_note` hears at once of rows that are for people. `last_receipt`: the last one that the stack gives.
-    `keyring`: with which it speaks TLS."""
+class RealClient(RealLife):
+    """`last_receipt`: the last one that the stack gives; all else as for `RealLife`."""
 
     def __init__(
         self,
@@ -60,30 +48,16 @@ class RealClient:
         last_receipt: str,
         keyring: Keyring | None = None,
     ) -> None:
-        self.name = spec.name
-        self.tally = Tally(last_receipt)
-        self.over = False
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
         others = brokers if incarnation > 1 else ()
         client_options = ClientOptions(takes_at_once=False, bundle_max=bundle_max)
         machine = ClientMachine(spec.name, incarnation, spec.broker, client_options, others)
-        links = Links(
-            machine,
-            name=spec.name,
-            role="client",
-            incarnation=incarnation,
-            rng=random_for(seed, "node", spec.name, incarnation),
-            options=options,
-            bodies=EncodedBodies(codec),
-        )
-        delays_s = {broker: us / 1e6 for broker, us in delays_us.items()}
-        here = Here(spec.name, "client", incarnation)
-        self._host = Host(links, codec, here, find, self._hear, delays_s=delays_s, door=Door(keyring))
+        super().__init__(
+            machine, spec.name, incarnation, seed, codec, options, find, delays_us, writer, on_note, self._take,
+            Tally(last_receipt), keyring,
+        )  # fmt: skip
         self._runner = AppRunner(self, machine, app)
         self._loop = asyncio.get_running_loop()
-        self._writer = writer
-        self._on_note = on_note
-        self._start_us = 0
         self._heard: deque[Deliver | Answer] = deque()
         """For the application."""
         self._handing_over = False
@@ -103,39 +77,11 @@ class RealClient:
         return 0 if self.over or self._runner.over else self.tally.pending + self._runner.unnumbered
 
     def start(self, start_us: int) -> None:
-        """`start_us`: time 0 of the run, on the clock of the machine."""
-        self._start_us = start_us
-        self._host.start()
+        super().start(start_us)
         self._runner.start()
         self._send()
 
-    def bar(self, peers: Collection[str]) -> None:
-        self._host.bar(peers)
-
-    async def leave(self) -> None:
-        """In good order, as a part of the scenario."""
-        if not self.over:
-            self.record(Row(time_us=self.now_us, node=self.name, kind=kinds.LEAVE))
-            await self.finish()
-
-    async def finish(self) -> None:
-        if not self.over:
-            self.over = True
-            self._writer.save()
-            self._host.handle(Request(LeaveRequest()))
-            await self._host.close()
-
     # -- for the runner ----------------------------------------------------------------------------------------------
-
-    @property
-    def now_us(self) -> int:
-        return now_us() - self._start_us
-
-    def record(self, row: Row) -> None:
-        self.tally.count(row)
-        self._writer.record(row)
-        if row.kind == kinds.NOTE:
-            self._on_note(row)
 
     def wake(self, at_us: int) -> None:
         wait_s = max(_WAKE_SECONDS_MIN, (at_us - self.now_us) / 1e6)
@@ -149,12 +95,7 @@ class RealClient:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _hear(self, effect: Upward) -> None:
-        if self.over:
-            return
-        if isinstance(effect, Note):
-            self.record(note_row(self.now_us, self.name, effect.kind, effect.columns))
-            return
+    def _take(self, effect: Deliver | Answer) -> None:
         if isinstance(effect, Answer) and isinstance(effect.body, Published):  # it may leave right behind this answer
             self._runner.numbered(effect)
             self._writer.save()

@@ -13,7 +13,6 @@ there when that is known, and held while that is still being decided.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import CancelTimer, Close, EndCode, Send
@@ -25,7 +24,7 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors, Taken
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.order.totals.messages import Lock, TotalId, id_of
+from resprout.order.totals.messages import Lock, TotalId
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
@@ -34,9 +33,6 @@ from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.messages import NOBODY
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.wire.columns import check_columns
-
-HEAVY_BYTES: Final = 32 << 10
-"""From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
 
 
 class Clients:
@@ -65,8 +61,6 @@ class Clients:
         self.answering = Answering(core.sessions, core.seen.mark)
         self._successors: tuple[Successor, ...] = ()
         self._turn = 0
-        self._patience: dict[str, tuple[int, TotalId]] = {}
-        """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
         self.awaited: list[int] = []
         """Places in the log up to which everything must be shown before somebody who waits is served."""
         self.left: Callable[[str], None] = lambda name: None
@@ -131,7 +125,7 @@ class Clients:
         self._coming.pop(name, None)
         self.answering.leave(name)
         self._ahead.pop(name, None)
-        self._patience.pop(name, None)
+        core.total_way.forget(name)
         session = core.sessions.all[name]
         for publish in session.waiting:
             core.log.local_bytes -= publish.bundle.cost
@@ -368,7 +362,7 @@ class Clients:
                 pass  # said again: it is delivered at its place
             elif totals.is_overtaken(bundle):
                 break  # said again: it is on its way, or will be known when what overtook it here is delivered
-            elif not totals.has_room_for(session.name) or self._is_patient(session, bundle):
+            elif not totals.has_room_for(session.name) or core.total_way.is_patient(session.name, bundle):
                 break
             else:
                 totals.submit(self._stamped(bundle), message.prompt)
@@ -388,19 +382,6 @@ class Clients:
             return True
         del self._ahead[session.name]
         return False
-
-    def _is_patient(self, session: ClientSession, bundle: Bundle) -> bool:
-        """Whether something heavy waits for what was under way when its turn came; for nothing that came later."""
-        if bundle.cost < HEAVY_BYTES or bundle.guarantee is Guarantee.TOTAL:
-            return False
-        totals = self._core.totals
-        number, awaited = self._patience.get(session.name, (0, None))
-        if number != bundle.first:
-            own = totals.backlog.of(session.name)
-            awaited = id_of(own[-1]) if own else totals.locks.in_line()[-1].id
-            self._patience[session.name] = (bundle.first, awaited)
-        assert awaited is not None
-        return totals.backlog.has(awaited)
 
     def _stamped(self, bundle: Bundle) -> Bundle:
         return bundle.stamped(self._core.clock.stamp_after(bundle.stamp))

@@ -4,16 +4,21 @@ Which total comes when is decided in `order.totals.totals`. Here it enters the l
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.totals.levels import TotalLevels
+from resprout.order.totals.messages import TotalId, id_of
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.core import Core
+
+
+HEAVY_BYTES: Final = 32 << 10
+"""From here on a bundle is worth a wait, before every broker is given it whether anybody wants it there or not."""
 
 
 class TotalWay:
@@ -21,9 +26,27 @@ class TotalWay:
         self._core = core
         self.stood_in_for: dict[int, tuple[Entry, Entry]] = {}
         """Entries on whose delivery another one waits that stands in for them: see `_stand_in`."""
+        self._patience: dict[str, tuple[int, TotalId]] = {}
+        """Clients whose next publication is heavy: its number, and what it waits for before it is carried."""
         self.drain: Callable[[], None] = lambda: None
         """Called when clients that waited behind a total may go on. A call and no outcome: what they go on with takes
         its place in the log between this total and the next one of the same step."""
+
+    def is_patient(self, client: str, bundle: Bundle) -> bool:
+        """Whether something heavy waits for what was under way when its turn came; for nothing that came later."""
+        if bundle.cost < HEAVY_BYTES or bundle.guarantee is Guarantee.TOTAL:
+            return False
+        totals = self._core.totals
+        number, awaited = self._patience.get(client, (0, None))
+        if number != bundle.first:
+            own = totals.backlog.of(client)
+            awaited = id_of(own[-1]) if own else totals.locks.in_line()[-1].id
+            self._patience[client] = (bundle.first, awaited)
+        assert awaited is not None
+        return totals.backlog.has(awaited)
+
+    def forget(self, client: str) -> None:
+        self._patience.pop(client, None)
 
     def deliver(self, bundle: Bundle, tseq: int, prompt: bool) -> None:
         """Closed all around: it enters the log here as it does everywhere, and every neighbour will report it."""
