@@ -9,7 +9,7 @@ import pytest
 
 from resprout.client import pulse, turns
 from resprout.client.connect import connect
-from resprout.client.pulse import QUIET_TURNS, Pulse
+from resprout.client.pulse import Pulse
 from resprout.client.turns import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Turns
 from resprout.edge.messages import Publish, Taken
 from resprout.net.connection import TcpConnection
@@ -44,7 +44,7 @@ class Speaker:
         self.said = 0
         self.left: list[int] = []
         self._sending_s = sending_s
-        self.turns = Turns(loop, lambda: self.said, self._leave)
+        self.turns = Turns(loop, lambda: self.said, self._leave, Pulse.of(loop).leaves)
 
     def say(self, hurry: bool = False) -> None:
         self.said += 1
@@ -97,14 +97,18 @@ def test_a_turn_that_brings_nothing_new_is_the_end_of_the_wait(loop: Loop) -> No
     speaker.say()
     speaker.say()
     assert speaker.left == [1]
-    for _ in range(QUIET_TURNS):
-        loop.turn()
+    loop.turn()
+    loop.turn()
     assert speaker.left == [1, 3]
 
 
-def test_nothing_is_counted_while_nobody_says_anything(loop: Loop) -> None:
-    Speaker(loop).say()
-    assert [loop.turn() for _ in range(QUIET_TURNS + 1)] == [True] * QUIET_TURNS + [False]
+def test_turns_are_counted_while_somebody_waits_and_one_more(loop: Loop) -> None:
+    speaker = Speaker(loop)
+    speaker.say()
+    assert not loop.turn(), "one that is alone costs no turn"
+    speaker.say()
+    assert [loop.turn() for _ in range(4)] == [True, True, True, False]
+    assert speaker.left == [1, 2]
 
 
 def test_where_somebody_waits_for_the_outcome_the_end_of_the_turn_is_not_exceeded(loop: Loop) -> None:

@@ -1,6 +1,6 @@
 """Receipts of totals: at once for who waits, in company for who does not."""
 
-from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import PublishRequest, ReceiptTurned, SubscribeRequest
 from tests.stacks.tree import Tree
@@ -21,7 +21,7 @@ def chain() -> Tree:
 def publish(tree: Tree, guarantee: Guarantee, prompt: bool) -> None:
     publisher = tree.machines["p"]
     assert isinstance(publisher, ClientMachine)
-    publisher.prompt = prompt
+    publisher.awaits = ALL_LEVELS if prompt else 0
     tree.ask("p", PublishRequest("t", b"x", guarantee, ("k",)))
 
 
