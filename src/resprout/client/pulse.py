@@ -41,7 +41,8 @@ class Pulse:
         self.leaves = Leaves()
         """Of all publications of clients in this loop."""
         self._waiting: dict[WaitsForTurn, None] = {}
-        self._next: asyncio.Handle | None = None
+        self.next: asyncio.Handle | None = None
+        """The next turn, while turns are counted."""
         self._began = 0.0
         self._spent = 0.0
         self._time = 0.0
@@ -58,21 +59,16 @@ class Pulse:
         return pulse
 
     @property
-    def beats(self) -> bool:
-        """Turns are counted at the moment."""
-        return self._next is not None
-
-    @property
     def busy(self) -> bool:
         """Turns take as long as they do because of what is sent in them."""
         return self._sending > self._time * BUSY_SHARE
 
     def join(self, waiting: WaitsForTurn) -> None:
         self._waiting[waiting] = None
-        if self._next is None:
+        if self.next is None:
             self._began = thread_time()
             self._spent = self._time = self._sending = 0.0
-            self._next = self._loop.call_soon(self._turn)
+            self.next = self._loop.call_soon(self._turn)
 
     def leave(self, waiting: WaitsForTurn) -> None:
         self._waiting.pop(waiting, None)
@@ -93,7 +89,7 @@ class Pulse:
         for waiting in list(self._waiting):
             waiting.turn()
         # One more turn after the last has left: it tells what that took, and whether more follow.
-        self._next = self._loop.call_soon(self._turn) if still else None
+        self.next = self._loop.call_soon(self._turn) if still else None
 
 
 _pulses: WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = WeakKeyDictionary()

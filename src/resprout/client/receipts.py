@@ -203,7 +203,7 @@ class Stream:
     def take_awaited(self) -> int:
         """Which receipts somebody waits for, if somebody does, and what was waited for before does not count any more.
         A program that waits for one level now and another then has both told at once."""
-        if not self.is_awaited:
+        if not self.awaited and not any(self._waiting):
             return 0
         told = self._told = self._told + 1
         levels = 0

@@ -54,7 +54,7 @@ class Turns:
     @property
     def idle(self) -> bool:
         """Nothing has left for a while, and nobody in this loop gathers."""
-        return not self._pulse.beats and monotonic() - self._leaves.last_at > IDLE_SECONDS
+        return self._pulse.next is None and monotonic() - self._leaves.last_at > IDLE_SECONDS
 
     def wait(self, hurry: bool) -> None:
         """Something is there that leaves with this turn if somebody waits for it, and with the last of those that
@@ -78,7 +78,7 @@ class Turns:
 
     def go(self) -> None:
         """It is time."""
-        if not self._pulse.beats:
+        if self._pulse.next is None:
             self._leave()
             return
         began = thread_time()

@@ -169,7 +169,8 @@ class Host:
 
     def handle(self, event: Event) -> None:
         """After whatever came before it."""
-        self._intake.take()
+        if self._intake.waiting:
+            self._intake.take()
         if not self._closing:
             self.perform(self.machine.step(event, now_us()))
 

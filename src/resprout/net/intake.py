@@ -64,7 +64,7 @@ class TurnIntake:
         self._loop = loop
         self._hand_on = hand_on
         self._hand_on_one = hand_on_one
-        self._waiting: list[Arrived] = []
+        self.waiting: list[Arrived] = []
         self._weight = 0
         self._end: asyncio.Handle | None = None
         """The end of the turn in which something waits."""
@@ -72,7 +72,7 @@ class TurnIntake:
         """With what was handed on last."""
 
     def put(self, connection: int, frames: Sequence[Any]) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         # Alone, as nearly always where there is little to do. Some event loops tell the time in milliseconds.
         if not waiting and monotonic() - self._through_at > QUIET_SECONDS:
             if len(frames) == 1:
@@ -93,8 +93,8 @@ class TurnIntake:
         if self._end is not None:
             self._end.cancel()
             self._end = None
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
+        if self.waiting:
+            waiting, self.waiting = self.waiting, []
             self._weight = 0
             if len(waiting) == 1:
                 self._hand_on_one(waiting[0])
@@ -104,5 +104,5 @@ class TurnIntake:
 
     def clear(self) -> None:
         """Nothing is taken any more."""
-        self._waiting.clear()
+        self.waiting.clear()
         self.take()
