@@ -10,7 +10,9 @@ import pytest
 from resprout.client import pulse, turns
 from resprout.client.connect import connect
 from resprout.client.pulse import Pulse
+from resprout.client.receipts import LATELY
 from resprout.client.turns import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Turns
+from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
 from resprout.edge.messages import Publish, Taken
 from resprout.net.connection import TcpConnection
 from tests.net.stage import broker, run
@@ -182,6 +184,28 @@ def test_a_publication_that_is_alone_has_left_when_publish_returns(monkeypatch: 
 
     monkeypatch.setattr(TcpConnection, "send", note)
     run(story())
+
+
+def test_a_publication_after_an_answer_is_alone_however_soon_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    left: list[Publish] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        left.extend(one for one in getattr(frame, "messages", ()) if isinstance(one, Publish))
+        send(self, frame)
+
+    async def story() -> None:
+        async with broker() as running, connect(str(running)) as client:
+            for number in range(1, 2 * LATELY):
+                receipt = await client.publish("t", b"x")
+                assert number == 1 or len(left) == number, "it has left when publish returns"
+                await receipt.safe()
+
+    monkeypatch.setattr(TcpConnection, "send", note)
+    run(story())
+    assert left[0].awaits == ALL_LEVELS, "nobody knows yet what will be waited for"
+    assert left[-1].awaits == ReceiptLevel.SAFE.bit
 
 
 def test_what_is_taken_in_one_turn_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
