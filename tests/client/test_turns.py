@@ -208,6 +208,31 @@ def test_a_publication_after_an_answer_is_alone_however_soon_it_comes(monkeypatc
     assert left[-1].awaits == ReceiptLevel.SAFE.bit
 
 
+def test_those_who_were_answered_together_go_on_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    left: list[int] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        left.extend(one.bundle.count for one in getattr(frame, "messages", ()) if isinstance(one, Publish))
+        send(self, frame)
+
+    async def story() -> None:
+        async with broker() as running, connect(str(running)) as client:
+
+            async def one_after_the_other() -> None:
+                for _ in range(6):
+                    receipt = await client.publish("t", b"x")
+                    await receipt.safe()
+
+            await asyncio.gather(*(one_after_the_other() for _ in range(10)))
+
+    monkeypatch.setattr(TcpConnection, "send", note)
+    run(story())
+    assert sum(left) == 60
+    assert max(left) == 10, left
+
+
 def test_what_is_taken_in_one_turn_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[int] = []
     send = TcpConnection.send

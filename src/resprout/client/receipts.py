@@ -85,6 +85,7 @@ class Stream:
     """The publications of one stream of a client: how far each kind of receipt has come, and who waits."""
 
     __slots__ = (
+        "_answers",
         "_cancelled",
         "_closed",
         "_copies",
@@ -127,6 +128,8 @@ class Stream:
         self.awaited = ALL_LEVELS
         """The receipts that somebody has waited for since something left; before the first publication, somebody may
         wait for any."""
+        self._answers = 0
+        """How many who waited were told since then."""
         self._told = 0
         """How often the broker was told that somebody waits."""
         self._lately = [-LATELY] * len(ReceiptLevel)
@@ -197,8 +200,9 @@ class Stream:
 
     @property
     def is_answered(self) -> bool:
-        """Whether somebody has waited since the last `take_awaited`, and nobody does now."""
-        return self.awaited != 0 and not any(self._waiting)
+        """Whether one has waited since the last `take_awaited`, and nobody does now. Where many were told at the same
+        time, many go on at the same time."""
+        return self.awaited != 0 and self._answers <= 1 and not any(self._waiting)
 
     def take_awaited(self) -> int:
         """Which receipts somebody waits for, if somebody does, and what was waited for before does not count any more.
@@ -212,7 +216,7 @@ class Stream:
                 self._lately[kind] = told
             if told - self._lately[kind] < LATELY:
                 levels |= 1 << kind
-        self.awaited = 0
+        self.awaited = self._answers = 0
         return levels
 
     def turned(self, kind: ReceiptLevel, first: int, last: int) -> None:
@@ -232,6 +236,7 @@ class Stream:
     def _succeed(self, future: "asyncio.Future[None]", kind: ReceiptLevel) -> None:
         if not future.done():
             future.set_result(None)
+            self._answers += 1
             self.awaited |= 1 << kind  # until now: what it publishes next may leave before it can wait again
 
     def refused(self, first: int, last: int, reason: str) -> None:
