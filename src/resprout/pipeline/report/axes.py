@@ -46,7 +46,7 @@ def across(axis: FigureAxis, labels: Sequence[str], shape: Shape, bars: int = 1)
     first, last = numbers[0], numbers[-1]
     is_log = axis.is_percentile or (first > 0 and last / first >= X_LOG_FROM)
     scale = alt.Scale(type="log" if is_log else "linear", domain=[first, last], nice=False, zero=False, padding=_INSET)
-    written = {"labelExpr": _PERCENTILES} if axis.is_percentile else {"format": _NUMBERS}
+    written: dict[str, Any] = {"labelExpr": _PERCENTILES} if axis.is_percentile else {"format": _NUMBERS}
     marks = alt.Axis(title=title, values=numbers, grid=False, labelOverlap="greedy", labelFlush=False, **written)
     return Across(dict(zip(labels, numbers, strict=True)), alt.X("x:Q", scale=scale, axis=marks))
 
