@@ -95,20 +95,27 @@ def _bars(along: Across, up: Any, series: Sequence[str]) -> list[Any]:
 
 
 def _lines(along: Across, up: Any, series: Sequence[str]) -> list[Any]:
-    names, looks = list(map(legible, series)), looks_of(series)
-    colour = alt.Stroke("series:N", scale=_scale(names, [look.colour for look in looks]), legend=None)
     base = panel().encode(x=along.channel)
-    dashes = [[int(length) for length in look.dash.split()] or [1, 0] for look in looks]
-    lines = base.mark_line(strokeWidth=2, aria=False).encode(
-        y=up, stroke=colour, strokeDash=alt.StrokeDash("series:N", scale=_scale(names, dashes), legend=None)
-    )
-    points = base.mark_point(size=46, strokeWidth=1, opacity=1, stroke="var(--ground)").encode(
-        y=up,
-        fill=alt.Fill("series:N", scale=_scale(names, [look.colour for look in looks]), legend=None),
-        shape=alt.Shape("series:N", scale=_scale(names, [look.shape for look in looks]), legend=None),
-        description="tip:N",
-    )
+    lines, points = lines_of(base.encode(y=up), series)
     return [lines, *_whiskers(base), points]
+
+
+def lines_of(base: Any, series: Sequence[str], thickness: float = 2, points: int = 46) -> tuple[Any, Any]:
+    """Lines of `series`, and the points on them, which tell their numbers."""
+    names, looks = list(map(legible, series)), looks_of(series)
+    colours = _scale(names, [look.colour for look in looks])
+    dashes = _scale(names, [[int(length) for length in look.dash.split()] or [1, 0] for look in looks])
+    return (
+        base.mark_line(strokeWidth=thickness, aria=False).encode(
+            stroke=alt.Stroke("series:N", scale=colours, legend=None),
+            strokeDash=alt.StrokeDash("series:N", scale=dashes, legend=None),
+        ),
+        base.mark_point(size=points, strokeWidth=points / 46, opacity=1, stroke="var(--ground)").encode(
+            fill=alt.Fill("series:N", scale=colours, legend=None),
+            shape=alt.Shape("series:N", scale=_scale(names, [look.shape for look in looks]), legend=None),
+            description="tip:N",
+        ),
+    )
 
 
 def _whiskers(base: Any) -> list[Any]:

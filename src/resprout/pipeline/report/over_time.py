@@ -8,12 +8,11 @@ import msgspec
 from markupsafe import Markup
 
 from resprout.pipeline.report.axes import titled, y_axis
-from resprout.pipeline.report.charts import NARROW
+from resprout.pipeline.report.charts import NARROW, lines_of
 from resprout.pipeline.report.drawing import ChartPlan, panel, planned
 from resprout.pipeline.report.figures import in_order
 from resprout.pipeline.report.happenings import STRIKES, sentence
 from resprout.pipeline.report.legible import legible
-from resprout.pipeline.report.looks import LOOKS
 from resprout.pipeline.report.quantities import Quantity, Style, style_for
 from resprout.pipeline.report.trail import TimeSlice, Trail
 from resprout.pipeline.tables import RepairRow
@@ -57,18 +56,7 @@ class _Drawer(msgspec.Struct, frozen=True):
         most = max(one.max_us for one in self.trail.slices) / self.style.unit.size
         scale = alt.Scale(domain=[0, most or 1], nice=True)
         up = alt.Y("value:Q", scale=scale, axis=y_axis(titled(_LATENCY, self.style)))
-        base = panel().encode(x=self._across, y=up)
-        colours = _scale([look.colour for look in LOOKS[:2]])
-        lines = base.mark_line(strokeWidth=1.8, aria=False).encode(
-            stroke=alt.Stroke("series:N", scale=colours, legend=None),
-            strokeDash=alt.StrokeDash("series:N", scale=_scale([[1, 0], [6, 3]]), legend=None),
-        )
-        points = base.mark_point(size=12, opacity=1, strokeWidth=0).encode(
-            fill=alt.Fill("series:N", scale=colours, legend=None),
-            shape=alt.Shape("series:N", scale=_scale([look.shape for look in LOOKS[:2]]), legend=None),
-            description="tip:N",
-        )
-        return [lines, points]
+        return [*lines_of(panel().encode(x=self._across, y=up), SERIES, thickness=1.8, points=12)]
 
     def rates(self) -> list[dict[str, Any]]:
         numbers = [one.number for one in self.trail.slices]
@@ -134,7 +122,3 @@ class _Drawer(msgspec.Struct, frozen=True):
         ]
         base = alt.Chart(alt.InlineData(values=rows)).encode(x=self._across, description="tip:N")
         return [base.mark_rule(color="var(--bad)", strokeWidth=1.6)] if rows else []
-
-
-def _scale(values: list[Any]) -> Any:
-    return alt.Scale(domain=list(SERIES), range=values)
