@@ -44,6 +44,8 @@ class History:
         """Publications that will never be delivered, and the row that says so."""
         self.applied: list[tuple[int, int, Row]] = []
         """(row, life, the row itself) of operations that replicas have executed."""
+        self.consumed: list[tuple[int, Row]] = []
+        """Rows of consumers of durable subscriptions; and crashes and leaves, from the first of them on."""
         self.tseq: dict[int, int | None] = {}
         """By total, the place that the run claims; None where subscribers were told different ones."""
         self.claims: dict[int, ClaimedPlace] = {}
@@ -88,6 +90,11 @@ class History:
             kinds.UNSUBSCRIBE: self._subscription,
             kinds.UNSUBSCRIBED: self._subscription,
             kinds.SESSION_LOST: self._lose,
+            kinds.CONSUME: self._consume,
+            kinds.CONSUMING: self._consume,
+            kinds.HANDED: self._consume,
+            kinds.ACKNOWLEDGED: self._consume,
+            kinds.CONSUME_OVER: self._consume,
             kinds.CUT: self._tear,
             kinds.PARTITION: self._tear,
             kinds.HEAL: self._heal,
@@ -200,7 +207,12 @@ class History:
             life.subscriptions += (fresh for _, _, fresh in self._book.lose(life.number, number))
             life.losses[number] = row.time_us
 
+    def _consume(self, number: int, row: Row) -> None:
+        self.consumed.append((number, row))
+
     def _end_life(self, number: int, row: Row) -> None:
+        if self.consumed:
+            self._consume(number, row)
         self._frozen.discard(row.node)
         life = self._current.get(row.node)
         if life is not None and life.end_row == NEVER:

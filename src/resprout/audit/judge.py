@@ -14,6 +14,7 @@ from resprout.audit.bank_operations import AppliedOperation, operation_of, read_
 from resprout.audit.bank_replicas import Circles, complete_replicas, loose_circles
 from resprout.audit.barrier import check_barrier, keys_of, unjudged_pairs
 from resprout.audit.causal import check_causal
+from resprout.audit.durable import NO_DURABLES, check_durables, read_durables, unjudged_note
 from resprout.audit.fifo import check_fifo
 from resprout.audit.groups import ByLife, by_pair
 from resprout.audit.history import History
@@ -61,6 +62,7 @@ class Case:
         self.promise = Promises() if promise is None else promise
         self._history = History(rows, self.promise)
         self._due, self._owed = dues(self._history), owed(self._history)
+        self._durables = read_durables(self._history)
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
     # -- what is wrong -------------------------------------------------------------------------------------------------
@@ -92,6 +94,8 @@ class Case:
             found += check_barrier(history, self._groups, self._order)
         if "receipt" in rules:
             found += check_receipts(history, due)
+        if "durable" in rules:
+            found += check_durables(history, self._durables, self._owed)
         if history.applied and any(rule.startswith("bank_") for rule in rules):
             found += self._bank_anomalies()
         return found, more
@@ -112,6 +116,8 @@ class Case:
         if unjudged := unjudged_pairs(self._groups, self._order):
             keys = len(keys_of(self._groups))
             notes["barrier"] = f"{unjudged} of {keys} keys not judged: their totals contradict each other"
+        if unjudged := sum(not each.is_judged_for_loss(self._history) for each in self._durables):
+            notes["durable"] = unjudged_note(unjudged, len(self._durables))
         if self._history.applied and (loose := len(loose_circles(self._history, self._operations, self._circles))):
             notes |= dict.fromkeys(bank.TOGETHER, bank.loose_note(loose, self.promise))
         return notes
@@ -139,6 +145,8 @@ class Case:
             reasons["tseq"] = "the run claims no order of totals"
         if not history.receipts and not history.refused:
             reasons["receipt"] = "nobody was given a receipt"
+        if not self._durables:
+            reasons["durable"] = NO_DURABLES
         return reasons | self._skipped_of_bank()
 
     def _skipped_of_bank(self) -> dict[str, str]:

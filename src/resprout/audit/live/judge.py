@@ -6,8 +6,8 @@ written down and read back at any time, so it can go on elsewhere. Its memory is
 for what is forgotten, and what may be missed for that.
 
 Judged are the rules in `LIVE_RULES`, with the meaning that `audit.judge` gives them. Order at a subscriber is the order
-of its rows here; where positions say otherwise, that is reported as a violation of its own. Receipts and the bank are
-for those who see the whole trace.
+of its rows here; where positions say otherwise, that is reported as a violation of its own. Receipts, durable
+subscriptions and the bank are for those who see the whole trace.
 """
 
 from collections.abc import Sequence
