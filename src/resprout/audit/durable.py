@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from resprout.audit.fifo import Delivered, overtaken_by
 from resprout.audit.history import History
+from resprout.audit.interest import matches
 from resprout.audit.naming import MessageId, seconds
-from resprout.audit.owed import matches
 from resprout.audit.records import PublicationRecord
 from resprout.audit.sense import durable_of, identity_of
 from resprout.audit.verdict import Anomaly

@@ -9,13 +9,16 @@ from collections.abc import Hashable, Iterator
 from typing import TypeVar
 
 from resprout.audit.history import History
-from resprout.audit.naming import MessageId, NamedLife, Naming
+from resprout.audit.naming import MessageId
 from resprout.audit.verdict import Anomaly
+from resprout.audit.witness import NamedLife, Witness
 
 Line = TypeVar("Line", bound=Hashable)
 """What keeps its order: such as a publisher and a lane."""
 Delivered = tuple[MessageId, int]
 """A publication and its position at the subscriber."""
+Newest = dict[tuple[str, str], Delivered]
+"""The latest at a subscriber, by publisher and lane."""
 
 
 def overtaken_by(newest: dict[Line, Delivered], line: Line, id: MessageId, position: int) -> Delivered | None:
@@ -28,30 +31,23 @@ def overtaken_by(newest: dict[Line, Delivered], line: Line, id: MessageId, posit
 
 
 def check_delivery(
-    naming: Naming,
-    life: NamedLife,
-    newest: dict[tuple[str, str], Delivered],
-    id: MessageId,
-    lane: str,
-    position: int,
-    time_us: int,
+    w: Witness, life: NamedLife, newest: Newest, id: MessageId, lane: str, position: int, time_us: int
 ) -> Anomaly | None:
-    """`newest`: of this subscriber, by publisher and lane."""
     last = overtaken_by(newest, (id[0], lane), id, position)
     if last is None:
         return None
-    name, later = naming.message(id), naming.message(last[0])
+    name, later = w.naming.message(id), w.naming.message(last[0])
     text = f"{life.name} delivered {name} at {position} after {later} at {last[1]}, though {id[0]} published it first"
     return Anomaly("fifo", time_us, life.node, (name, later), text)
 
 
 def check_fifo(history: History) -> Iterator[Anomaly]:
     for life in history.lives:
-        newest: dict[tuple[str, str], Delivered] = {}
+        newest: Newest = {}
         for number in life.sequence:
             p = history.publications[number]
             if p.ordered:
                 d = life.first[number]
-                wrong = check_delivery(history.naming, life, newest, p.id, p.lane, d.position, d.time_us)
+                wrong = check_delivery(history, life, newest, p.id, p.lane, d.position, d.time_us)
                 if wrong is not None:
                     yield wrong

@@ -19,9 +19,8 @@ from resprout.audit.fifo import check_fifo
 from resprout.audit.groups import ByLife, by_pair
 from resprout.audit.history import History
 from resprout.audit.loss import PROBABLE, check_loss, not_judged
-from resprout.audit.owed import count_deliveries, dues, owed
+from resprout.audit.owed import count_deliveries, owed
 from resprout.audit.places import check_places
-from resprout.audit.presence import check_identity, check_positions, check_presence
 from resprout.audit.receipts import check_receipts
 from resprout.audit.totals import TotalOrder, check_totals
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
@@ -61,7 +60,7 @@ class Case:
         self._rows = len(rows)
         self.promise = Promises() if promise is None else promise
         self._history = History(rows, self.promise)
-        self._due, self._owed = dues(self._history), owed(self._history)
+        self._owed = owed(self._history)
         self._durables = read_durables(self._history)
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
@@ -69,21 +68,15 @@ class Case:
 
     def anomalies(self, rules: Collection[str]) -> tuple[list[Anomaly], dict[str, int]]:
         """Of these rules, and perhaps of others; and by rule, how many there are beyond those that are explained."""
-        history, due = self._history, self._due
-        found: list[Anomaly] = []
+        history = self._history
+        found = list(history.found)
         more: dict[str, int] = {}
-        if "identity" in rules:
-            found += check_identity(history)
-        if not {"invented", "unasked", "twice"}.isdisjoint(rules):
-            found += check_presence(history)
-        if "position" in rules:
-            found += check_positions(history)
         if not {"lost", "lost_told"}.isdisjoint(rules) and not_judged(history) is None and not self.promise.is_probable:
-            found += check_loss(history, due, self._owed)
+            found += check_loss(history, self._owed)
         if "fifo" in rules:
             found += check_fifo(history)
         if "causal" in rules:
-            explained, count = check_causal(history, due, self._owed)
+            explained, count = check_causal(history, self._owed)
             found += explained
             more["causal"] = count - len(explained)
         if "total" in rules:
@@ -93,7 +86,7 @@ class Case:
         if "barrier" in rules:
             found += check_barrier(history, self._groups, self._order)
         if "receipt" in rules:
-            found += check_receipts(history, due)
+            found += check_receipts(history)
         if "durable" in rules:
             found += check_durables(history, self._durables, self._owed)
         if history.applied and any(rule.startswith("bank_") for rule in rules):
@@ -163,7 +156,7 @@ class Case:
 
     def counts(self) -> dict[str, int]:
         history, lives = self._history, self._history.lives
-        deliveries = count_deliveries(history, self._due, self._owed)
+        deliveries = count_deliveries(history, self._owed)
         return {
             "rows": self._rows,
             "publications": len(history.publications),
@@ -199,4 +192,4 @@ class Case:
 
     @cached_property
     def _complete(self) -> dict[Pair, dict[int, int]]:
-        return complete_replicas(self._history, self._operations, self._circles, self._due)
+        return complete_replicas(self._history, self._operations, self._circles)

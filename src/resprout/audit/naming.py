@@ -1,21 +1,11 @@
 """How publications, clients, keys and times are written in verdicts: the one place."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from resprout.core.keys import Pair
 
 MessageId = tuple[str, int, str, int]
 """(publisher, incarnation, stream, seq)."""
-
-
-class NamedLife(Protocol):
-    """A subscriber as verdicts name it: `node` is the client, `name` tells its lives apart."""
-
-    @property
-    def node(self) -> str: ...
-    @property
-    def name(self) -> str: ...
 
 
 class Naming:

@@ -18,7 +18,7 @@ from resprout.audit.live.forgetting import forget_old
 from resprout.audit.live.holding import hold, release
 from resprout.audit.live.memory import LiveOptions, Memory, from_bytes, to_bytes
 from resprout.audit.live.reading import RowReading
-from resprout.audit.live.view import LiveView
+from resprout.audit.live.view import LiveView, kept
 from resprout.audit.verdict import Anomaly
 from resprout.core.promises import Promises
 from resprout.trace import kinds
@@ -49,7 +49,7 @@ class LiveJudge:
 
     def state(self) -> bytes:
         """All that it remembers."""
-        self._memory.subscriptions = self._view.interest.kept()
+        self._memory.subscriptions = kept(self._view.interest)
         written = to_bytes(self._memory)
         self._memory.subscriptions = []
         return written
