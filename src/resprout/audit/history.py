@@ -17,7 +17,7 @@ delivery of a publication to a subscriber has a place in its order: what is inve
 from collections.abc import Iterable, Sequence
 
 from resprout.audit import presence
-from resprout.audit.interest import Due, Interest, WantedBy
+from resprout.audit.interest import Due, TraceInterest, WantedBy
 from resprout.audit.naming import MessageId, Naming
 from resprout.audit.presence import Stray
 from resprout.audit.records import (
@@ -45,7 +45,7 @@ class History:
         self.number_of: dict[MessageId, int] = {}
         self.due: list[tuple[Due, ...]] = []
         """For each publication, where it is due; see `audit.owed`."""
-        self.interest = Interest()
+        self.interest = TraceInterest()
         self.found: list[Anomaly] = []
         """What is wrong with the presence of publications and deliveries."""
         self.lives: list[ClientLife] = []

@@ -52,7 +52,7 @@ class WantedBy:
         return tuple(sorted(until.items()))
 
 
-class Interest:
+class TraceInterest:
     def __init__(self) -> None:
         self._book = SubscriptionBook()
         self._of: dict[int, dict[Asked, list[OpenSubscription]]] = {}

@@ -45,7 +45,7 @@ class PublicationFacts(msgspec.Struct, array_like=True, gc=False):
     later life follows the last one of the earlier lives: what those had been given is forgotten."""
 
 
-class PublicationRecord(PublicationFacts, frozen=True):
+class PublicationRecord(PublicationFacts):
     pairs: tuple[Pair, ...]
     """Topics and keys that it names."""
     heard: int

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from resprout.audit.interest import Interest
+from resprout.audit.interest import TraceInterest
 from resprout.audit.naming import MessageId, Naming
 from resprout.audit.verdict import Anomaly
 
@@ -24,7 +24,7 @@ class Witness(Protocol):
     @property
     def naming(self) -> Naming: ...
     @property
-    def interest(self) -> Interest: ...
+    def interest(self) -> TraceInterest: ...
     def id_of(self, number: int) -> MessageId: ...
     def life_of(self, number: int) -> NamedLife: ...
     def place(self, life: int, number: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from resprout.audit.interest import Interest
+from resprout.audit.interest import TraceInterest
 from resprout.audit.live.memory import KeptLife, KeptPublication, KeptSubscription, Memory
 from resprout.audit.naming import MessageId, Naming
 from resprout.audit.owed import is_owed
@@ -97,7 +97,7 @@ class LiveView:
         return Naming((publisher, incarnation, "", 0) for publisher, mine in known for incarnation in mine)
 
 
-def kept(interest: Interest) -> list[KeptSubscription]:
+def kept(interest: TraceInterest) -> list[KeptSubscription]:
     """What clients ask for, to be written down."""
     return [
         KeptSubscription(s.life, one.filter, one.where, s.asked, s.confirmed, s.ending, s.repeats, one.confirmed_us)
@@ -106,9 +106,9 @@ def kept(interest: Interest) -> list[KeptSubscription]:
     ]
 
 
-def read_back(subscriptions: Iterable[KeptSubscription]) -> Interest:
+def read_back(subscriptions: Iterable[KeptSubscription]) -> TraceInterest:
     """Their steps once more: whoever has seen them is in the same state."""
-    interest = Interest()
+    interest = TraceInterest()
     for one in subscriptions:
         steps = [(kinds.SUBSCRIBE, one.asked), *[(kinds.SUBSCRIBE, one.asked)] * one.repeats]
         steps += [(kinds.SUBSCRIBED, one.confirmed)] if one.confirmed != NEVER else []

@@ -22,7 +22,7 @@ CONSUMING: Final = (kinds.CONSUME, kinds.CONSUMING, kinds.HANDED, kinds.ACKNOWLE
 ENDING: Final = (kinds.CRASH, kinds.LEAVE)
 
 
-class ConsumerRows:
+class ConsumedRows:
     """The rows of all consumers, and where clients end."""
 
     def __init__(self, rows: Rows, words: Words) -> None:
@@ -90,10 +90,10 @@ class ConsumerRows:
         return found
 
 
-class Durables:
+class DurableArrays:
     def __init__(
         self,
-        consumers: ConsumerRows,
+        consumers: ConsumedRows,
         index: MessageIndex,
         publications: Publications,
         wishes: SubscriberWishes,
