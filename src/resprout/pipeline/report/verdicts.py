@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.audit.verdict import RULES, VIOLATED
+from resprout.audit.verdict import RULES, VIOLATED, missed
 from resprout.pipeline.report.facts import RunFacts, by_experiment
 from resprout.pipeline.report.figures import in_order
 from resprout.pipeline.report.known import is_documented, said_about
@@ -102,9 +102,7 @@ def _headline(count: Mapping[RunStanding, int], total: int, is_partial: bool) ->
 
 def _is_partial(facts: RunFacts) -> bool:
     """Something that matters was not judged; that there is no bank in a run is no such thing."""
-    skipped = facts.verdict.skipped if facts.verdict is not None else {}
-    has_bank = any(rule.startswith("bank_") and rule not in skipped for rule in RULES)
-    return any(has_bank or not rule.startswith("bank_") for rule in skipped)
+    return facts.verdict is not None and bool(missed(facts.verdict.skipped))
 
 
 def _runs(count: int) -> str:
