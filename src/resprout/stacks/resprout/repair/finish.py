@@ -211,15 +211,16 @@ class FinishRepair:
             else:
                 source = links[members[thing.side - 1]] if thing.side > 0 else None
                 entry, entered = taking.take(thing, source, 0, keeps_source=thing.side == OWN_SIDE)
-                if entry.bundle is None and isinstance(thing, Item) and self._ghosts.wants(ghost, thing.bundle):
-                    taking.revive(entry, thing.bundle)
                 for link in links.values():
                     if link is not source:
                         core.log.enter_link(link, entry, sent=True)
                     elif not entered:
                         core.log.enter_link(link, entry, sent=False)
-            if entry is not None:
-                self._ghosts.read(ghost, entry)
+            if entry is None:
+                continue
+            if entry.bundle is None and not isinstance(thing, Stub) and self._ghosts.wants(ghost, thing.bundle):
+                taking.revive(entry, thing.bundle)
+            self._ghosts.read(ghost, entry)
 
     def _grant(
         self,
