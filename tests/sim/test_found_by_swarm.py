@@ -282,7 +282,7 @@ ROLLING = {
     "a publisher whose broker's keeper is gone, too, is told 'delivered' when nobody can keep anything any more": 490,
     "votes about a root that take longer than a lease to come are counted": 62,
     "what only the dead had, beside those whose readers have not taken it, is given to others": 970006,
-    "a total that a client two hops away has not taken is kept for it when the broker between goes, and then its own": 970045,
+    "a total that a client two hops away has not taken is kept when both brokers between go": 970045,
 }
 
 
