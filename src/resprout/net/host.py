@@ -51,6 +51,7 @@ from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
 from resprout.net.frames import AccountTold, AskAccount, Here, Who
 from resprout.net.intake import TurnIntake, together
+from resprout.net.line import HeavyLine
 from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.reception import Reception, refuse
 from resprout.wire.codec import Codec
@@ -117,6 +118,7 @@ class Host:
         self._numbers = 0
         self._steps = together(machine)
         self._intake = TurnIntake(self.loop, self._take, self._take_one)
+        self.line = HeavyLine(self.loop)
         self._alarms = LoopAlarms(self.loop, self._fire)
         self._dials = Dials(self._where, self._new, self.handle)
         self._place: ListeningPlace | None = None
@@ -317,6 +319,7 @@ class Host:
     def _stop(self) -> None:
         self._closing = True
         self._intake.clear()
+        self.line.clear()
         for kind in self._do:
             self._do[kind] = _nothing
         if self._durable is not None:

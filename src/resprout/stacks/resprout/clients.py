@@ -15,9 +15,9 @@ there when that is known, and held while that is still being decided.
 from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import CancelTimer, Close, EndCode, Send
+from resprout.core.contract import CancelTimer, Close, EndCode, Send, SetTimer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.broker.answering import Answering
+from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
@@ -251,6 +251,8 @@ class Clients:
             last_us = core.kept_until_us if is_kept else core.now_us + core.options.ghost_us
             due_us = None if is_certain else last_us
             self.answering.adopt(session, self._answered_for(session), due_us)
+            if due_us is not None:  # all are settled by then; those who are due before are settled with a heartbeat
+                core.out.append(SetTimer(NothingKept(), max(self.answering.unsettled.values())))
         if attend.tried and resumed:
             self._give_share(session, attend)
         if attend.tried and self._ghosts.awaits(session.name):
