@@ -14,12 +14,13 @@ from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import Figure, Grid, Shape, grid_of, in_order
 from resprout.pipeline.report.markup import Markup, element, joined
 from resprout.pipeline.report.number_tables import numbers_table
+from resprout.pipeline.stores import Location
 
 
 class GivenCommand(msgspec.Struct, frozen=True):
     """What the command was given, as it was typed."""
 
-    folders: tuple[Path, ...]
+    folders: "tuple[Location, ...]"
     out: Path
 
     @property
