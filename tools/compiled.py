@@ -46,8 +46,9 @@ def compiled_modules(root: Path) -> dict[str, Path]:
 
 def interpreted(modules: Mapping[str, Path], floors: tuple[str, ...]) -> dict[str, str]:
     """The modules that are not compiled, each with the reason."""
-    classes = {name: list(_classes(ast.parse(path.read_text()))) for name, path in modules.items()}
-    slotted = {each for path in modules.values() for each in _slotted(ast.parse(path.read_text()))}
+    trees = {name: ast.parse(path.read_text()) for name, path in modules.items()}
+    classes = {name: list(_classes(tree)) for name, tree in trees.items()}
+    slotted = {each for tree in trees.values() for each in _slotted(tree)}
     home = {each: name for name, found in classes.items() for each, _ in found}
     structures = _structures([each for found in classes.values() for each in found])
     aside: dict[str, str] = {name: why for name, why in LISTED.items() if name in modules}

@@ -26,6 +26,7 @@ from tests.pipeline.judging_cases import (
     simulated,
     write,
 )
+from tests.soak import cases
 
 
 def detect_in_shards(place: RunPlace, limits: Limits) -> tuple[Detected, int]:
@@ -48,7 +49,12 @@ def test_random_traces_mutants_and_good_ones_have_the_same_findings(
     tmp_path: Path, part_rows: int, shard_deliveries: int
 ) -> None:
     shards = 0
-    for case in (*random_cases(25), *mutants(1), *good_cases(2), *promised(random_cases(20), EACH_TOPIC, PROBABLE)):
+    for case in (
+        *random_cases(cases(12, 25)),
+        *mutants(1),
+        *good_cases(2),
+        *promised(random_cases(cases(8, 20)), EACH_TOPIC, PROBABLE),
+    ):
         place = write(tmp_path, case, part_rows * (1 + len(case.rows) // 200))
         found, several = detect_in_shards(place, Limits(0, shard_deliveries, 2 * part_rows))
         assert found == detect(place, is_sealed=False), case.name

@@ -14,6 +14,7 @@ from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
 from resprout.sim.hang import HungStack
 from resprout.sim.swarm import try_seeds
+from tests.soak import cases
 
 BLOCK = 5
 TREE = '[[broker]]\nname = "b0"\n[[broker]]\nname = "b1"\nparent = "b0"\n[[client]]\nname = "c"\nbroker = "b1"\n'
@@ -111,7 +112,7 @@ def test_a_hang_is_refused_where_brokers_are_processes() -> None:
         check_runnable(scenario)
 
 
-@pytest.mark.parametrize("first", range(1, 16, BLOCK))
+@pytest.mark.parametrize("first", range(1, cases(11, 31), BLOCK))
 def test_drawn_brokers_that_hang_cost_nobody_anything(first: int) -> None:
     failures = [outcome.report for outcome in try_seeds(range(first, first + BLOCK), wanted="hung") if outcome.failed]
     assert not failures, "\n\n".join(failures)

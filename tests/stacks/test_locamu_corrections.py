@@ -180,8 +180,17 @@ def three_around_one() -> list[str]:
     return net.wrong()
 
 
-def test_l5_as_many_may_be_down_as_no_path_of_2f_plus_1_has_more_than_f() -> None:
-    assert not three_around_one()
+def test_l5_messages_pass_while_no_path_of_2f_plus_1_has_more_than_f_dead(monkeypatch: Patch) -> None:
+    flow = Streams.flow
+
+    def bounded_per_neighbourhood(one: Streams, name: str) -> None:
+        if sum(map(one._tree.is_passed_by, one._near.reach)) <= one._near.faults:
+            flow(one, name)
+
+    both_ways(three_around_one, lambda patch: patch.setattr(Streams, "flow", bounded_per_neighbourhood), monkeypatch)
+
+
+def test_l5_the_swarm_draws_as_many_dead_as_no_path_of_2f_plus_1_has_more_than_f() -> None:
     arms = "".join(f'[[broker]]\nname="{one}"\n' + (f'parent="{up}"\n' if up else "") for one, up in FORK.items())
     scenario = parse_scenario(f'stack="locamu"\n{arms}')
     survival = LOCAMU.survives(LocamuOptions())

@@ -14,6 +14,7 @@ from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import JoinRequest, NameTaken
 from resprout.stacks.stack import BrokerSeat
 from resprout.trace.schema import Row
+from tests.soak import cases
 
 TREE = (
     BrokerSpec("b0"), BrokerSpec("b1", "b0"), BrokerSpec("b2", "b0"), BrokerSpec("b3", "b1"), BrokerSpec("b4", "b3"),
@@ -104,7 +105,7 @@ def test_only_whom_it_asked_can_refuse_a_broker_and_only_before_it_has_a_place()
 
 @pytest.mark.parametrize("drawn", ["doubled-names", "restarts"])
 def test_drawn_trials_with_doubled_names_and_restarts_keep_every_promise(drawn: str) -> None:
-    failures = [outcome.report for seed in range(1, 9) if (outcome := try_seed(seed, drawn)).failed]
+    failures = [outcome.report for seed in range(1, cases(5, 17)) if (outcome := try_seed(seed, drawn)).failed]
     assert not failures, "\n\n".join(failures)
 
 
