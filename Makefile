@@ -18,7 +18,7 @@ demo: $(READY)
 	@echo "next: $(BIN)/python examples/bank_on_spark.py, where Spark computes the balances of a bank while brokers are killed"
 
 # Two halves, each busy on both cores (tests/turns.py says who runs what when). In the first one processes mostly wait, and
-# what only computes fills the gaps, so it has one worker more. In the second one worker has the tests that share a Spark
+# what only computes fills the gaps, so it has twice the workers. In the second one worker has the tests that share a Spark
 # session, which takes what it gets: a process that has to answer in time would starve beside it, and what runs in virtual
 # time does not mind.
 # Tests start many hundred processes. Without bytecode each would compile everything anew, so it is kept, whatever the
@@ -26,7 +26,7 @@ demo: $(READY)
 IN_VIRTUAL_TIME := tests/sim tests/stacks tests/pipeline tests/spark
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
-	$(BIN)/pytest -n $(shell expr $(WORKERS) + 1) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))
+	$(BIN)/pytest -n $(shell expr $(WORKERS) \* 2) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))
 	$(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME)
 
 check: $(READY)

@@ -3,18 +3,23 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import load_scenario
 from tests.net.arrived import assert_everything_arrived
+from tests.soak import cases
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "blackout.toml"
 QUICK = ["options.heartbeat_us=200_000", "options.lease_us=1_000_000", "options.ghost_us=8_000_000"]
 
 
-def test_nothing_that_was_safe_is_lost_when_all_brokers_are_killed_at_once() -> None:
-    scenario = load_scenario(SCENARIO, [*QUICK, "workload.0.operations=30"])
+@pytest.mark.parametrize("time", range(cases(1, 10)))
+def test_nothing_that_was_safe_is_lost_when_all_brokers_are_killed_at_once(time: int) -> None:
+    moment = f"fault.0.at={3_500 + 130 * time}ms"  # of the 1.2 s in which there is load, each time another one
+    scenario = load_scenario(SCENARIO, [*QUICK, f"seed={11 + time}", moment, "workload.0.operations=30"])
     result = asyncio.run(RealRun(scenario).finish())
     verdict = judge(result.rows, bank_initial=scenario.bank_initial)
     assert not verdict.violated, "\n".join(lines(verdict))

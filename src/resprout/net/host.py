@@ -117,7 +117,7 @@ class Host:
         self.reception = Reception(self, self.door, connections_max, greetings_max)
         self._numbers = 0
         self._steps = together(machine)
-        self._intake = TurnIntake(self.loop, self._take)
+        self._intake = TurnIntake(self.loop, self._take, self._take_one)
         self.line = HeavyLine(self.loop)
         self._alarms = LoopAlarms(self.loop, self._fire)
         self._dials = Dials(self._where, self._new, self.handle)
@@ -171,7 +171,8 @@ class Host:
 
     def handle(self, event: Event) -> None:
         """After whatever came before it."""
-        self._intake.take()
+        if self._intake.waiting:
+            self._intake.take()
         if not self._closing:
             self.perform(self.machine.step(event, now_us()))
 
@@ -259,6 +260,9 @@ class Host:
     def _take(self, arrivals: Sequence[Arrived]) -> None:
         self.perform(self._steps(arrivals, now_us()))
 
+    def _take_one(self, arrival: Arrived) -> None:
+        self.perform(self.machine.step(arrival, now_us()))
+
     def trickled(self, number: int) -> None:
         if number in self._connections:
             self.handle(Trickled(number))
@@ -334,14 +338,15 @@ class Host:
 
     def _execute(self, effects: Sequence[Effect]) -> None:
         do = self._do
-        timers: list[SetTimer | CancelTimer] | None = None
+        timers: list[Effect] | None = None
         for effect in effects:
-            if isinstance(effect, SetTimer | CancelTimer):  # nobody waits for these; what is sent goes first
+            kind = type(effect)
+            if kind is SetTimer or kind is CancelTimer:  # nobody waits for these; what is sent goes first
                 if timers is None:
                     timers = []
                 timers.append(effect)
             else:
-                do[type(effect)](effect)
+                do[kind](effect)
         if timers is not None:
             for effect in timers:
                 do[type(effect)](effect)

@@ -325,7 +325,7 @@ class Clients:
         if self._core.seen.has(message.bundle):
             self._core.sessions.known(session, message.bundle, everywhere=self.answering.is_settled(session))
         else:
-            self._accept(session, self._stamped(message.bundle), message.prompt)
+            self._accept(session, self._stamped(message.bundle), message)
 
     def drain_all(self) -> None:
         """Beginning with another one each time: there may be room for one only."""
@@ -359,7 +359,7 @@ class Clients:
             if core.seen.has(bundle):
                 core.sessions.known(session, bundle, everywhere=self.answering.is_settled(session))
             elif bundle.guarantee is not Guarantee.TOTAL and not self._must_follow(session, bundle):
-                self._accept(session, self._stamped(bundle), message.prompt)
+                self._accept(session, self._stamped(bundle), message)
             elif totals.is_under_way(bundle):
                 pass  # said again: it is delivered at its place
             elif totals.is_overtaken(bundle):
@@ -388,11 +388,12 @@ class Clients:
     def _stamped(self, bundle: Bundle) -> Bundle:
         return bundle.stamped(self._core.clock.stamp_after(bundle.stamp))
 
-    def _accept(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
+    def _accept(self, session: ClientSession, bundle: Bundle, message: Publish) -> None:
         if self._durable is not None:
             self._durable.write(bundle)
-        entry = self._core.forwarding.accept(bundle, None, session, 0, prompt)
+        entry = self._core.forwarding.accept(bundle, None, session, 0, message.awaits_all)
         assert entry is not None, "it was not known"
+        entry.awaits = message.awaits
         if self._core.sessions.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
             self._core.log.held_back.put_wall()
         if self._durable is not None:
