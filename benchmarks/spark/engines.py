@@ -19,6 +19,7 @@ from resprout.audit.verdict import Verdict
 from resprout.pipeline.judging import judge_runs
 from resprout.pipeline.places import RunPlace, place_of
 from resprout.pipeline.session import session
+from resprout.pipeline.tasks import cores_of
 from resprout.trace.store import read_trace
 
 
@@ -40,7 +41,7 @@ def _with_spark(folders: Sequence[str], first: str) -> dict[str, Any]:
     with session() as spark:
         spark.range(1).count()
         started = time.perf_counter()
-        judge_runs(spark, _places([first]) * (2 * spark.sparkContext.defaultParallelism))
+        judge_runs(spark, _places([first]) * (2 * cores_of(spark)))
         warm, used = time.perf_counter(), processor_seconds(os.getpid())
         verdicts = judge_runs(spark, _places(folders))
         ended, used = time.perf_counter(), processor_seconds(os.getpid()) - used

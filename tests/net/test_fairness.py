@@ -99,7 +99,7 @@ def test_of_all_who_send_much_at_once_one_has_a_turn_in_each_turn_of_the_loop(
     monkeypatch: pytest.MonkeyPatch, fast_loop: bool
 ) -> None:
     monkeypatch.setattr(connection, "TURN_BYTES", 16_384)
-    receive, turn = connection.TcpConnection._receive, 0
+    receive, turn = connection.TcpConnection.receive, 0
     turns: list[int] = []
 
     def noted(self: connection.TcpConnection, data: bytes) -> None:
@@ -107,7 +107,7 @@ def test_of_all_who_send_much_at_once_one_has_a_turn_in_each_turn_of_the_loop(
             turns.append(turn)
         receive(self, data)
 
-    monkeypatch.setattr(connection.TcpConnection, "_receive", noted)
+    monkeypatch.setattr(connection.TcpConnection, "receive", noted)
     payloads = pack_payloads([b"x" * 1000] * 16)
 
     async def scene() -> None:
@@ -118,7 +118,7 @@ def test_of_all_who_send_much_at_once_one_has_a_turn_in_each_turn_of_the_loop(
                 peer.say_messages(1, Attend(0))
                 for number in range(60):
                     bundle = Bundle(name, 1, 16 * number + 1, 16, 0, "t", (), Guarantee.FIFO, b"", payloads)
-                    peer.say_messages(number + 2, Publish(bundle, False))
+                    peer.say_messages(number + 2, Publish(bundle, 0))
             while running.broker.books.tally.published < 2 * 60 * 16:
                 turn += 1
                 await asyncio.sleep(0)

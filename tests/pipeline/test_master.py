@@ -44,3 +44,10 @@ def test_whoever_works_for_a_master_on_loopback_listens_there_only() -> None:
     assert is_on_this_machine("spark://localhost:1,[::1]:2")
     assert not is_on_this_machine("spark://127.0.0.1:7077,10.0.0.1:7077")
     assert not is_on_this_machine("yarn")
+
+
+def test_a_server_of_spark_connect_is_asked_like_a_master_and_without_java() -> None:
+    assert places_of("sc://host") == [("host", 15002)]
+    assert places_of("sc://127.0.0.1:7/;user_id=me") == [("127.0.0.1", 7)]
+    with pytest.raises(NoSparkError, match=r"no master answers|Spark Connect is not installed"):
+        start(SparkChoice(master=f"sc://127.0.0.1:{closed_port()}"))

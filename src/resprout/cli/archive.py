@@ -1,23 +1,24 @@
 """`resprout archive`: traces into an archive."""
 
-from pathlib import Path
-
 import click
 
-from resprout.cli.paths import LocalPath
+from resprout.cli.paths import RunsPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.archive.ingest import add_runs
 from resprout.pipeline.session import SparkChoice
+from resprout.pipeline.stores import Location
 
 
 @click.command()
-@click.argument("archive", type=LocalPath())
-@click.argument("traces", type=LocalPath(), nargs=-1, required=True, metavar="TRACE...")
+@click.argument("archive", type=RunsPath())
+@click.argument("traces", type=RunsPath(), nargs=-1, required=True, metavar="TRACE...")
 @click.option("--experiment", metavar="NAME", help="What the runs belong to. Default: the name of their scenario.")
 @click.option("--replace", is_flag=True, help="Exchange runs that are there under the same name with another digest.")
 @spark_options
-def archive(archive: Path, traces: tuple[Path, ...], experiment: str | None, replace: bool, spark: SparkChoice) -> None:
+def archive(
+    archive: Location, traces: "tuple[Location, ...]", experiment: str | None, replace: bool, spark: SparkChoice
+) -> None:
     """Add traces to ARCHIVE, which is made when it is not there.
 
     Each TRACE is the folder of a trace, a folder of such folders, or another archive. Every row is verified first;

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
 from resprout.audit.report import as_dict, lines
 from resprout.audit.verdict import Verdict
-from resprout.cli.paths import LocalPath
+from resprout.cli.paths import RunsPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
 from resprout.cli.verdicts import lines_of_many, many_as_dict
@@ -17,19 +16,20 @@ from resprout.pipeline.errors import NoSparkError
 from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
 from resprout.pipeline.session import SparkChoice, session
+from resprout.pipeline.stores import Location
 from resprout.pipeline.worth import is_worth_spark
 
 ENGINES = ("python", "spark")
 
 
 @click.command()
-@click.argument("folders", type=LocalPath(), nargs=-1, required=True, metavar="DIR...")
+@click.argument("folders", type=RunsPath(), nargs=-1, required=True, metavar="DIR...")
 @click.option(
     "--engine", metavar="NAME", help="What does the judging: python or spark. Default: by the number of rows."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
 @spark_options
-def audit(folders: tuple[Path, ...], engine: str | None, as_json: bool, spark: SparkChoice) -> int:
+def audit(folders: "tuple[Location, ...]", engine: str | None, as_json: bool, spark: SparkChoice) -> int:
     """Judge the trace in DIR, or all runs of the archive in DIR: every promise checked, every violation explained.
 
     Both engines give the same verdicts; spark is for what is too much for one core, and takes seconds to start. Exit

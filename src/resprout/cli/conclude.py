@@ -6,22 +6,23 @@ import click
 
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
-from resprout.cli.paths import LocalPath
+from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.spark_options import spark_options
 from resprout.core.errors import UsageError
 from resprout.pipeline.archive.ingest import add_runs
 from resprout.pipeline.errors import NoSparkError
 from resprout.pipeline.places import find_runs, is_archive
 from resprout.pipeline.session import SparkChoice, session
+from resprout.pipeline.stores import Location
 from resprout.trace.store import read_trace
 
 
 @click.command()
 @click.argument("trace", type=LocalPath())
-@click.option("--archive", type=LocalPath(), required=True, metavar="DIR", help="Where it is kept.")
+@click.option("--archive", type=RunsPath(), required=True, metavar="DIR", help="Where it is kept.")
 @click.option("--out", type=LocalPath(), required=True, metavar="FILE.html", help="The page to write.")
 @spark_options
-def conclude(trace: Path, archive: Path, out: Path, spark: SparkChoice) -> int:
+def conclude(trace: Path, archive: Location, out: Path, spark: SparkChoice) -> int:
     """Archive the run in TRACE, judge it, measure it and draw it, with one session of Spark.
 
     A machine that cannot start Spark gets the verdict all the same, from the judge in Python; then nothing is archived
@@ -37,7 +38,7 @@ def conclude(trace: Path, archive: Path, out: Path, spark: SparkChoice) -> int:
     return 1 if verdict.violated else 0
 
 
-def _on_spark(trace: Path, archive: Path, out: Path, choice: SparkChoice) -> int:
+def _on_spark(trace: Path, archive: Location, out: Path, choice: SparkChoice) -> int:
     from resprout.pipeline.judging import judge_runs
     from resprout.pipeline.report.command import GivenCommand
     from resprout.pipeline.report.gather import find_all, gather, keep_verdicts

@@ -8,10 +8,11 @@ from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.gather import find_all, gather, unknown
 from resprout.pipeline.report.output import check_drawer, check_target, write_whole
 from resprout.pipeline.session import SparkChoice, check_installed, session
+from resprout.pipeline.stores import Location
 from resprout.pipeline.worth import is_worth_spark
 
 
-def write_page(folders: tuple[Path, ...], out: Path, spark: SparkChoice, option: str = "--out") -> int:
+def write_page(folders: "tuple[Location, ...]", out: Path, spark: SparkChoice, option: str = "--out") -> int:
     """How many runs are on it. Spark is started when there is much to look at, or when an option says how."""
     check_target(out, option)
     found = find_all(folders)

@@ -1,7 +1,8 @@
-"""Files and folders on the command line: paths of this machine, and nothing that only looks like one.
+"""Files and folders on the command line: paths of this machine, and nothing that only looks like one; for runs also
+addresses in object stores.
 
 An empty text is what a script passes when a variable of it is not set; it would mean the folder that one happens to be
-in. An address such as `s3a://bucket/runs` would make a folder of that name.
+in. An address such as `hdfs://host/runs` would make a folder of that name.
 """
 
 import re
@@ -28,6 +29,18 @@ class LocalPath(click.ParamType):  # type: ignore[type-arg]
             return local_path(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+class RunsPath(LocalPath):
+    """Where runs lie: a `Path`, or a `StorePath` for an address such as `s3://bucket/runs`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and (found := _ADDRESS.match(value)) is not None:
+            from resprout.pipeline.stores import SCHEMES, location  # here: it needs what only runs need
+
+            if found[0][:-3].lower() in SCHEMES and value[found.end() :].strip("/"):
+                return location(value)
+        return super().convert(value, param, ctx)
 
 
 def local_path(text: str) -> Path:

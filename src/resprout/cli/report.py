@@ -5,16 +5,17 @@ from pathlib import Path
 import click
 
 from resprout.cli.pages import write_page
-from resprout.cli.paths import LocalPath
+from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.session import SparkChoice
+from resprout.pipeline.stores import Location
 
 
 @click.command()
-@click.argument("folders", type=LocalPath(), nargs=-1, required=True, metavar="DIR...")
+@click.argument("folders", type=RunsPath(), nargs=-1, required=True, metavar="DIR...")
 @click.option("--out", type=LocalPath(), required=True, metavar="FILE.html", help="The page to write.")
 @spark_options
-def report(folders: tuple[Path, ...], out: Path, spark: SparkChoice) -> None:
+def report(folders: "tuple[Location, ...]", out: Path, spark: SparkChoice) -> None:
     """Show what the runs in DIR came to, traces or archives, as one page that needs nothing else.
 
     Verdicts come first, then figures with their numbers. What is found out about the runs of an archive is kept in it,

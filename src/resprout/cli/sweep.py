@@ -9,12 +9,13 @@ import click
 import msgspec
 
 from resprout.cli.pages import write_page
-from resprout.cli.paths import LocalPath
+from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.progress import Shown, shown
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.archive.head import check_usable
 from resprout.pipeline.report.output import check_target
 from resprout.pipeline.session import SparkChoice
+from resprout.pipeline.stores import Location
 from resprout.pipeline.sweep.plan import SweepPlan, SweepProgress, count_finished, load_plan, look
 from resprout.pipeline.sweep.run import SweepOutcome, run_sweep
 from resprout.pipeline.sweep.task import Finished
@@ -24,7 +25,7 @@ FAILURES_SHOWN = 20
 
 @click.command()
 @click.argument("file", type=LocalPath())
-@click.option("--out", type=LocalPath(), required=True, metavar="DIR", help="The archive for the runs.")
+@click.option("--out", type=RunsPath(), required=True, metavar="DIR", help="The archive for the runs.")
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one value in all runs.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Use only the first N seeds of the file.")
 @click.option("--replace", is_flag=True, help="Run again what was finished as another scenario than FILE says now.")
@@ -33,7 +34,7 @@ FAILURES_SHOWN = 20
 @spark_options
 def sweep(
     file: Path,
-    out: Path,
+    out: Location,
     settings: tuple[str, ...],
     seeds: int | None,
     replace: bool,
@@ -86,7 +87,7 @@ class _Counter:
         self._bar.show(self._over, self._all)
 
 
-def _print(plan: SweepPlan, standing: SweepProgress, outcome: SweepOutcome, out: Path, seconds: float) -> None:
+def _print(plan: SweepPlan, standing: SweepProgress, outcome: SweepOutcome, out: Location, seconds: float) -> None:
     new = len(outcome.rows) - len(standing.done)
     before = f", {len(standing.done)} were finished before" if standing.done else ""
     click.echo(f"{plan.sweep.name}: {new} runs in {seconds:.0f} s{before}: {out}")
@@ -102,7 +103,7 @@ def _complain(plan: SweepPlan, outcome: SweepOutcome) -> None:
         click.echo(f"resprout: ... and {len(outcome.failed) - FAILURES_SHOWN} more", err=True)
 
 
-def _as_data(plan: SweepPlan, standing: SweepProgress, outcome: SweepOutcome, out: Path) -> dict[str, Any]:
+def _as_data(plan: SweepPlan, standing: SweepProgress, outcome: SweepOutcome, out: Location) -> dict[str, Any]:
     return {
         "sweep": plan.sweep.name,
         "archive": str(out),

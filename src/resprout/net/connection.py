@@ -134,11 +134,11 @@ class TcpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if len(data) >= TURN_BYTES and self._hold():
-            self._host.line.join(partial(self._receive, data))
+            self._host.line.join(partial(self.receive, data))
         else:
-            self._receive(data)
+            self.receive(data)
 
-    def _receive(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         if self._transport is None:
             return  # it was lost while it stood in line, and what was not taken was not acknowledged
         if self._tls is not None:
@@ -291,11 +291,8 @@ class TcpConnection(asyncio.Protocol):
         until = monotonic() + TURN_SECONDS_MAX  # the time of some event loops stands still within a turn
         if self._deadline is not None:
             first = next(frames, None)
-            if type(first) is Who:
+            if isinstance(first, Who | AskAccount):
                 host.answer(self, first)
-                return
-            if type(first) is AskAccount:
-                host.tell_asker(self, first)
                 return
             if type(first) is Login:
                 self._hold()

@@ -49,7 +49,8 @@ from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
-from resprout.net.frames import AccountTold, AskAccount, Here, Who
+from resprout.net.frames import AskAccount, Here, Who
+from resprout.net.inquiries import Inquiries
 from resprout.net.intake import TurnIntake, together
 from resprout.net.line import HeavyLine
 from resprout.net.listen import ListeningPlace, take_place
@@ -105,11 +106,9 @@ class Host:
         self._book = book if book is not None else AddressBook()
         self._delays_s = delays_s or {}
         self.greeting_s_max = greeting_s_max
-        self._latest_incarnation = latest_incarnation
         self._ended = ended
-        self._asked = asked
         self.notices = notices
-        self._tells = tells
+        self._inquiries = Inquiries(self, latest_incarnation, asked, tells)
         self.network = ""
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, TcpConnection] = {}
@@ -267,29 +266,14 @@ class Host:
         if number in self._connections:
             self.handle(Trickled(number))
 
-    def answer(self, connection: TcpConnection, asked: Who) -> None:
-        """To somebody who only wants to know who listens here."""
+    def answer(self, connection: TcpConnection, asked: Who | AskAccount) -> None:
+        """To somebody who wants nothing else."""
         if asked.name in self._barred:
             connection.abort(CUT)
-            return
-        here = self.here
-        met = self._latest_incarnation(asked.name)
-        connection.send(Here(here.name, here.role, here.incarnation, met, self.network, self.notices()))
-        connection.close("answered")
-        self._asked(self.door.as_proven(asked, connection.proven))
-
-    def tell_asker(self, connection: TcpConnection, asked: AskAccount) -> None:
-        """To somebody who wants to know how this node is."""
-        if asked.name in self._barred:
-            connection.abort(CUT)
-        elif self._tells is None:
-            refuse(connection, f"{self.here.name} tells nothing of itself")
-        elif not self.reception.check_asker(connection, asked):
-            try:
-                connection.send(AccountTold(self.here.name, self._tells(asked)))
-                connection.close("told")
-            except UsageError as error:
-                refuse(connection, str(error))
+        elif isinstance(asked, Who):
+            self._inquiries.who(connection, asked)
+        else:
+            self._inquiries.how(connection, asked)
 
     def lost(self, connection: TcpConnection, reason: str) -> None:
         self._intake.take()

@@ -11,13 +11,16 @@ from typing import Final
 from resprout.pipeline.errors import NoSparkError
 
 CONNECT_SECONDS_MAX: Final = 5.0
+CONNECT: Final = "sc://"
+"""Begins the address of a server of Spark Connect."""
+_CONNECT_PORT: Final = 15002
 _STANDALONE: Final = "spark://"
 _PLACE: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d{1,5})")
 
 
 def check_answers(master: str) -> None:
-    """NoSparkError when it is a standalone master, or several, and none of them can be connected to. Whatever else it
-    is, Spark knows better."""
+    """NoSparkError when it is a standalone master, or several, or a server of Spark Connect, and none of them can be
+    connected to. Whatever else it is, Spark knows better."""
     reasons = []
     for host, port in places_of(master):
         try:
@@ -37,11 +40,15 @@ def is_on_this_machine(master: str) -> bool:
 
 
 def places_of(master: str) -> list[tuple[str, int]]:
-    """Host and port of each master in `spark://a:7077,b:7077`; none when it is written otherwise."""
+    """Host and port of each master in `spark://a:7077,b:7077`, or of `sc://host`; none when it is written otherwise."""
+    if master.startswith(CONNECT):
+        place = master.removeprefix(CONNECT).partition("/")[0]
+        found = _PLACE.fullmatch(place) or _PLACE.fullmatch(f"{place}:{_CONNECT_PORT}")
+        return [] if found is None else [(found["six"] or found["host"], int(found["port"]))]
     if not master.startswith(_STANDALONE):
         return []
-    found = [_PLACE.fullmatch(text) for text in master.removeprefix(_STANDALONE).split(",")]
-    return [(one["six"] or one["host"], int(one["port"])) for one in found if one is not None]
+    masters = [_PLACE.fullmatch(text) for text in master.removeprefix(_STANDALONE).split(",")]
+    return [(one["six"] or one["host"], int(one["port"])) for one in masters if one is not None]
 
 
 def _is_loopback(host: str) -> bool:

@@ -5,16 +5,15 @@
 A file holds rows of any number of runs and says in its footer which runs it is about, and with which digest: a run
 without a single repair was measured all the same. What is about another digest than the run has today is stale and is
 never read. Of two files about the same run and digest the later one counts, whole; a run that is measured twice at once
-gets the same rows twice, and either will do. Files appear whole (a temporary name, then renamed) and are never changed,
-so writers need not know of each other. Results can always be made again: deleting a table's folder loses nothing else.
+gets the same rows twice, and either will do. Files appear whole and are never changed, so writers need not know of each
+other, and anything that reads Parquet reads a table by the name of its folder. Results can always be made again:
+deleting a table's folder loses nothing else.
 """
 
-import contextlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,11 +22,11 @@ import pyarrow.parquet as pq
 
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import RunPlace
+from resprout.pipeline.stores import PARTIAL, Location, put, source_of
 from resprout.pipeline.tables import TABLES_VERSION, ResultRow, schema_of
 
 RESULTS_FOLDER: Final = "results"
 _ABOUT: Final = b"resprout.results"
-_TEMPORARY: Final = ".partial"
 
 T = TypeVar("T", bound=ResultRow)
 RunId = tuple[str, str, str]
@@ -42,7 +41,7 @@ class _About(msgspec.Struct, frozen=True):
     runs: list[RunId]
 
 
-def append(archive: Path, table: type[T], rows: Sequence[T], places: Iterable[RunPlace] = ()) -> None:
+def append(archive: Location, table: type[T], rows: Sequence[T], places: Iterable[RunPlace] = ()) -> None:
     """Adds what was found out about some runs: those of `places`, and those that the rows name. From now on nothing
     else is true of them in this table."""
     runs = list(dict.fromkeys([*map(_id_of_place, places), *map(_id_of_row, rows)]))
@@ -52,19 +51,16 @@ def append(archive: Path, table: type[T], rows: Sequence[T], places: Iterable[Ru
     schema = schema_of(table).with_metadata({_ABOUT: msgspec.json.encode(about)})
     folder = archive / RESULTS_FOLDER / table.TABLE
     path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(4)}.parquet"
-    temporary = path.with_name(path.name + _TEMPORARY)
     try:
-        content = pa.Table.from_pylist(list(map(_cells, rows)), schema=schema)
-        folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(content, temporary.absolute(), compression="zstd")
-        temporary.replace(path)
+        content = pa.BufferOutputStream()
+        table_rows = pa.Table.from_pylist(list(map(_cells, rows)), schema=schema)
+        pq.write_table(table_rows, content, compression="zstd")
+        put(path, content.getvalue().to_pybytes())
     except (pa.ArrowException, OSError) as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise PipelineError(f"{path}: cannot be written: {_reason(error)}") from None
 
 
-def read(archive: Path, table: type[T], places: Sequence[RunPlace]) -> list[T]:
+def read(archive: Location, table: type[T], places: Sequence[RunPlace]) -> list[T]:
     """What is known today about these runs, in their order."""
     wanted = [_id_of_place(place) for place in places]
     files = _latest(archive, table, wanted)
@@ -76,40 +72,40 @@ def read(archive: Path, table: type[T], places: Sequence[RunPlace]) -> list[T]:
     return [row for run in dict.fromkeys(wanted) for row in found.get(run, ())]
 
 
-def missing(archive: Path, tables: Iterable[type[ResultRow]], places: Sequence[RunPlace]) -> list[RunPlace]:
+def missing(archive: Location, tables: Iterable[type[ResultRow]], places: Sequence[RunPlace]) -> list[RunPlace]:
     """The runs of which one of these tables knows nothing yet, or only of another digest."""
     known = [_latest(archive, table, map(_id_of_place, places)) for table in tables]
     return [place for place in places if any(_id_of_place(place) not in some for some in known)]
 
 
-def _latest(archive: Path, table: type[ResultRow], runs: Iterable[RunId]) -> dict[RunId, Path]:
+def _latest(archive: Location, table: type[ResultRow], runs: Iterable[RunId]) -> dict[RunId, Location]:
     """For each of these runs the newest file that is about it."""
     wanted = set(runs)
-    latest: dict[RunId, Path] = {}
+    latest: dict[RunId, Location] = {}
     for path in _files(archive / RESULTS_FOLDER / table.TABLE):
         latest.update(dict.fromkeys((run for run in _read_about(path, table).runs if run in wanted), path))
     return latest
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Location) -> Iterator[Location]:
     """In the order in which they were written, which is that of their names."""
     try:
-        paths = sorted(folder.iterdir())
+        paths: list[Location] = list(folder.iterdir())
     except FileNotFoundError:
         return
     except OSError as error:
         raise PipelineError(f"{folder}: cannot be read: {_reason(error)}") from None
-    for path in paths:
-        if path.name.endswith(_TEMPORARY) or path.name.startswith("."):
+    for path in sorted(paths, key=str):
+        if path.name.endswith(PARTIAL) or path.name.startswith("."):
             continue  # being written, or left behind by somebody who was stopped; or a note of the file system
         if path.suffix != ".parquet":
             raise PipelineError(f"{path}: does not belong among results")
         yield path
 
 
-def _read_about(path: Path, table: type[ResultRow]) -> _About:
+def _read_about(path: Location, table: type[ResultRow]) -> _About:
     try:
-        metadata: Mapping[bytes, bytes] = pq.read_metadata(path.absolute()).metadata or {}
+        metadata: Mapping[bytes, bytes] = pq.read_metadata(source_of(path)).metadata or {}
     except (pa.ArrowException, OSError) as error:
         raise PipelineError(f"{path}: damaged or not Parquet: {_reason(error)}") from None
     if (text := metadata.get(_ABOUT)) is None:
@@ -126,9 +122,9 @@ def _read_about(path: Path, table: type[ResultRow]) -> _About:
     return about
 
 
-def _read_file(path: Path, table: type[T]) -> list[T]:
+def _read_file(path: Location, table: type[T]) -> list[T]:
     try:
-        content = pq.read_table(path.absolute(), use_threads=False, partitioning=None)
+        content = pq.read_table(source_of(path), use_threads=False, partitioning=None)
         return msgspec.convert(content.to_pylist(maps_as_pydicts="strict"), list[table])  # type: ignore[valid-type]
     except (pa.ArrowException, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise PipelineError(f"{path}: damaged: {_reason(error)}") from None

@@ -1,8 +1,9 @@
 """The one place where a Spark session is made: quiet, on loopback only, sized for the machine.
 
-`--master` and `--conf spark.*` of the commands come here, so the same command runs on a laptop and on a cluster. The
-Java process writes what it has to complain about to a file instead of the terminal; when it does not start, its last
-words are the reason that the user is told.
+`--master` and `--conf spark.*` of the commands come here, so the same command runs on a laptop and on a cluster, and
+with Spark Connect (`sc://host:15002`), where this process has no Java at all. The Java process writes what it has to
+complain about to a file instead of the terminal; when it does not start, its last words are the reason that the user is
+told. Whoever works for a master keeps that file, and the page on which Spark shows what it does.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ import msgspec
 from resprout.core.errors import ResproutError
 from resprout.pipeline.errors import NoSparkError, PipelineError, in_one_line
 from resprout.pipeline.java import find_java_home
-from resprout.pipeline.master import check_answers, is_on_this_machine
+from resprout.pipeline.master import CONNECT, check_answers, is_on_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +63,11 @@ class SparkChoice(msgspec.Struct, frozen=True):
         return self.master is None or self.master.startswith("local")
 
     @property
+    def is_connect(self) -> bool:
+        """Whether the session, and its Java, are somewhere else, and this process only asks."""
+        return (self.master or "").startswith(CONNECT)
+
+    @property
     def stays_here(self) -> bool:
         """Whether nothing that runs for it is on another machine."""
         return self.is_local or is_on_this_machine(self.master or "")
@@ -84,11 +90,14 @@ def check_installed() -> None:
         raise NoSparkError("Spark is not installed: pip install 'resprout[spark]'")
 
 
-def check_startable(choice: SparkChoice) -> Path:
-    """NoSparkError for what keeps Spark from starting and can be found out at once; otherwise where its Java is."""
+def check_startable(choice: SparkChoice) -> Path | None:
+    """NoSparkError for what keeps Spark from starting and can be found out at once; otherwise where its Java is, or
+    None when none is needed here."""
     check_installed()
+    if choice.is_connect and importlib.util.find_spec("grpc") is None:
+        raise NoSparkError("Spark Connect is not installed: pip install 'pyspark[connect]'")
     check_answers(choice.master or "")
-    return find_java_home()
+    return None if choice.is_connect else find_java_home()
 
 
 @contextlib.contextmanager
@@ -117,16 +126,38 @@ def session(choice: SparkChoice = SparkChoice()) -> Iterator["SparkSession"]:  #
 
 def start(choice: SparkChoice = SparkChoice()) -> "SparkSession":  # noqa: B008
     """A new session. NoSparkError when there is no Java, no memory, or no such master."""
+    java_home = check_startable(choice)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return _ask(choice) if java_home is None else _start(choice, java_home)
+
+
+def _ask(choice: SparkChoice) -> "SparkSession":
+    """A session of Spark Connect; how it runs is settled where it runs."""
     from pyspark.sql import SparkSession
 
-    os.environ["JAVA_HOME"] = str(check_startable(choice))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.remote(choice.master or "")
+    for name, value in {"spark.sql.session.timeZone": "UTC", **choice.options}.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+        spark.range(1).count()  # it is asked for nothing before
+        return spark
+    except Exception as error:  # whatever it is, the user cannot have a session
+        reason = in_one_line(error).removeprefix("Spark failed: ")
+        raise NoSparkError(f"Spark cannot be started: {reason}") from None
+
+
+def _start(choice: SparkChoice, java_home: Path) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(java_home)
     if choice.stays_here:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.appName("resprout")
     for name, value in {**_defaults(choice), **choice.options}.items():
         builder = builder.config(name, value)
-    with tempfile.TemporaryFile(prefix="resprout-spark-") as words:
+    log = Path(tempfile.gettempdir()) / f"resprout-spark-{os.getpid()}.log"
+    with log.open("w+b") as words:
         try:
             with _output_to(words) as terminal, interrupts_wait(terminal):
                 spark = builder.getOrCreate()
@@ -137,8 +168,11 @@ def start(choice: SparkChoice = SparkChoice()) -> "SparkSession":  # noqa: B008
         except Exception as error:  # whatever it is, the user cannot have a session
             fell = any(sign in f"{type(error).__name__} {error}" for sign in _JAVA_FELL)
             reason = (last_words(words) if fell else "") or in_one_line(error).removeprefix("Spark failed: ")
+            log.unlink(missing_ok=True)
             raise NoSparkError(f"Spark cannot be started: {reason}") from None
-    spark.sparkContext.setLogLevel("OFF")
+    if choice.is_local:
+        log.unlink(missing_ok=True)
+        spark.sparkContext.setLogLevel("OFF")
     logging.getLogger().addFilter(_is_news)
     return spark
 
@@ -147,7 +181,6 @@ def _defaults(choice: SparkChoice) -> dict[str, str]:
     cores = os.cpu_count() or 1
     scratch = tempfile.gettempdir()
     defaults = {
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(Path(scratch) / "resprout-warehouse"),
@@ -159,6 +192,7 @@ def _defaults(choice: SparkChoice) -> dict[str, str]:
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if choice.is_local:
         defaults |= {
+            "spark.ui.enabled": "false",
             "spark.master": choice.master or f"local[{cores}]",
             "spark.driver.memory": f"{_heap_mebibytes()}m",
             "spark.driver.extraJavaOptions": f"-XX:ErrorFile={Path(scratch) / 'resprout-java-%p.log'}",

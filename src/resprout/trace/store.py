@@ -8,7 +8,7 @@ lost, exchanged or damaged is noticed when the trace is read. A folder that hold
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -116,6 +116,17 @@ def read_info(folder: str | os.PathLike[str]) -> RunInfo:
     path = Path(folder) / INFO_NAME
     if not path.parent.is_dir():
         raise TraceError(f"{path.parent}: there is no such folder")
+    return info_at(path)
+
+
+class Readable(Protocol):
+    """A file, wherever it lies."""
+
+    def read_bytes(self) -> bytes: ...
+
+
+def info_at(path: Readable) -> RunInfo:
+    """What this `run.json` says."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

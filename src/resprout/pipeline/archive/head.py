@@ -4,19 +4,17 @@ Only one version of either exists. How a second one is to be handled is decided 
 there is one, anything else is refused, so a table of mixed versions cannot come about unnoticed.
 """
 
-import os
-from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.stores import PARTIAL, Location, put
 from resprout.trace.schema import SCHEMA_VERSION
 
 HEAD_NAME: Final = "archive.json"
 FORMAT: Final = "resprout archive"
 LAYOUT_VERSION: Final = 1
-_TEMPORARY: Final = ".partial"
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -27,7 +25,7 @@ class Head(msgspec.Struct, frozen=True):
     """Of the columns of every trace inside."""
 
 
-def check_archive(folder: Path) -> None:
+def check_archive(folder: Location) -> None:
     """PipelineError unless the folder is an archive that this program understands."""
     path = folder / HEAD_NAME
     try:
@@ -46,7 +44,7 @@ def check_archive(folder: Path) -> None:
         raise PipelineError(f"{path}: schema version {head.schema_version}; this program reads {SCHEMA_VERSION}")
 
 
-def check_usable(folder: Path) -> None:
+def check_usable(folder: Location) -> None:
     """PipelineError unless the folder is an archive, or can become one: it is empty, or not there. Changes nothing."""
     if (folder / HEAD_NAME).exists():
         check_archive(folder)
@@ -57,22 +55,22 @@ def check_usable(folder: Path) -> None:
         return
     except OSError as error:
         raise PipelineError(f"{folder}: cannot hold an archive: {(error.strerror or str(error)).lower()}") from None
-    if foreign := [name for name in names if not (name.startswith(HEAD_NAME) and name.endswith(_TEMPORARY))]:
+    if foreign := [name for name in names if not (name.startswith(HEAD_NAME) and name.endswith(PARTIAL))]:
         raise PipelineError(f"{folder}: not an archive, and not empty: it holds {foreign[0]!r}")
 
 
-def make_archive(folder: Path) -> Path:
+L = TypeVar("L", bound=Location)
+
+
+def make_archive(folder: L) -> L:
     """The folder, which is an archive from now on, whoever else makes it one at the same time."""
     check_usable(folder)
     path = folder / HEAD_NAME
     if path.exists():
         return folder
-    temporary = path.with_name(f"{HEAD_NAME}.{os.getpid()}{_TEMPORARY}")
     content = msgspec.json.encode(Head(FORMAT, LAYOUT_VERSION, SCHEMA_VERSION))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(msgspec.json.format(content) + b"\n")
-        temporary.replace(path)
+        put(path, msgspec.json.format(content) + b"\n")
         return folder
     except OSError as error:
         raise PipelineError(f"{folder}: cannot hold an archive: {(error.strerror or str(error)).lower()}") from None

@@ -7,8 +7,6 @@ and not others, each of them whole.
 Tasks copy from and to paths, so on a cluster the traces and the archive lie where all its machines see them.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,12 +18,13 @@ from resprout.core.errors import ResproutError
 from resprout.pipeline.archive.check import PARTS, check_trace
 from resprout.pipeline.archive.head import check_archive, check_usable, make_archive
 from resprout.pipeline.archive.manifest import digest_if_sound, write_manifest
-from resprout.pipeline.archive.staging import Staging, staging
+from resprout.pipeline.archive.staging import Stage, staging_in
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import archived_runs, is_archive, place_of, run_folder
+from resprout.pipeline.places import archived_runs, info_in, is_archive, place_of, run_folder, version_in
 from resprout.pipeline.session import SparkChoice, session
+from resprout.pipeline.stores import Location, fetch, found_in, location
 from resprout.pipeline.tasks import run_each
-from resprout.trace.store import INFO_NAME, read_info
+from resprout.trace.store import INFO_NAME
 
 NAME_BYTES_MAX: Final = 255
 """Of a folder, on every common file system."""
@@ -64,8 +63,8 @@ class _Staged(msgspec.Struct, frozen=True):
 
 
 def add_runs(
-    archive: Path,
-    folders: Sequence[Path],
+    archive: Location,
+    folders: Sequence[Location],
     *,
     experiment: str | None = None,
     replace: bool = False,
@@ -94,25 +93,27 @@ def add_runs(
 
 
 def _move_in(
-    archive: Path, todo: Sequence[TraceSource], replace: bool, choice: SparkChoice, on_progress: OnProgress
+    archive: Location, todo: Sequence[TraceSource], replace: bool, choice: SparkChoice, on_progress: OnProgress
 ) -> set[str]:
     """The names of those that were not there, after all: somebody else may add the same ones."""
     for source in todo:
-        place_of(Path(source.folder), source.experiment, source.run)  # what can be said without reading rows
-    with session(choice) as spark, staging(make_archive(archive)) as stage:
+        place_of(location(source.folder), source.experiment, source.run)  # what can be said without reading rows
+    with session(choice) as spark, staging_in(make_archive(archive)) as stage:
         staged: list[_Staged] = []
-        for result in run_each(spark, partial(_stage, stage), todo):
-            staged.append(result)
-            on_progress(len(staged), len(todo))
-        _check_all(staged)
+        try:
+            for result in run_each(spark, partial(_stage, stage), todo):
+                staged.append(result)
+                on_progress(len(staged), len(todo))
+            _check_all(staged)
+        except BaseException:
+            stage.clear([it.folder for it in staged if it.folder])
+            raise
         return {
-            it.source.name
-            for it in staged
-            if stage.publish(Path(it.folder), it.source.experiment, it.source.run, replace)
+            it.source.name for it in staged if stage.publish(it.folder, it.source.experiment, it.source.run, replace)
         }
 
 
-def _sources(folders: Sequence[Path], experiment: str | None) -> Iterator[TraceSource]:
+def _sources(folders: Sequence[Location], experiment: str | None) -> Iterator[TraceSource]:
     for folder in folders:
         if (folder / INFO_NAME).exists() or not folder.is_dir():
             yield _source(folder, experiment, folder.resolve().name)
@@ -123,7 +124,7 @@ def _sources(folders: Sequence[Path], experiment: str | None) -> Iterator[TraceS
         yield from found
 
 
-def _below(folder: Path, experiment: str | None, name: str) -> Iterator[TraceSource]:
+def _below(folder: Location, experiment: str | None, name: str) -> Iterator[TraceSource]:
     """Archives keep the names of their runs; traces are called by the way to them."""
     if is_archive(folder):
         check_archive(folder)
@@ -132,13 +133,13 @@ def _below(folder: Path, experiment: str | None, name: str) -> Iterator[TraceSou
     elif (folder / INFO_NAME).exists():
         yield _source(folder, experiment, name)
     else:
-        for path in sorted(folder.iterdir()):
+        for path in found_in(folder, "*"):
             if path.is_dir():
                 yield from _below(path, experiment, f"{name}/{path.name}" if name else path.name)
 
 
-def _source(folder: Path, experiment: str | None, run: str) -> TraceSource:
-    info = read_info(folder)
+def _source(folder: Location, experiment: str | None, run: str) -> TraceSource:
+    info = info_in(folder)
     name = experiment or info.scenario.get("name")
     source = TraceSource(name if isinstance(name, str) and name else run, run, str(folder.absolute()), info.digest)
     longest = max(len(part) for part in run_folder(Path(), source.experiment, source.run).parts)
@@ -159,31 +160,34 @@ def _without_doubles(sources: Iterator[TraceSource]) -> list[TraceSource]:
     return list(found.values())
 
 
-def _digest_in(archive: Path, source: TraceSource, replace: bool) -> str | None:
+def _digest_in(archive: Location, source: TraceSource, replace: bool) -> str | None:
     """Of the run that has this place; None when it is free. A damaged run has no digest to whoever replaces."""
-    folder = run_folder(archive, source.experiment, source.run)
-    if not folder.exists():
+    folder = version_in(run_folder(archive, source.experiment, source.run))
+    if folder is None:
         return None
-    return digest_if_sound(folder) or "" if replace else read_info(folder).digest
+    return digest_if_sound(folder) or "" if replace else info_in(folder).digest
 
 
-def _stage(stage: Staging, source: TraceSource) -> _Staged:
+def _stage(stage: Stage, source: TraceSource) -> _Staged:
     """In a task. The copy is what is verified, so nothing that changes meanwhile can come in unseen."""
-    origin = Path(source.folder)
+    origin = location(source.folder)
     copy = stage.new_folder()
     try:
-        for path in (*sorted(origin.glob(PARTS)), origin / INFO_NAME):
-            shutil.copyfile(path, copy / path.name)
+        for path in (*found_in(origin, PARTS), origin / INFO_NAME):
+            fetch(path, copy / path.name)
         info = place_of(copy, source.experiment, source.run).info
         write_manifest(copy, info, check_trace(copy))
+        if info.digest == source.digest:
+            return _Staged(source, stage.bring(copy, source.experiment, source.run))
     except OSError as error:
         reason = f"{error.filename or origin}: {(error.strerror or str(error)).lower()}"
+        stage.drop(copy)
         return _Staged(source, reason=reason)
     except ResproutError as error:
+        stage.drop(copy)
         return _Staged(source, reason=str(error).replace(str(copy), str(origin)))  # the user knows only the original
-    if info.digest != source.digest:
-        return _Staged(source, reason=f"{origin}: it was written anew meanwhile")
-    return _Staged(source, os.fspath(copy))
+    stage.drop(copy)
+    return _Staged(source, reason=f"{origin}: it was written anew meanwhile")
 
 
 def _check_all(staged: Sequence[_Staged]) -> None:

@@ -1,5 +1,5 @@
-"""How a run comes into an archive: written in a staging folder, then renamed to its place. So a run is there whole, or
-not at all, whatever dies in between.
+"""How a run comes into an archive on a file system: written in a staging folder, then renamed to its place. So a run
+is there whole, or not at all, whatever dies in between. Object stores have their own way (`object_staging`).
 
     ARCHIVE/staging/lock              held for a moment, while staging folders come and go
     ARCHIVE/staging/TOKEN/alive       locked for as long as the process that adds runs is alive
@@ -21,13 +21,15 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from resprout.pipeline.archive.manifest import digest_if_sound
+from resprout.pipeline.archive.object_staging import ObjectStaging, object_staging
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import RUNS_FOLDER, run_folder
+from resprout.pipeline.stores import Location, StorePath
 from resprout.trace.store import read_info
 
 STAGING_FOLDER: Final = "staging"
@@ -52,10 +54,20 @@ class Staging(msgspec.Struct, frozen=True):
         path.mkdir()
         return path
 
-    def publish(self, staged: Path, experiment: str, run: str, replace: bool = False) -> bool:
+    def drop(self, folder: Path) -> None:
+        """A run that will not do: it goes with the staging folder."""
+
+    def bring(self, folder: Path, experiment: str, run: str) -> str:
+        """From a task to where everybody sees it: it is there."""
+        return str(folder)
+
+    def clear(self, staged: "list[str]") -> None:
+        """Goes with the staging folder."""
+
+    def publish(self, brought: str | Path, experiment: str, run: str, replace: bool = False) -> bool:
         """Moves a whole run to its place in the archive. False when the same run was there already; PipelineError when
         another one was that is not to be replaced. A damaged run is another one, to whoever replaces."""
-        final = run_folder(Path(self.archive), experiment, run)
+        staged, final = Path(brought), run_folder(Path(self.archive), experiment, run)
         for path in (*staged.iterdir(), staged):
             _sync(path)  # without it, a power cut may leave the folder in its place and its files empty
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +97,14 @@ class Staging(msgspec.Struct, frozen=True):
         (aside / "place").write_text(str(final.relative_to(self.archive)))  # first: a run put aside can be put back
         with contextlib.suppress(FileNotFoundError):  # somebody else has moved it
             final.rename(aside / "run")
+
+
+Stage: TypeAlias = Staging | ObjectStaging
+
+
+def staging_in(archive: Location) -> "contextlib.AbstractContextManager[Stage]":
+    """As it is done where the archive lies."""
+    return object_staging(archive) if isinstance(archive, StorePath) else staging(archive)
 
 
 @contextlib.contextmanager

@@ -56,6 +56,8 @@ class AppliedRows:
         return found
 
     def _outcomes(self, cells: tuple[Array, Array, Array], count: int, words: Words) -> Array:
+        if not count:  # as in most portions of a run, whose words may be many
+            return np.zeros(0, dtype=np.bool_)
         found = {word: place for place, word in enumerate(("ok", "refused"))}
         meaning = np.array([*(found.get(text.strip("'"), -1) for text in words.values.texts), -1])
         outcome = meaning[text_of(cells, words.attributes.find("outcome"), count)]

@@ -7,7 +7,7 @@ run claims, and what each publication depends on.
 import msgspec
 import numpy as np
 
-from resprout.pipeline.judging.arrays import NEVER, NULL, Array, distinct, is_same, spread
+from resprout.pipeline.judging.arrays import NEVER, NULL, Array, distinct, is_same
 from resprout.pipeline.judging.bank_applied import AppliedRows
 from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.deliveries import Deliveries
@@ -38,7 +38,7 @@ class GatheredHints(msgspec.Struct):
         first = np.append(True, ~is_same(self.elsewhere[0][order]))[: len(order)]
         return msgspec.structs.replace(
             self,
-            heard=np.unique(self.heard).astype(np.int32),
+            heard=distinct(self.heard)[0].astype(np.int32),
             links=self.links.astype(np.int32) if self.links is not None else None,
             claims=np.stack((number, above + lowest)),
             elsewhere=self.elsewhere[:, order[first]],
@@ -56,7 +56,7 @@ def gather(context: Context, deliveries: Deliveries, applied: AppliedRows, with_
         heard=numbers[context.lives.correct[lives]],
         claims=np.stack((numbers[claiming], tseq[claiming])),
         elsewhere=np.stack((numbers[foreign], deliveries.row[sound[foreign]])),
-        links=find_links(context, deliveries, np.arange(len(context.publications))) if with_links else None,
+        links=find_links(context, deliveries) if with_links else None,
         applied=applied.count,
         has_unfounded=applied.has_unfounded,
     )
@@ -111,28 +111,20 @@ class Hints:
         del self._publications  # everybody who is given hints has them
 
 
-def find_links(context: Context, deliveries: Deliveries, wanted: Array) -> Array:
-    """Of the wanted publications. `deliveries`: by life."""
-    is_wanted = np.zeros(len(context.publications), dtype=np.bool_)
-    is_wanted[wanted] = True
+def find_links(context: Context, deliveries: Deliveries, wanted: Array | None = None) -> Array:
+    """Of the wanted publications, or of all. Looks at each delivery once, however many publications there are: this is
+    done for every portion of a large run."""
     publications = context.publications
     sound = _sound(context, deliveries)
     sound = sound[publications.ordered[deliveries.number[sound]]]
-    if publications.lanes > 1:
-        sound = sound[np.argsort(publications.in_lane(deliveries.life[sound], deliveries.number[sound]), kind="stable")]
-    numbers, rows = deliveries.number[sound], deliveries.row[sound]
-    lives = publications.in_lane(deliveries.life[sound], numbers)
-    made = publications.of_life()
-    authors = np.array(sorted(made), dtype=np.int64)
-    begins, ends = np.searchsorted(lives, authors), np.searchsorted(lives, authors, side="right")
-    pieces = [np.empty((2, 0), dtype=np.int64)]
-    for life, begin, end in zip(authors.tolist(), begins.tolist(), ends.tolist(), strict=True):
-        if begin < end:
-            stops = begin + np.searchsorted(rows[begin:end], publications.row[made[life]])
-            widths = np.where(is_wanted[made[life]], np.diff(stops, prepend=begin), 0)
-            given = numbers[spread(np.append(begin, stops[:-1]), widths)]
-            pieces.append(np.stack((np.repeat(made[life], widths), given)))
-    return _latest_of_each_life(np.concatenate(pieces, axis=1), publications.life)
+    given = deliveries.number[sound]
+    dependent = publications.next_after(publications.in_lane(deliveries.life[sound], given), deliveries.row[sound])
+    is_linked = dependent >= 0
+    if wanted is not None:
+        is_wanted = np.zeros(len(publications), dtype=np.bool_)
+        is_wanted[wanted] = True
+        is_linked &= is_wanted[dependent]
+    return _latest_of_each_life(np.stack((dependent[is_linked], given[is_linked])), publications.life)
 
 
 def _sound(context: Context, deliveries: Deliveries) -> Array:

@@ -1,12 +1,17 @@
 """A run that is too large for one task, judged in shards of its subscribers.
 
 The driver reads all row groups once and keeps what is no delivery (`Context`), which goes to every worker. Tasks read
-the row groups again, reduce each delivery to a few numbers and send it to the shard of its subscriber; from the same
-stage comes what subscribers must know of each other (`Hints`). Then each shard is judged. So no task holds more than
-the deliveries of one shard, or of one subscriber if it has more; the driver holds the publications.
+the row groups again and reduce each delivery to a few numbers; these are rows of a table, grouped by the shard of the
+subscriber. In the same table stands what subscribers must know of each other (`Hints`), which the driver puts together
+first. Then each shard is judged. So no task holds more than the deliveries of one shard, or of one subscriber if it has
+more; the driver holds the publications.
 """
 
+import pickle
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from resprout.pipeline.judging.columns import UnreadableError, Words
 from resprout.pipeline.judging.context import Context
@@ -20,10 +25,10 @@ from resprout.pipeline.judging.shard import ShardFindings, conclude
 from resprout.pipeline.places import RunPlace
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 
-def detect_large(spark: "SparkContext", place: RunPlace, is_sealed: bool, limits: Limits) -> Detected:
+def detect_large(spark: "SparkSession", place: RunPlace, is_sealed: bool, limits: Limits) -> Detected:
     try:
         plan = plan_of(place, None if is_sealed else Fingerprint(), limits)
         # To put rows in order of time, all must be in one place.
@@ -44,22 +49,40 @@ def plan_of(place: RunPlace, fingerprint: Fingerprint | None, limits: Limits) ->
     return PortionPlan(context, intake.given, limits.shard_deliveries, bank_initial_of(place))
 
 
-def _detect(spark: "SparkContext", place: RunPlace, plan: PortionPlan, limits: Limits) -> Detected:
-    known = spark.broadcast(plan)
+def _detect(spark: "SparkSession", place: RunPlace, plan: PortionPlan, limits: Limits) -> Detected:
+    from pyspark import StorageLevel
+
     portions = portions_of(groups_of(place.parts), limits.task_rows)
-    sent = spark.parallelize(portions, len(portions)).flatMap(lambda portion: pieces_of(portion, known.value))
-    pieces: Any = sent.partitionBy(plan.shards + 1, lambda shard: shard).values()
+
+    def send(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                for shard, piece in pieces_of(portions[number], plan):
+                    yield pa.RecordBatch.from_pydict(
+                        {"shard": pa.array([shard], pa.int32()), "piece": [_packed(piece)]}
+                    )
+
+    sent = spark.range(0, len(portions), 1, len(portions)).mapInArrow(send, "shard int, piece binary")
+    kept = sent.persist(StorageLevel.DISK_ONLY)  # it is asked twice: for the hints, then for the rest
     try:
-        # Spark keeps what was sent to partitions: the second job begins where the first one has been.
-        hints = spark.runJob(pieces, lambda found: [join_hints(found, known.value)], [plan.shards])[0]
+        hints = join_hints(_unpacked(kept.where(kept.shard == plan.shards).toArrow(), "piece"), plan)
         if isinstance(hints, str):
             raise UnreadableError(hints)
-        shared = spark.broadcast(hints)
-        judged = pieces.mapPartitionsWithIndex(
-            lambda shard, found: [judge_pieces(shard, found, known.value, shared.value)]
-        )
-        findings: list[ShardFindings] = spark.runJob(judged, list, list(range(plan.shards)))
-        shared.destroy()
+
+        def judge(key: tuple[Any, ...], pieces: Any) -> Any:
+            found = judge_pieces(key[0].as_py(), _unpacked(pieces, "piece"), plan, hints)
+            return pa.Table.from_pydict({"found": [_packed(found)]})
+
+        judged = kept.where(kept.shard < plan.shards).groupBy("shard").applyInArrow(judge, "found binary").toArrow()
     finally:
-        known.destroy()
+        kept.unpersist()
+    findings: list[ShardFindings] = list(_unpacked(judged, "found"))
     return conclude(plan.context, hints, findings, plan.bank_initial)
+
+
+def _packed(thing: object) -> bytes:
+    return pickle.dumps(thing, protocol=5)
+
+
+def _unpacked(table: Any, name: str) -> Iterator[Any]:
+    return (pickle.loads(cell.as_buffer()) for cell in table.column(name))

@@ -44,6 +44,7 @@ class PortionPlan:
     def __init__(self, context: Context, given: Array, shard_deliveries: int, bank_initial: int) -> None:
         """`given`: by name, the number of deliveries."""
         self.context = context
+        _ = context.publications.authored  # once, and not in every task
         self.bank_initial = bank_initial
         self.shards = max(1, -(-int(given.sum()) // shard_deliveries))
         self._shard_of_name = np.zeros(len(given), dtype=np.int64)

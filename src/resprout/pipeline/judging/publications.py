@@ -1,5 +1,6 @@
 """The publications of a run as columns, numbered in the order of rows like those of `audit.history`."""
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ class Publications:
         self.is_by_topic = order is OrderScope.EACH_TOPIC
         self.lanes = len(words.topics) if self.is_by_topic else 1
         self.row = rows.row
+        self._rows = int(rows.row.max(initial=0)) + 2
         self.life = lives.of(rows.node, rows.row)
         self.publisher = rows.publisher
         self.incarnation = rows.incarnation
@@ -46,15 +48,23 @@ class Publications:
         found: Array = life.astype(np.int64) * self.lanes + self.lane[number]
         return found
 
-    def of_life(self) -> dict[int, Array]:
-        """For each life and lane (see `in_lane`) in which it published anything ordered, what."""
+    @cached_property
+    def authored(self) -> tuple[Array, Array]:
+        """The ordered ones by life and lane (see `in_lane`), then by row; and for each a number that is in this
+        order."""
         ordered = np.flatnonzero(self.ordered)
-        key = self.in_lane(self.life[ordered], ordered)
+        key = self.in_lane(self.life[ordered], ordered) * self._rows + self.row[ordered]
         by_key = np.argsort(key, kind="stable")
-        order, key = ordered[by_key], key[by_key]
-        bounds = np.flatnonzero(np.r_[True, ~is_same(key)]) if len(order) else order
-        pieces = np.split(order, bounds[1:]) if len(order) else []
-        return {int(key[begin]): piece for begin, piece in zip(bounds.tolist(), pieces, strict=True)}
+        return ordered[by_key].astype(np.int32), key[by_key]
+
+    def next_after(self, lane: Array, row: Array) -> Array:
+        """For each life and lane (see `in_lane`) and row, the next ordered one that was made there; -1 for none."""
+        order, keys = self.authored
+        if not len(order):
+            return np.full(len(row), -1, dtype=np.int32)
+        place = np.searchsorted(keys, lane * self._rows + row)
+        inside = np.minimum(place, len(keys) - 1)
+        return np.where((place < len(keys)) & (keys[inside] // self._rows == lane), order[inside], np.int32(-1))
 
     def of_publisher(self) -> list[Array]:
         """What each client published in each lane, in order."""

@@ -15,6 +15,7 @@ from resprout.pipeline.judging.arrays import NULL, Array
 from resprout.pipeline.judging.columns import ListColumn, Rows, UnreadableError, Vocabulary, Words
 from resprout.pipeline.judging.fingerprint import Fingerprint
 from resprout.pipeline.places import TracePart
+from resprout.pipeline.stores import source_of
 
 _TEXTS: Final = ("node", "kind", "publisher", "stream", "topic", "guarantee", "receipt", "filter", "where", "detail")
 _NUMBERS: Final = ("time_us", "incarnation", "seq", "position", "tseq")
@@ -37,7 +38,7 @@ def groups_of(parts: Iterable[TracePart]) -> list[Group]:
     found = []
     for part in parts:
         try:
-            metadata: Any = pq.read_metadata(part.path)
+            metadata: Any = pq.read_metadata(source_of(part.path))
         except (pa.ArrowException, OSError) as error:
             raise UnreadableError(str(error)) from None
         first_row = part.first_row
@@ -51,7 +52,7 @@ def groups_of(parts: Iterable[TracePart]) -> list[Group]:
 def read_group(group: Group, words: Words, fingerprint: Fingerprint | None = None) -> Rows:
     """With a fingerprint all columns are read, and it grows by them."""
     try:
-        file: Any = pq.ParquetFile(group.path, read_dictionary=_CODED)
+        file: Any = pq.ParquetFile(source_of(group.path), read_dictionary=_CODED)
         table = file.read_row_group(group.number, columns=None if fingerprint else _COLUMNS, use_threads=False)
         if fingerprint is not None:
             fingerprint.add(table)

@@ -19,10 +19,10 @@ from resprout.pipeline.judging.detect import detect
 from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.judging.large import detect_large
 from resprout.pipeline.judging.portions import Limits
-from resprout.pipeline.one_run import check_place, judge_run
+from resprout.pipeline.one_run import check_place, judge_run, trace_of
 from resprout.pipeline.places import RunPlace
+from resprout.pipeline.tasks import cores_of, run_each
 from resprout.trace.errors import TraceError
-from resprout.trace.store import read_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,11 +59,11 @@ def judge_runs(
 def _in_tasks(
     spark: "SparkSession", work: Callable[[Run], Judged], runs: Sequence[Run], limits: Limits
 ) -> Iterable[Judged]:
-    context = spark.sparkContext
-    portions = _portions(runs, context.defaultParallelism, limits.task_rows)
-    if not portions:
+    if not runs:
         return []
-    return context.parallelize(portions, len(portions)).flatMap(lambda portion: map(work, portion)).collect()
+    portions = _portions(runs, cores_of(spark), limits.task_rows)
+    done = run_each(spark, lambda portion: list(map(work, portion)), portions)
+    return [judged for portion in done for judged in portion]
 
 
 def _portions(runs: Sequence[Run], cores: int, rows: int) -> list[list[Run]]:
@@ -107,7 +107,7 @@ def _judge(place: RunPlace, limits: Limits) -> Verdict | Detected:
 
 def _judge_large(spark: "SparkSession", place: RunPlace, limits: Limits) -> Verdict | Detected:
     check_place(place)
-    detected = detect_large(spark.sparkContext, place, verify(place), limits)
+    detected = detect_large(spark, place, verify(place), limits)
     return detected if detected.needs_explanation else detected.verdict()
 
 
@@ -115,4 +115,4 @@ def _explain(place: RunPlace, detected: Detected) -> Verdict:
     """In the words of the judge in Python."""
     if detected.odd:
         return judge_run(place)
-    return detected.explained(read_trace(place.folder, is_verified=True)) or judge_run(place)
+    return detected.explained(trace_of(place, is_verified=True)) or judge_run(place)

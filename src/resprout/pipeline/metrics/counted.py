@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 
 from resprout.pipeline.metrics.setting import RunKey
 from resprout.pipeline.places import RunPlace
+from resprout.pipeline.stores import source_of
 from resprout.pipeline.tables import LatencyRow, RunRow, TrafficRow
 from resprout.trace import kinds
 from resprout.trace.summary import latency_in
@@ -21,7 +22,7 @@ def counts_of(place: RunPlace) -> ByGuarantee:
     """What the rows of counts say, by guarantee."""
     found: ByGuarantee = {}
     for part in place.parts:
-        table = pq.read_table(part.path, columns=["kind", "guarantee", "attributes"], use_threads=False)
+        table = pq.read_table(source_of(part.path), columns=["kind", "guarantee", "attributes"], use_threads=False)
         for cells in table.filter(pc.equal(table["kind"], kinds.COUNTS)).to_pylist():
             if cells["guarantee"] is not None:
                 found[cells["guarantee"]] = {name: int(text) for name, text in cells["attributes"]}

@@ -4,19 +4,19 @@ A task takes some runs from beginning to end and reads their files itself: rows 
 is shuffled, and nothing but the results leaves a worker. Runs are dealt out by size.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow as pa
 
 from resprout.pipeline import results
 from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.metrics.of_run import Measurements, measure_run
 from resprout.pipeline.places import RunPlace, find_runs, is_archive, place_of
+from resprout.pipeline.stores import Location, location
 from resprout.pipeline.tables import MEASURED, LatencyRow, LoadRow, RepairRow, RunRow, TrafficRow
+from resprout.pipeline.tasks import cores_of, run_each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,22 +41,13 @@ def measure_runs(spark: "SparkSession | None", places: Sequence[RunPlace]) -> Me
     if spark is None:
         [orders_here] = _dealt(places, 1)
         return _together((order.number, _measured(order)) for order in orders_here)
-    orders = _dealt(places, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for task in batch.column("id").to_pylist():
-                for order in orders[task]:
-                    found = msgspec.msgpack.encode(_measured(order))
-                    yield pa.RecordBatch.from_pydict({"number": [order.number], "found": [found]})
-
-    table = spark.range(0, len(orders), 1, len(orders)).mapInArrow(work, "number bigint, found binary")
-    decode = msgspec.msgpack.Decoder(Measurements).decode
-    return _together((row.number, decode(bytes(row.found))) for row in table.collect())
+    dealt = _dealt(places, TASKS_PER_CORE * cores_of(spark))
+    done = run_each(spark, lambda orders: [(order.number, _measured(order)) for order in orders], dealt)
+    return _together(found for portion in done for found in portion)
 
 
 def measure(
-    archive: Path, spark: "SparkSession | None", progress: Callable[[int, int], None] = lambda done, total: None
+    archive: Location, spark: "SparkSession | None", progress: Callable[[int, int], None] = lambda done, total: None
 ) -> int:
     """Measures the runs of an archive that were never measured, or have changed since; how many those were."""
     if not is_archive(archive):
@@ -85,7 +76,7 @@ def _together(found: Iterable[tuple[int, Measurements]]) -> Measurements:
 
 
 def _measured(order: _Order) -> Measurements:
-    place = place_of(Path(order.folder), order.experiment, order.run)
+    place = place_of(location(order.folder), order.experiment, order.run)
     verify(place)
     return measure_run(place)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resprout.pipeline.places import RunPlace, TracePart
+from resprout.pipeline.stores import source_of
 from resprout.trace import kinds
 from resprout.trace.errors import TraceError
 
@@ -191,7 +192,7 @@ class _Reading:
 
 
 def _batches(part: TracePart, columns: Sequence[str]) -> Iterator[Any]:
-    with pq.ParquetFile(part.path, read_dictionary=_REPEATED) as file:
+    with pq.ParquetFile(source_of(part.path), read_dictionary=_REPEATED) as file:
         yield from file.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
 
 

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import msgspec
 
+from resprout.pipeline.stores import Location
+
 
 class GivenCommand(msgspec.Struct, frozen=True):
     """As it was typed."""
 
-    folders: tuple[Path, ...]
+    folders: tuple[Location, ...]
     out: Path
 
     @property

@@ -6,7 +6,6 @@ that a folder holds no runs is said on any machine.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,6 +18,7 @@ from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
 from resprout.pipeline.report.facts import RunFacts, by_experiment, facts_of
 from resprout.pipeline.report.trail import Trails
+from resprout.pipeline.stores import Location
 from resprout.pipeline.tables import JUDGED, MEASURED, AnomalyRow, ResultRow, VerdictRow
 from resprout.pipeline.verdict_rows import anomaly_rows, verdict_row
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 RUNS_AT_ONCE: Final = 200
 """Verdicts are kept after so many runs, so that an interruption costs little."""
 
-Found = tuple[Path, list[RunPlace]]
+Found = tuple[Location, list[RunPlace]]
 """A trace or an archive, and the runs in it."""
 Progress = Callable[[int, int], None]
 """How much is done, and of how much."""
@@ -40,7 +40,7 @@ class Gathered(msgspec.Struct, frozen=True):
     """Of the runs that are the only one of their experiment."""
 
 
-def find_all(folders: Sequence[Path]) -> list[Found]:
+def find_all(folders: Sequence[Location]) -> list[Found]:
     """The runs in each of these traces and archives; a run that is found twice counts where it is found first."""
     known: dict[tuple[str, str], RunPlace] = {}
     found = []
@@ -82,14 +82,14 @@ def gather(spark: "SparkSession | None", found: Sequence[Found], progress: Progr
     return Gathered(facts, _trails(facts, found))
 
 
-def keep_verdicts(archive: Path, places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> None:
+def keep_verdicts(archive: Location, places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> None:
     """Nobody needs to judge these runs again, as long as they do not change."""
     judged = list(zip(places, verdicts, strict=True))
     results.append(archive, AnomalyRow, [row for one in judged for row in anomaly_rows(*one)], places)
     results.append(archive, VerdictRow, [verdict_row(*one) for one in judged], places)
 
 
-def _complete(spark: "SparkSession | None", archive: Path, places: Sequence[RunPlace], progress: Progress) -> None:
+def _complete(spark: "SparkSession | None", archive: Location, places: Sequence[RunPlace], progress: Progress) -> None:
     from resprout.pipeline.metrics import measure
 
     unmeasured, unjudged = (results.missing(archive, tables, places) for tables in (MEASURED, JUDGED))

@@ -11,12 +11,12 @@ import msgspec
 
 from resprout.pipeline.archive.manifest import digest_if_sound
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import run_folder
+from resprout.pipeline.places import info_in, run_folder, version_in
+from resprout.pipeline.stores import Location
 from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import scenario_data
 from resprout.scenario.source import apply_overrides, read_source
 from resprout.scenario.sweep import Axis, Point, Sweep, SweepRun, load_sweep
-from resprout.trace.store import read_info
 
 
 class WantedRun(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def load_plan(path: Path, settings: Sequence[str] = (), seeds: int | None = None
     return SweepPlan(msgspec.structs.replace(sweep, axes=(*others, Axis(last.name, points))), shared)
 
 
-def look(plan: SweepPlan, archive: Path, replace: bool = False) -> SweepProgress:
+def look(plan: SweepPlan, archive: Location, replace: bool = False) -> SweepProgress:
     """Builds every scenario, so what cannot be run is found before anything is. PipelineError when a finished run was
     another scenario than the file says now, unless it is to be replaced."""
     todo: list[tuple[int, WantedRun]] = []
@@ -88,11 +88,11 @@ def look(plan: SweepPlan, archive: Path, replace: bool = False) -> SweepProgress
     changed: dict[str, str] = {}
     for number, run in enumerate(plan.sweep.runs()):
         wanted = WantedRun(number, run.name, run.labels, run.seed)
-        folder = run_folder(archive, plan.sweep.name, run.name)
-        difference = _difference(folder, run, replace) if folder.exists() else None
+        folder = version_in(run_folder(archive, plan.sweep.name, run.name))
+        difference = None if folder is None else _difference(folder, run, replace)
         if difference is not None:
             changed[run.name] = difference
-        if difference is not None or not folder.exists():
+        if difference is not None or folder is None:
             todo.append((_work(run.scenario), wanted))
         else:
             done.append(wanted)
@@ -106,21 +106,22 @@ def look(plan: SweepPlan, archive: Path, replace: bool = False) -> SweepProgress
     return SweepProgress([wanted for _, wanted in todo], done, changed)
 
 
-def count_finished(plan: SweepPlan, standing: SweepProgress, archive: Path, told: Collection[str]) -> int:
+def count_finished(plan: SweepPlan, standing: SweepProgress, archive: Location, told: Collection[str]) -> int:
     """How many runs are in the archive now, `told` among them. After an interrupt there may be more than were told of:
     tasks put them there before they say so."""
     there = {
         wanted.name
         for wanted in standing.todo
-        if wanted.name not in standing.changed and run_folder(archive, plan.sweep.name, wanted.name).exists()
+        if wanted.name not in standing.changed
+        and version_in(run_folder(archive, plan.sweep.name, wanted.name)) is not None
     }
     return len(standing.done) + len(there.union(told))
 
 
-def _difference(folder: Path, run: SweepRun, replace: bool) -> str | None:
+def _difference(folder: Location, run: SweepRun, replace: bool) -> str | None:
     if replace and digest_if_sound(folder) is None:
         return "it is damaged"
-    was = read_info(folder).scenario
+    was = info_in(folder).scenario
     return next(differences(was, scenario_data(run.scenario)), None)
 
 

@@ -1,12 +1,12 @@
 """The table `sweep`: one row for each run, made from what lies in its folder, so it can always be made again."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import ClassVar
 
 from resprout.pipeline import results
 from resprout.pipeline.archive.manifest import read_manifest
-from resprout.pipeline.places import RunPlace, place_of, run_folder
+from resprout.pipeline.places import RunPlace, place_of, run_folder, version_in
+from resprout.pipeline.stores import Location, location
 from resprout.pipeline.sweep.plan import SweepPlan, WantedRun
 from resprout.pipeline.tables import ResultRow
 
@@ -27,12 +27,13 @@ class SweepRow(ResultRow, kw_only=True, frozen=True):
     """Makes the same run once more."""
 
 
-def places_of(plan: SweepPlan, archive: Path, runs: Iterable[WantedRun]) -> list[RunPlace]:
+def places_of(plan: SweepPlan, archive: Location, runs: Iterable[WantedRun]) -> list[RunPlace]:
     experiment = plan.sweep.name
-    return [place_of(run_folder(archive, experiment, run.name), experiment, run.name) for run in runs]
+    found = ((run.name, version_in(run_folder(archive, experiment, run.name))) for run in runs)
+    return [place_of(folder, experiment, name) for name, folder in found if folder is not None]
 
 
-def store_rows(plan: SweepPlan, archive: Path, runs: list[WantedRun]) -> list[SweepRow]:
+def store_rows(plan: SweepPlan, archive: Location, runs: list[WantedRun]) -> list[SweepRow]:
     """The rows of finished runs; those that were not in the table are added to it."""
     if not runs:
         return []
@@ -44,7 +45,7 @@ def store_rows(plan: SweepPlan, archive: Path, runs: list[WantedRun]) -> list[Sw
 
 
 def row_of(plan: SweepPlan, place: RunPlace, wanted: WantedRun) -> SweepRow:
-    manifest = read_manifest(Path(place.folder))
+    manifest = read_manifest(location(place.folder))
     return SweepRow(
         experiment=place.experiment,
         run=place.run,

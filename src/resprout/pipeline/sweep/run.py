@@ -7,14 +7,14 @@ its folder is in the archive, and tasks put it there themselves. Everything else
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from resprout.pipeline.archive.head import check_usable, make_archive
-from resprout.pipeline.archive.staging import staging
+from resprout.pipeline.archive.staging import staging_in
 from resprout.pipeline.session import SparkChoice, session
+from resprout.pipeline.stores import Location
 from resprout.pipeline.sweep.plan import SweepPlan, SweepProgress, WantedRun
 from resprout.pipeline.sweep.rows import SweepRow, store_rows
 from resprout.pipeline.sweep.task import Finished, Simulate, run_one, simulate
@@ -33,7 +33,7 @@ class SweepOutcome(msgspec.Struct, frozen=True):
 def run_sweep(
     plan: SweepPlan,
     standing: SweepProgress,
-    archive: Path,
+    archive: Location,
     *,
     choice: SparkChoice = SparkChoice(),  # noqa: B008 (it is frozen)
     replace: bool = False,
@@ -47,7 +47,7 @@ def run_sweep(
     if not standing.todo:
         return SweepOutcome(rows, failed)
     fresh: list[WantedRun] = []
-    with session(choice) as spark, staging(make_archive(archive)) as stage:
+    with session(choice) as spark, staging_in(make_archive(archive)) as stage:
         work = partial(run_one, plan, stage, replace, simulate)
         stored_at = time.monotonic()
         try:

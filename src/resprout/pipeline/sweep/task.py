@@ -6,12 +6,13 @@ run is limited by the disk.
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from resprout.pipeline.archive.check import count_rows
 from resprout.pipeline.archive.manifest import write_manifest
-from resprout.pipeline.archive.staging import Staging
+from resprout.pipeline.archive.staging import Stage
 from resprout.pipeline.sweep.plan import SweepPlan, WantedRun
 from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import run_info
@@ -34,8 +35,9 @@ def simulate(scenario: Scenario, recorder: Recorder) -> RunInfo:
     return run_info(scenario, result.ended, result.traffic)
 
 
-def run_one(plan: SweepPlan, stage: Staging, replace: bool, simulate: Simulate, wanted: WantedRun) -> Finished:
+def run_one(plan: SweepPlan, stage: Stage, replace: bool, simulate: Simulate, wanted: WantedRun) -> Finished:
     """Whatever goes wrong is the failure of this run, and no reason for others to stop."""
+    folder: Path | None = None
     try:
         begin = time.perf_counter()
         scenario = plan.scenario_of(wanted)
@@ -43,7 +45,10 @@ def run_one(plan: SweepPlan, stage: Staging, replace: bool, simulate: Simulate, 
         recorder = Recorder(TraceWriter(folder))
         info = recorder.finish(simulate(scenario, recorder))
         write_manifest(folder, info, count_rows(folder), time.perf_counter() - begin)
-        stage.publish(folder, plan.sweep.name, wanted.name, replace)
+        brought = stage.bring(folder, plan.sweep.name, wanted.name)
+        stage.publish(brought, plan.sweep.name, wanted.name, replace)
     except Exception as error:
+        if folder is not None:
+            stage.drop(folder)
         return Finished(wanted, " ".join(f"{type(error).__name__}: {error}".split()))
     return Finished(wanted)
