@@ -12,6 +12,7 @@ from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.totals.handover import Handover, MergedLocks
 from resprout.order.totals.messages import LockReport, id_of
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions, core
+from tests.compiled import reaches_into
 from tests.soak import cases
 from tests.stacks.broken import Make, with_parts
 from tests.stacks.test_crashes import settle
@@ -136,6 +137,7 @@ class DoesNotGoOn(Handover):
         self._totals.resubmit()
 
 
+@reaches_into("resprout.stacks.resprout.core")
 @pytest.mark.parametrize(
     ("broken", "crash", "first"),
     [

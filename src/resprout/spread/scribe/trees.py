@@ -337,7 +337,8 @@ class Trees:
                 assert place.position is not None, "a root has begun"
                 self._beat_on(place, place.position)
             elif place.parent is not None and self._lines.now_us - place.hears_us > self._options.silent_us:
-                place.parent, place.asked = None, place.parent
+                place.asked = place.parent  # one by one: compiled, both at once were taken for None
+                place.parent = None
                 self._came_out(place)
                 self._seek(place, again=True)
 
