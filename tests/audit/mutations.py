@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from resprout.core.keys import topics_of
 from resprout.filters.topics import topic_matches
 from resprout.trace.schema import Row
-from tests.audit import bank_mutations  # noqa: F401 - they put themselves on the list
+from tests.audit import bank_mutations, durable_mutations  # noqa: F401 - they put themselves on the list
 from tests.audit.spoiling import (
     REGISTERED,
     Id,
@@ -314,6 +314,7 @@ def deliver_what_was_refused(rows: Rows, rng: random.Random) -> Rows | None:
 
 
 MUTATIONS: dict[str, tuple[str, Mutation]] = dict(
-    sorted(REGISTERED.items(), key=lambda one: one[1][0].startswith("bank"))
+    sorted(REGISTERED.items(), key=lambda one: (one[1][0] == "durable", one[1][0].startswith("bank")))
 )
-"""By name: the rule that must notice, and the mutation. Those of the bank come last: cases are drawn in this order."""
+"""By name: the rule that must notice, and the mutation. Those of the bank and of durable subscriptions come last: cases
+are drawn in this order."""

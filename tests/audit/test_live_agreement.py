@@ -16,7 +16,7 @@ from tests.audit.mutations import MUTATIONS
 from tests.audit.test_bruteforce import EACH_TOPIC, PROBABLE, arbitrary_trace, disturbed
 from tests.soak import cases
 
-LIVE_MUTATIONS = [name for name, (rule, _) in MUTATIONS.items() if not rule.startswith(("bank_", "receipt"))]
+LIVE_MUTATIONS = [name for name, (rule, _) in MUTATIONS.items() if rule in LIVE_RULES]
 
 
 @pytest.mark.parametrize("first", range(0, cases(20, 40), 10))

@@ -13,8 +13,9 @@ from resprout.audit.verdict import Anomaly
 from resprout.trace.schema import Row
 from tests.audit.live_comparison import EVER, watched
 from tests.audit.live_runs import long_clean_run
-from tests.audit.model import good_traces
+from tests.audit.model import System, good_traces
 from tests.audit.mutations import MUTATIONS
+from tests.audit.test_bruteforce import disturbed
 from tests.audit.trace_builder import TraceBuilder
 
 SECOND = 1_000_000
@@ -147,6 +148,17 @@ def test_what_is_missing_at_the_horizon_is_lost_only_when_it_never_comes(comes: 
     found += judge.take([Row(time_us=62 * SECOND, node="world", kind="quiescent")])
     assert [anomaly.rule for anomaly in found] == ([] if comes else ["lost"])
     assert judge.counts.get("beyond_horizon", 0) == comes
+
+
+def test_a_way_through_what_was_forgotten_since_is_told_as_that() -> None:
+    """Ways from a cause are searched once; when the next dependent is told, steps of it may be gone."""
+    options = LiveOptions(lateness_us=0, grace_us=8, linger_us=10, horizon_us=60)
+    rng, rows = random.Random(3), System(3, clients=3, claims=False).run(70)
+    told: list[Anomaly] = []
+    for _ in range(5):
+        rows = disturbed(rows, rng)
+        told += watched(rows, options)
+    assert any("through publications that are forgotten" in anomaly.explanation for anomaly in told)
 
 
 def test_intervals_are_sets() -> None:

@@ -7,9 +7,11 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, RULES
 from tests.audit.bank_model import Bank, bank_trace
+from tests.audit.durable_model import durable_trace
 from tests.audit.model import good_traces
 from tests.audit.mutations import MUTATIONS
 
+DURABLE = [name for name, (rule, _) in MUTATIONS.items() if rule == "durable"]
 BANK = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("bank_")]
 
 
@@ -39,7 +41,27 @@ def test_a_correct_bank_with_eventual_deposits_is_clean_and_compared_where_there
         assert "eventual operations move money" in verdict.check("bank_balance").reason
 
 
-@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in BANK])
+def test_correct_durable_subscriptions_are_clean() -> None:
+    reasons = set()
+    for seed in range(12):
+        verdict = judge(durable_trace(seed))
+        assert verdict.anomalies == [], seed
+        reasons.add(verdict.check("durable").reason)
+    assert reasons == {""}
+
+
+@pytest.mark.parametrize("name", DURABLE)
+def test_a_spoiled_durable_subscription_is_noticed(name: str) -> None:
+    done = 0
+    for seed in range(1000, 1016):
+        spoiled = MUTATIONS[name][1](durable_trace(seed), random.Random(seed))
+        if spoiled is not None:
+            done += 1
+            assert {anomaly.rule for anomaly in judge(spoiled).anomalies} == {"durable"}, seed
+    assert done >= 5
+
+
+@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in (*BANK, *DURABLE)])
 def test_a_spoiled_trace_is_noticed_by_the_right_rule(name: str) -> None:
     rule, mutate = MUTATIONS[name]
     done = 0

@@ -52,6 +52,7 @@ def test_a_rule_that_nothing_could_break_is_not_called_clean() -> None:
         "total": "no total was delivered",
         "tseq": "the run claims no order of totals",
         "receipt": "nobody was given a receipt",
+        "durable": "the trace holds no durable subscription",
     }
 
 

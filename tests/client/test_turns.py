@@ -9,8 +9,10 @@ import pytest
 
 from resprout.client import pulse, turns
 from resprout.client.connect import connect
-from resprout.client.pulse import QUIET_TURNS, Pulse
+from resprout.client.pulse import Pulse
+from resprout.client.receipts import LATELY
 from resprout.client.turns import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Turns
+from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
 from resprout.edge.messages import Publish, Taken
 from resprout.net.connection import TcpConnection
 from tests.net.stage import broker, run
@@ -44,7 +46,7 @@ class Speaker:
         self.said = 0
         self.left: list[int] = []
         self._sending_s = sending_s
-        self.turns = Turns(loop, lambda: self.said, self._leave)
+        self.turns = Turns(loop, lambda: self.said, self._leave, Pulse.of(loop).leaves)
 
     def say(self, hurry: bool = False) -> None:
         self.said += 1
@@ -97,14 +99,18 @@ def test_a_turn_that_brings_nothing_new_is_the_end_of_the_wait(loop: Loop) -> No
     speaker.say()
     speaker.say()
     assert speaker.left == [1]
-    for _ in range(QUIET_TURNS):
-        loop.turn()
+    loop.turn()
+    loop.turn()
     assert speaker.left == [1, 3]
 
 
-def test_nothing_is_counted_while_nobody_says_anything(loop: Loop) -> None:
-    Speaker(loop).say()
-    assert [loop.turn() for _ in range(QUIET_TURNS + 1)] == [True] * QUIET_TURNS + [False]
+def test_turns_are_counted_while_somebody_waits_and_one_more(loop: Loop) -> None:
+    speaker = Speaker(loop)
+    speaker.say()
+    assert not loop.turn(), "one that is alone costs no turn"
+    speaker.say()
+    assert [loop.turn() for _ in range(4)] == [True, True, True, False]
+    assert speaker.left == [1, 2]
 
 
 def test_where_somebody_waits_for_the_outcome_the_end_of_the_turn_is_not_exceeded(loop: Loop) -> None:
@@ -178,6 +184,53 @@ def test_a_publication_that_is_alone_has_left_when_publish_returns(monkeypatch: 
 
     monkeypatch.setattr(TcpConnection, "send", note)
     run(story())
+
+
+def test_a_publication_after_an_answer_is_alone_however_soon_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    left: list[Publish] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        left.extend(one for one in getattr(frame, "messages", ()) if isinstance(one, Publish))
+        send(self, frame)
+
+    async def story() -> None:
+        async with broker() as running, connect(str(running)) as client:
+            for number in range(1, 2 * LATELY):
+                receipt = await client.publish("t", b"x")
+                assert number == 1 or len(left) == number, "it has left when publish returns"
+                await receipt.safe()
+
+    monkeypatch.setattr(TcpConnection, "send", note)
+    run(story())
+    assert left[0].awaits == ALL_LEVELS, "nobody knows yet what will be waited for"
+    assert left[-1].awaits == ReceiptLevel.SAFE.bit
+
+
+def test_those_who_were_answered_together_go_on_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    left: list[int] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        left.extend(one.bundle.count for one in getattr(frame, "messages", ()) if isinstance(one, Publish))
+        send(self, frame)
+
+    async def story() -> None:
+        async with broker() as running, connect(str(running)) as client:
+
+            async def one_after_the_other() -> None:
+                for _ in range(6):
+                    receipt = await client.publish("t", b"x")
+                    await receipt.safe()
+
+            await asyncio.gather(*(one_after_the_other() for _ in range(10)))
+
+    monkeypatch.setattr(TcpConnection, "send", note)
+    run(story())
+    assert sum(left) == 60
+    assert max(left) == 10, left
 
 
 def test_what_is_taken_in_one_turn_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,7 @@ def test_a_receipt_that_nobody_waits_for_comes_later_with_the_others(stack: str)
     desk = Desk(stack)
     desk.serve("p")
     for _ in range(3):
-        desk.say("p", Publish(desk.bundle("p"), prompt=False))
+        desk.say("p", Publish(desk.bundle("p"), awaits=0))
     early = [
         message for message in desk.heard("p") if isinstance(message, Turned) and message.receipt > ReceiptLevel.SAFE
     ]

@@ -6,6 +6,7 @@ python -m tests.net.floods --idle 5000
 import argparse
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable
 
@@ -15,17 +16,18 @@ from resprout.client.connect import connect
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend, Publish
-from resprout.links.options import LinkOptions
-from resprout.net.address import Address
+from resprout.net.address import Address, parse_address
 from resprout.net.descriptors import raise_limit
+from resprout.net.plan import BrokerPlan
+from resprout.net.process import BrokerProcess
 from resprout.wire.framing import PREAMBLE
 
-from .stage import Running, bare, broker, run
+from .stage import Running, bare, run
 
 ROUNDS = 50
 
 
-async def behaves(running: Running, name: str = "honest", rounds: int = ROUNDS) -> float:
+async def behaves(running: Running | Address, name: str = "honest", rounds: int = ROUNDS) -> float:
     """Round trips of one client; seconds for each."""
     async with connect(str(running), name=name) as client:
         inbox = await client.subscribe("still/here")
@@ -81,7 +83,7 @@ async def publications(address: Address, count: int) -> AsyncIterator[None]:
                     number += 1
                     first = 16 * (number - 1) + 1
                     bundle = Bundle(name, 1, first, 16, 0, "junk", (), Guarantee.CAUSAL, b"", payloads)
-                    peer.say_messages(number + 1, Publish(bundle, False))
+                    peer.say_messages(number + 1, Publish(bundle, 0))
                     await peer.writer.drain()
                     await asyncio.sleep(0)
 
@@ -118,25 +120,59 @@ async def _together(works: Iterable[Coroutine[object, object, None]]) -> AsyncIt
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+FLOODS = {"idle": idle, "loris": loris, "publications": publications, "greetings": greetings}
+
+
+@contextlib.asynccontextmanager
+async def _apart(flood: str, address: Address, count: int) -> AsyncIterator[None]:
+    """In a process of its own: what a flood costs its sender is not the broker's business."""
+    words = ("-m", "tests.net.floods", "--flood", flood, "--at", str(address), "--count", str(count))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"begun\n"
+        yield
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def _flood(flood: str, address: Address, count: int) -> None:
+    """Until standard input ends."""
+    async with FLOODS[flood](address, count):
+        click.echo("begun")
+        await asyncio.to_thread(sys.stdin.read)
+
+
 async def _report(count: int) -> None:
-    links = LinkOptions(greetings_max=1024)
-    async with broker(links=links) as running:
-        alone_s = await behaves(running, "alone")
-        click.echo(f"alone: {alone_s * 1e3:.2f} ms a round trip")
+    process = BrokerProcess(BrokerPlan(name="b0", links={"greetings_max": 1024}))
+    address = await process.start()
+    try:
+        await behaves(address, "first")
         for what, flood, size in (
-            ("idle connections", idle, count),
-            ("slow greetings", loris, count // 10),
-            ("publishing flooders", publications, 4),
-            ("greeting flooders", greetings, 16),
+            ("idle connections", "idle", count),
+            ("slow greetings", "loris", count // 10),
+            ("publishing flooders", "publications", 4),
+            ("greeting flooders", "greetings", 16),
         ):
-            async with flood(running.address, size):
-                beside_s = await behaves(running, f"beside-{what.partition(' ')[0]}")
-            click.echo(f"beside {size} {what}: {beside_s * 1e3:.2f} ms, {beside_s / alone_s:.1f} times")
+            alone_s = await behaves(address, f"alone-{flood}")
+            async with _apart(flood, address, size):
+                beside_s = await behaves(address, f"beside-{flood}")
+            figures = f"{alone_s * 1e3:.2f} ms alone, {beside_s * 1e3:.2f} ms beside: {beside_s / alone_s:.1f} times"
+            click.echo(f"{size} {what}: a round trip takes {figures}")
+    finally:
+        await process.stop()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--idle", type=int, default=5000)
+    parser.add_argument("--flood", choices=FLOODS, help="only this, until standard input ends")
+    parser.add_argument("--at", type=parse_address)
+    parser.add_argument("--count", type=int, default=4)
     given = parser.parse_args()
     raise_limit(2 * given.idle + 2048)
-    run(_report(given.idle), seconds=600, fast_loop=True)
+    work = _flood(given.flood, given.at, given.count) if given.flood else _report(given.idle)
+    run(work, seconds=600, fast_loop=True)

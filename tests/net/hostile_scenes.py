@@ -8,7 +8,7 @@ import contextlib
 import random
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,12 +20,13 @@ from resprout.core.contract import Effect, Event, Send
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend
 from resprout.links.frames import Data, Goodbye, SessionWelcome
-from resprout.order.messages import Forward
+from resprout.order.messages import Forward, Levels
 from resprout.overlay.messages import Fenced, Gone, Suspect, Vote
 from resprout.overlay.places import Life
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import JoinRequest, Welcome
 from resprout.stacks.stack import BrokerSeat
+from tests.net.pages import refusals
 from tests.net.papers import Papers
 from tests.net.stage import Bare, Running, bare, broker, hello, until
 
@@ -33,20 +34,21 @@ LIARS: Final = ("a stranger", "a client", "a child that joined honestly")
 FAR_AHEAD: Final = 1 << 40
 
 
-def forged() -> Forward:
+def forged(life: int) -> Forward:
     """Of the witness, who is served elsewhere: with a number that would silence it."""
     payload = pack_payloads([b"forged"])
-    return Forward(Bundle("witness", 1, FAR_AHEAD, 1, 9, "news", (), Guarantee.CAUSAL, b"", payload), 1)
+    return Forward(Bundle("witness", life, FAR_AHEAD, 1, 9, "news", (), Guarantee.CAUSAL, b"", payload), 1)
 
 
-LIES: Final[dict[str, Any]] = {
-    "`Fenced`": Fenced(1 << 50),
-    "`Gone`": Gone(Life("b1", 1)),
-    "forged `Forward`": forged(),
-    "`Suspect` of a healthy broker": Suspect(Life("b1", 1), ()),
-    "a vote": Vote(1, True),
-    "joins as a broker": JoinRequest(""),
+LIES: Final[dict[str, Callable[[int], Any]]] = {
+    "`Fenced`": lambda life: Fenced(1 << 50),
+    "`Gone`": lambda life: Gone(Life("b1", 1)),
+    "forged `Forward`": forged,
+    "`Suspect` of a healthy broker": lambda life: Suspect(Life("b1", 1), ()),
+    "a vote": lambda life: Vote(1, True),
+    "joins as a broker": lambda life: JoinRequest(""),
 }
+"""What is said, by whoever knows in which life the witness is."""
 
 
 class Liar(ResproutBroker):
@@ -55,12 +57,18 @@ class Liar(ResproutBroker):
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
         super().__init__(seat, options, rng)
         self.lies: deque[Any] = deque()
+        self.has_lied = False
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
         effects = list(super().step(event, now_us))
         while self.lies:
+            self.has_lied = True
             effects.append(Send("b1", self.lies.popleft()))
         return effects
+
+    def hear(self, name: str, message: Any) -> bool:
+        """A liar does not mind to be told that it has sent what it never had."""
+        return (self.has_lied and isinstance(message, Levels)) or super().hear(name, message)
 
 
 LIARS_STACK: Final = msgspec.structs.replace(RESPROUT, make_broker=Liar)
@@ -74,6 +82,7 @@ class Scene:
         self.witness = witness
         self.papers = papers
         self.child = brokers[2]
+        self.witness_life: int = brokers[1].machine.core.sessions.all["witness"].incarnation
 
     @property
     def lives(self) -> list[int]:
@@ -103,6 +112,10 @@ class Scene:
                 return "refused at the greeting"
             peer.say_messages(1, lie)
             return await _heard_of(peer)
+
+    async def counted(self, who: str) -> dict[str, int]:
+        """What the broker that was lied to has refused, as a monitor reads it."""
+        return await refusals(self.brokers[1 if who == LIARS[2] else 0])
 
     async def _by_the_child(self, lie: Any) -> str:
         machine = self.child.machine
@@ -146,11 +159,12 @@ async def scene(papers: Papers | None) -> AsyncIterator[Scene]:
         yield Scene([b0, b1, b2], witness, papers)
 
 
-async def outcomes(who: str, papers: Papers | None) -> dict[str, str]:
-    """Of all lies of one, each in a network of its own: what is cut off is gone."""
+async def outcomes(who: str, papers: Papers | None) -> dict[str, tuple[str, dict[str, int]]]:
+    """Of all lies of one, each in a network of its own: what is cut off is gone. And what was counted of it."""
     found = {}
     for name, lie in LIES.items():
         async with scene(papers) as stage:
-            found[name] = await stage.lied_to_by(who, lie)
+            became = await stage.lied_to_by(who, lie(stage.witness_life))
+            found[name] = became, await stage.counted(who)
             await stage.goes_on()
     return found

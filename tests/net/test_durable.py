@@ -2,9 +2,9 @@
 
 import asyncio
 
-from resprout.audit.durable import judge_durables
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
+from resprout.audit.verdict import CLEAN
 from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import parse_scenario
 
@@ -85,8 +85,7 @@ def test_consumers_brokers_and_then_all_brokers_are_killed_and_everything_is_han
     assert result.ended == "quiescent"
     verdict = judge(result.rows)
     assert not verdict.violated, "\n".join(lines(verdict))
-    found = judge_durables(result.rows)
-    assert not found, "\n".join(anomaly.explanation for anomaly in found)
+    assert verdict.check("durable").status == CLEAN and not verdict.check("durable").reason
     for durable in ("billing", "workers"):
         handed = [
             row for row in result.rows if row.kind == "handed" and (row.attributes or {}).get("durable") == durable

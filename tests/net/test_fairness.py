@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from resprout.client.connect import connect
-from resprout.edge.messages import Attend, Subscribe
+from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.guarantee import Guarantee
+from resprout.edge.messages import Attend, Publish, Subscribe
 from resprout.links.frames import Data
 from resprout.links.options import LinkOptions
 from resprout.net import connection
@@ -90,6 +92,40 @@ def test_a_peer_that_vanishes_during_its_burst_harms_nobody(monkeypatch: pytest.
                 await (await client.publish("t/1", b"x")).safe()
 
     run(scene())
+
+
+@pytest.mark.parametrize("fast_loop", [False, True])
+def test_of_all_who_send_much_at_once_one_has_a_turn_in_each_turn_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch, fast_loop: bool
+) -> None:
+    monkeypatch.setattr(connection, "TURN_BYTES", 16_384)
+    receive, turn = connection.TcpConnection.receive, 0
+    turns: list[int] = []
+
+    def noted(self: connection.TcpConnection, data: bytes) -> None:
+        if turn and len(data) >= connection.TURN_BYTES:  # from when turns are counted
+            turns.append(turn)
+        receive(self, data)
+
+    monkeypatch.setattr(connection.TcpConnection, "receive", noted)
+    payloads = pack_payloads([b"x" * 1000] * 16)
+
+    async def scene() -> None:
+        nonlocal turn
+        async with broker() as running, bare(running.address) as one, bare(running.address) as other:
+            for peer, name in ((one, "one"), (other, "other")):
+                await peer.greet(name)
+                peer.say_messages(1, Attend(0))
+                for number in range(60):
+                    bundle = Bundle(name, 1, 16 * number + 1, 16, 0, "t", (), Guarantee.FIFO, b"", payloads)
+                    peer.say_messages(number + 2, Publish(bundle, 0))
+            while running.broker.books.tally.published < 2 * 60 * 16:
+                turn += 1
+                await asyncio.sleep(0)
+
+    run(scene(), fast_loop=fast_loop)
+    assert len(turns) > 4, "it comes in several reads"
+    assert len(set(turns)) == len(turns)
 
 
 def plugs_of(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:

@@ -16,6 +16,7 @@ from resprout.net.identity.secret import digest_of_token
 from resprout.net.unidentified import is_local, source_of
 
 from .floods import behaves, greetings, idle, loris, publications
+from .pages import refusals
 from .stage import QUICK, bare, broker, hello, run, until
 
 RULES = f"""
@@ -45,6 +46,7 @@ def test_one_address_has_so_many_connections_and_no_more(monkeypatch: pytest.Mon
                 with pytest.raises(ConnectError, match="b0 has 3 connections from this address and takes no more"):
                     await connect(str(running))
             await until(lambda: running.host.connections == 0)
+            assert await refusals(running) == {"3 connections from one address is the limit": 1}
             await behaves(running, rounds=1)
             notes = [str(note.columns.get("detail")) for note in running.notes]
             assert "127.0.0.1 was turned away: 3 connections from one address is the limit" in notes
@@ -100,6 +102,7 @@ def test_those_who_greet_a_byte_at_a_time_are_given_up_and_keep_nobody_out() -> 
             async with loris(running.address, 50):
                 await behaves(running)
                 await until(lambda: running.host.connections == 0)
+            assert sum((await refusals(running)).values()) == 50
 
     run(scene(), 60)
 

@@ -2,13 +2,10 @@
 
 import asyncio
 import base64
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from resprout import __version__
 from resprout.client.connect import connect
@@ -18,10 +15,10 @@ from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.http import server as http_server
 from resprout.net.http.admission import check_pages_closed
-from resprout.net.http.pages import Pages
 from resprout.net.identity.secret import digest_of_token
 
-from .stage import Running, bare, broker, run, until
+from .pages import get, said, served, values
+from .stage import bare, broker, run, until
 
 TOKEN = "0123456789abcdef"
 RULES = f"""
@@ -37,55 +34,8 @@ publish = ["#"]
 """
 
 
-class Reply:
-    def __init__(self, raw: bytes) -> None:
-        head, _, self.body = raw.partition(b"\r\n\r\n")
-        first, *lines = head.decode().split("\r\n")
-        self.status = int(first.split(" ")[1]) if first else 0
-        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-
-    @property
-    def text(self) -> str:
-        return self.body.decode()
-
-
-async def said(address: Address, raw: bytes) -> Reply:
-    reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
-    try:
-        writer.write(raw)
-        return Reply(await reader.read())
-    finally:
-        writer.close()
-
-
-async def get(address: Address, path: str, *headers: str, method: str = "GET") -> Reply:
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {address}", *headers, "", ""]
-    return await said(address, "\r\n".join(lines).encode())
-
-
 def login(text: str) -> str:
     return f"Authorization: Basic {base64.b64encode(text.encode()).decode()}"
-
-
-@contextlib.asynccontextmanager
-async def served(running: Running | None, door: Door | None = None, opens: bool = False) -> AsyncIterator[Address]:
-    pages = Pages("b0", door or Door(), opens)
-    await pages.listen(Address("127.0.0.1", 0))
-    if running is not None:
-        pages.show(running.broker)
-    try:
-        yield Address("127.0.0.1", int(pages.url.rstrip("/").rpartition(":")[2]))
-    finally:
-        await pages.close()
-
-
-def values(text: str) -> dict[tuple[str, ...], float]:
-    """By name and the values of labels, in the order of their names."""
-    return {
-        (one.name, *[one.labels[label] for label in sorted(one.labels)]): one.value
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-    }
 
 
 def test_a_monitor_reads_what_the_broker_has_counted() -> None:

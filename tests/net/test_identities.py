@@ -19,6 +19,7 @@ from resprout.net.identity.rules import parse_rules
 from resprout.net.identity.secret import digest_of_password, digest_of_token
 from resprout.stacks.registry import find_stack
 
+from .pages import refusals
 from .papers import Papers
 from .stage import Running, bare, broker, hello, run, until
 
@@ -86,6 +87,8 @@ def test_a_client_does_what_its_identity_may_and_nothing_else(rules: Path) -> No
             with pytest.raises(ForgetError, match="teller may not say so: it is no operator"):
                 await teller.forget("b7")
             assert "teller was refused: it may not publish there" in told(running)
+            counted = await refusals(running)
+            assert (counted["it may not publish there"], counted["it may not subscribe to that"]) == (2, 5)
 
     run(scene(), 30)
 
@@ -147,6 +150,8 @@ def test_a_wrong_secret_is_refused_and_after_some_nothing_is_looked_at(rules: Pa
                     await connect(str(running), name="teller", login="teller:wrong")
             with pytest.raises(ConnectError, match="too many wrong secrets from its address"):
                 await as_teller(running)
+            counted = await refusals(running)
+            assert counted["this identity and this secret do not belong together"] == FAILURES_MAX
             assert "wrong" not in told(running).replace("wrong secrets", ""), "no secret stands in the log"
 
     run(scene(), 30)

@@ -20,7 +20,7 @@ def put_all(quiet_s: float, pieces: Sequence[tuple[int, Sequence[Any]]], monkeyp
     taken: list[Sequence[Arrived]] = []
 
     async def turn() -> None:
-        inlet = TurnIntake(asyncio.get_running_loop(), taken.append)
+        inlet = TurnIntake(asyncio.get_running_loop(), taken.append, lambda arrival: taken.append([arrival]))
         for connection, frames in pieces:
             inlet.put(connection, frames)
         await asyncio.sleep(0)
@@ -50,7 +50,7 @@ def test_what_was_cleared_is_never_taken(monkeypatch: pytest.MonkeyPatch) -> Non
     taken: list[Sequence[Arrived]] = []
 
     async def turn() -> None:
-        inlet = TurnIntake(asyncio.get_running_loop(), taken.append)
+        inlet = TurnIntake(asyncio.get_running_loop(), taken.append, lambda arrival: taken.append([arrival]))
         inlet.put(1, "ab")
         inlet.clear()
         await asyncio.sleep(0)

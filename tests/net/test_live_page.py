@@ -1,8 +1,10 @@
-"""The live page in a real browser, while a broker is killed."""
+"""The live page in a real browser, while the process of a broker is killed."""
 
 import asyncio
+import contextlib
 import json
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from resprout.core.contract import Note
 from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.http.pages import Pages
+from resprout.net.plan import BrokerPlan
+from resprout.net.process import BrokerProcess
 
 from ..browser import Page, browse, find_browser
-from .stage import bare, broker, run, until
+from .stage import Running, bare, broker, run, until
 
 BROWSER = find_browser()
 PICTURES = os.environ.get("RESPROUT_PICTURES")
@@ -52,10 +56,10 @@ def test_the_page_shows_the_tree_and_moves_when_a_broker_dies(tmp_path: Path) ->
         await pages.listen(Address("127.0.0.1", 0))
         async with (
             broker("b0", options=PATIENT) as b0,
-            broker("b1", parent=("b0", b0.address), options=PATIENT) as b1,
+            victim_of(b0) as b1,
             broker("b4", parent=("b0", b0.address), options=PATIENT) as b4,
         ):
-            await until(lambda: all(one.broker.books.status().serving for one in (b1, b4)))
+            await until(lambda: {"b1", "b4"} <= set(b0.broker.books.status().neighbours))
             async with (
                 broker("b2", parent=("b1", b1.address), options=PATIENT) as b2,
                 broker("b3", parent=("b1", b1.address), options=PATIENT) as b3,
@@ -80,7 +84,18 @@ def test_the_page_shows_the_tree_and_moves_when_a_broker_dies(tmp_path: Path) ->
     run(scene(), seconds=110)
 
 
-async def _watch(page: Page, pages: Pages, victim: Any) -> None:
+@contextlib.asynccontextmanager
+async def victim_of(parent: Running) -> AsyncIterator[BrokerProcess]:
+    """b1, in a process of its own."""
+    process = BrokerProcess(BrokerPlan(name="b1", parent=parent.address, options=PATIENT))
+    await process.start()
+    try:
+        yield process
+    finally:
+        await process.stop(1)
+
+
+async def _watch(page: Page, pages: Pages, victim: BrokerProcess) -> None:
     await page.resize(1280, 900)
     await page.prefer("light")
     await page.visit(pages.url)
@@ -93,7 +108,7 @@ async def _watch(page: Page, pages: Pages, victim: Any) -> None:
     await asyncio.sleep(1.5 if PICTURES is not None else 0)
     await picture(page, "1-light")
     before = await page.evaluate("""document.querySelector('#tree [data-name="b2"]').getAttribute("transform")""")
-    await victim.broker.close()
+    victim.kill()
     await page.until(f'{EDGES} === \'["b0>b1","b0>b2","b0>b3","b0>b4"]\'')
     states = await told(page, STATES)
     assert await page.evaluate("document.querySelectorAll('#tree .edge.lost').length") == 1

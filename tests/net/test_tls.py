@@ -21,6 +21,7 @@ from resprout.net.frames import Who
 from resprout.net.tls.files import Tls
 from resprout.net.tls.keyring import Keyring
 
+from .pages import refusals
 from .papers import Papers, foreign
 from .stage import Bare, Proxy, bare, broker, hello, run, somebody, until
 
@@ -120,6 +121,7 @@ def test_an_expired_certificate_is_refused_and_both_sides_say_so(papers: Papers)
             with pytest.raises(ConnectError, match="it says that the certificate of this side has expired"):
                 await connect(str(running), name="late", tls=papers.folder)
             await until(lambda: "expired" in details(running.notes))
+            assert await refusals(running) == {"its certificate has expired": 1}
             return details(running.notes)
 
     assert "127.0.0.1 was turned away: its certificate has expired" in run(scene())
@@ -135,6 +137,7 @@ def test_a_certificate_of_another_authority_is_refused_and_both_sides_say_so(pap
             with pytest.raises(ConnectError, match="its certificate is of another authority"):
                 await connect(str(running), tls=Papers(tmp_path / "foreign").client())
             await until(lambda: "it says" in details(running.notes))
+            assert (await refusals(running))["its certificate is of another authority"] == 1
             return details(running.notes)
 
     told = run(scene())

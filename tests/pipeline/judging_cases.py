@@ -17,6 +17,7 @@ from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 from resprout.trace.store import RunInfo, TraceWriter
 from tests.audit.bank_model import Bank, bank_trace
+from tests.audit.durable_model import durable_trace
 from tests.audit.model import System, good_trace
 from tests.audit.mutations import MUTATIONS
 from tests.audit.spoiling import change
@@ -67,6 +68,7 @@ def good_cases(count: int) -> Iterator[Case]:
     for seed in range(count):
         yield Case(f"good-{seed}", good_trace(seed, 220))
         yield Case(f"bank-{seed}", bank_trace(seed, claims=seed % 2 == 0), Bank.INITIAL)
+        yield Case(f"durable-{seed}", durable_trace(seed))
         yield Case(f"loose-bank-{seed}", bank_trace(seed, claims=seed % 2 == 0, loose=True), Bank.INITIAL)
 
 
@@ -75,7 +77,7 @@ def mutants(per_mutation: int) -> Iterator[Case]:
     for name, (rule, mutate) in MUTATIONS.items():
         done = 0
         for seed in range(1000, 1040):
-            rows = bank_trace(seed) if rule.startswith("bank_") else good_trace(seed, 220)
+            rows = _base(rule, seed)
             spoiled = mutate(rows, random.Random(seed))
             if spoiled is not None and done < per_mutation:
                 done += 1
@@ -83,12 +85,18 @@ def mutants(per_mutation: int) -> Iterator[Case]:
         assert done == per_mutation, name
 
 
+def _base(rule: str, seed: int) -> list[Row]:
+    if rule.startswith("bank_"):
+        return bank_trace(seed)
+    return durable_trace(seed) if rule == "durable" else good_trace(seed, 220)
+
+
 @functools.cache
 def simulated() -> tuple[Case, ...]:
-    """Runs with crashes, a freeze, a return, conditions and banks."""
+    """Runs with crashes, a freeze, a return, conditions, durable subscriptions and banks."""
     return tuple(
         Case(f"simulated-{name}", run_scenario(load_scenario(SCENARIOS / f"{name}.toml")).rows)
-        for name in ("content", "crash-b1", "freeze-b1", "recover")
+        for name in ("content", "crash-b1", "durable", "freeze-b1", "recover")
     )
 
 
@@ -115,6 +123,12 @@ def senseless_cases() -> Iterator[Case]:
     yield Case("no filter", spoiled("subscribe", filter=None))
     yield Case("bad filter", spoiled("subscribe", filter="a/#/b"))
     yield Case("bad condition", spoiled("subscribe", where="amount >"))
+    durable = durable_trace(0)
+    yield Case("handed nothing", spoiled("handed", of=durable, seq=None))
+    yield Case("acknowledged nothing", spoiled("acknowledged", of=durable, stream=None))
+    yield Case("nameless durable", spoiled("handed", of=durable, attributes={}))
+    yield Case("consumes no filter", spoiled("consume", of=durable, filter=None))
+    yield Case("consumes a bad filter", spoiled("consume", of=durable, filter="a/#/b"))
     yield Case("no incarnation", spoiled("applied", of=bank, incarnation=None))
     yield Case("bad outcome", spoiled("applied", of=bank, attributes={"outcome": "perhaps"}))
     yield Case("bad balance", spoiled("applied", of=bank, attributes={"outcome": "ok", "bank/fr|1": "'much'"}))

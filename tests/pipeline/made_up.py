@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
+from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.sections import GivenCommand
 from resprout.pipeline.tables import (
     AnomalyRow,
     LatencyRow,
@@ -53,8 +53,10 @@ def latency(experiment: str, run: str, guarantee: str, median_us: int, phase: st
         count=100,
         mean_us=median_us * 1.1,
         median_us=median_us,
+        p90_us=median_us * 3 // 2,
         p95_us=median_us * 2,
         p99_us=median_us * 3,
+        p999_us=median_us * 7 // 2,
         max_us=median_us * 4,
     )
 

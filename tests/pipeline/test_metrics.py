@@ -92,6 +92,7 @@ def test_a_small_trace_is_measured_as_one_would_by_hand(tmp_path: Path) -> None:
     eventual, fifo = found.latency
     assert (eventual.guarantee, eventual.phase, eventual.count, eventual.median_us) == ("eventual", "all", 1, 1_000)
     assert (fifo.count, fifo.median_us, fifo.p95_us, fifo.max_us) == (3, 300, 1_500_000, 1_500_000)
+    assert (fifo.p90_us, fifo.p999_us) == (1_500_000, 1_500_000)
     assert fifo.mean_us == pytest.approx((300 + 100 + 1_500_000) / 3)
     [traffic] = found.traffic
     assert traffic.throughput == pytest.approx(4 / 2.0)
@@ -199,6 +200,8 @@ def test_latencies_are_those_of_the_summary(tmp_path: Path, file: str, stack: st
         row = latency[guarantee]
         got = (row.count, row.median_us, row.p95_us, row.p99_us, row.max_us)
         assert got == (expected.count, expected.median_us, expected.p95_us, expected.p99_us, expected.max_us)
+        assert row.p90_us is not None and row.p999_us is not None
+        assert row.median_us <= row.p90_us <= row.p95_us and row.p99_us <= row.p999_us <= row.max_us
     assert found.runs[0].duration_us == summary.duration_us
     assert found.runs[0].publications == sum(summary.published.values())
     assert found.runs[0].ended == summary.ended

@@ -6,12 +6,15 @@ import msgspec
 
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapters import CHAPTERS, general_figures
-from resprout.pipeline.report.charts import charts, legend
+from resprout.pipeline.report.charts import charts
 from resprout.pipeline.report.default_beside import default_beside, points_beside
 from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
 from resprout.pipeline.report.figures import Cell, Figure, FigureAxis, Grid, Shape, grid_of, in_order
 from resprout.pipeline.report.locamu_chapters import closed_forms
 from resprout.pipeline.report.number_tables import numbers_table
+from resprout.pipeline.report.page_figures import figure_of, legend
+from resprout.pipeline.report.percentiles import percentile_figure
+from resprout.pipeline.report.rendering import environment
 from tests.pipeline.made_up import (
     gossip,
     latency,
@@ -35,6 +38,11 @@ def grid(figure: Figure, facts: list[RunFacts]) -> Grid:
     found = grid_of(figure, facts)
     assert found is not None
     return found
+
+
+def shown(grid: Grid) -> str:
+    """The numbers as the page has them."""
+    return str(environment().get_template("parts.html").module.table(numbers_table(grid)))  # type: ignore[attr-defined]
 
 
 def test_a_place_of_a_figure_is_the_median_over_seeds_with_the_range() -> None:
@@ -81,7 +89,8 @@ def test_the_default_stack_is_shown_beside_the_best_of_the_other_causal_ones() -
         ("256", "locamu", "ahead", 8),
         ("16384", "locamu", "behind", 8),
     ], "delta offers no causal order"
-    assert "behind" in str(default_beside(facts)) and default_beside([])
+    assert [row.cells[0].strong for row in default_beside(facts).rows] == ["level", "ahead", "behind"]
+    assert not default_beside([]).rows
 
 
 def test_reliability_is_the_share_that_came_and_what_was_told_to_be_missing_can_be_left_out() -> None:
@@ -133,8 +142,10 @@ def test_every_number_in_a_table_is_that_of_the_runs() -> None:
         for seed in (1, 2, 3)
         for faults in ("0", "1")
     ]
-    table = numbers_table(grid(LATENCY, facts))
-    rows = [re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", row) for row in re.findall(r"<tr[^>]*>(.*?)</tr>", table)][2:]
+    table = shown(grid(LATENCY, facts))
+    rows = [
+        re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", row) for row in re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.DOTALL)
+    ][2:]
     assert rows[0] == ["eventual", "0", "222", "111 – 333", "666", "333 – 999", "0.33"]
     assert rows[1] == ["1", "222", "111 – 333", "666", "333 – 999", "0.33"]
     assert rows[-1] == ["1", "666", "333 – 999", "1,998", "999 – 2,997", "0.33"]
@@ -143,40 +154,60 @@ def test_every_number_in_a_table_is_that_of_the_runs() -> None:
 
 def test_a_table_says_how_many_runs_where_they_differ_and_leaves_out_ranges_of_nothing() -> None:
     two = [sweep_run("e", "ginger", seed, 5_000, faults="1") for seed in (1, 2)]
-    alike = numbers_table(grid(LATENCY, two))
+    alike = shown(grid(LATENCY, two))
     assert "range" not in alike
     assert "median of 2 runs, which are all alike" in alike
-    uneven = numbers_table(grid(LATENCY, [*two, sweep_run("e", "ginger", 1, 5_000, faults="2")]))
+    uneven = shown(grid(LATENCY, [*two, sweep_run("e", "ginger", 1, 5_000, faults="2")]))
     assert ">runs<" in uneven
 
 
 def test_a_stack_without_a_number_has_a_dash() -> None:
     facts = [sweep_run("e", "resprout", 1, 5_000, faults="1"), sweep_run("e", "ginger", 1, 5_000, faults="2")]
-    table = numbers_table(grid(LATENCY, facts))
+    table = shown(grid(LATENCY, facts))
     assert table.count("–") == 3 * 2 * 2  # three guarantees, two faults, one stack each and no ratio
 
 
 def test_bars_begin_at_zero_and_lines_over_far_values_are_logarithmic() -> None:
     facts = [sweep_run("e", "ginger", 1, 10_000 * int(keys), keys=keys) for keys in ("1", "100")]
     x = FigureAxis("keys", "keys")
-    bars = charts(grid(Figure(title="t", measure=measures.LATENCY, value="v", x=x), facts))
-    lines = charts(grid(Figure(title="t", measure=measures.LATENCY, value="v", x=x, shape=Shape.LINES), facts))
-    assert ">0\u00a0ms<" in bars
-    assert ">0\u00a0ms<" not in lines
-    assert "polyline" in lines
-    assert "polyline" not in bars
+    bars = figure_of(grid(Figure(title="t", measure=measures.LATENCY, value="v", x=x), facts))
+    lines = figure_of(grid(Figure(title="t", measure=measures.LATENCY, value="v", x=x, shape=Shape.LINES), facts))
+    ((bar,), (line,)) = (one.panels.drawings for one in (bars, lines))
+    assert ">0</text>" in bar and "mark-rect role-mark" in bar and "mark-line" not in bar
+    assert ">0</text>" not in line and "mark-line" in line and "logarithmic" in lines.caption
+    assert "logarithmic" not in bars.caption
 
 
-def test_every_mark_tells_its_numbers_to_who_points_at_it() -> None:
+def test_every_mark_tells_its_numbers_to_who_points_at_it_and_axes_have_titles_with_units() -> None:
     facts = [sweep_run("e", "ginger", seed, 1_000_000 * seed, faults="1") for seed in (1, 3)]
-    drawn = charts(grid(LATENCY, facts))
-    assert "<title>ginger, faults 1: 2,000\u00a0ms (2 runs, 1,000 – 3,000)</title>" in drawn
-    assert drawn.count("<svg") == drawn.count('role="img"') == 3
+    drawings = charts(grid(LATENCY, facts)).drawings
+    assert 'aria-label="ginger, faults 1: 2,000\u00a0ms (2 runs, 1,000 – 3,000)"' in drawings[0]
+    assert ">median latency, ms</text>" in drawings[0] and ">faults</text>" in drawings[0]
+    assert len(drawings) == 3 and all(one.startswith('<svg class="chart"') for one in drawings)
+    assert all(one.count('role="img"') == 1 for one in drawings)
+
+
+def test_latency_is_drawn_by_percentile_and_a_run_that_was_only_counted_has_fewer_points() -> None:
+    facts = [sweep_run("e", "ginger", 1, 100_000, faults="1")]
+    figure = percentile_figure(FigureAxis("guarantee", "guarantee"))
+    found = grid(figure, facts)
+    assert [found.cells["", "eventual", x, "ginger"].median for x in found.xs] == [1e5, 1.5e5, 2e5, 3e5, 3.5e5]
+    (drawing, *_) = charts(found).drawings
+    assert "ginger, percentile 99.9: 350\u00a0ms" in drawing and ">99.9</text>" in drawing
+    counted = tuple(msgspec.structs.replace(row, p90_us=None, p999_us=None) for row in facts[0].latency)
+    assert grid(figure, [msgspec.structs.replace(facts[0], latency=counted)]).xs == ("50", "95", "99")
+
+
+def test_shares_that_are_nearly_all_are_not_drawn_from_zero() -> None:
+    figure = next(chapter for chapter in CHAPTERS if chapter.experiment == "gossip").figures[0]
+    drawn = figure_of(grid(figure, gossip()))
+    assert "The scale does not begin at zero." in drawn.caption
+    assert ">0</text>" not in drawn.panels.drawings[0].split("role-axis-label")[2]
 
 
 def test_legends_show_each_series_with_its_own_look() -> None:
-    shown = legend(("resprout", "ginger"), Shape.BARS)
-    assert re.findall(r'class="(s\d)"', shown) == ["s0", "s1"]
+    (ours, _), (theirs, _) = legend(("resprout", "ginger"), Shape.BARS).keys
+    assert (ours.colour, theirs.colour) == ("var(--c0)", "var(--c1)")
 
 
 def test_an_unknown_experiment_is_drawn_along_its_longest_axis_and_the_others_make_rows() -> None:
@@ -232,5 +263,5 @@ def test_closed_forms_are_drawn_without_runs_and_say_so() -> None:
     assert headers.cells["", "", "1024", "causal-barriers"].median == 8 * 1024 * 1025
     assert {headers.cells["", "", nodes, "locamu"].median for nodes in headers.xs} == {540}
     assert headers.xs[-1] == "65536" and by_f.xs == ("1", "2", "3") and by_degree.xs[0] == "3"
-    drawn = charts(headers) + numbers_table(memory)
-    assert "(computed)" in drawn and "one run" not in drawn
+    drawn = charts(headers).drawings[0] + shown(memory)
+    assert "(computed)" in drawn and "; computed" in drawn and "one run" not in drawn

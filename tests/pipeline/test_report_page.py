@@ -1,5 +1,7 @@
 """The whole page: verdicts first, nothing from outside, nothing hostile, the same bytes again."""
 
+import base64
+import hashlib
 import re
 from collections import Counter
 from html.parser import HTMLParser
@@ -9,10 +11,11 @@ import msgspec
 import pytest
 
 from resprout.audit.verdict import RULES
-from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.errors import NoSparkError, PipelineError
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.output import check_target, write_whole
+from resprout.pipeline.report.output import check_drawer, check_target, write_whole
 from resprout.pipeline.report.page import page_of
+from resprout.pipeline.report.run_list import RUNS_MAX, run_list, targets_of
 from resprout.pipeline.report.trail import Happening, TimeSlice, Trail, Trails
 from tests.pipeline.made_up import (
     ASKED,
@@ -61,7 +64,7 @@ class Reader(HTMLParser):
 
 
 def text_of(page: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.split("</style>")[1]))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.split("</style>")[1].split("<script>")[0]))
 
 
 def single(name: str = "the demo", **changes: object) -> tuple[RunFacts, Trails]:
@@ -83,7 +86,7 @@ def single(name: str = "the demo", **changes: object) -> tuple[RunFacts, Trails]
         ),
         left_out=0,
         slice_us=200_000,
-        slices=tuple(TimeSlice(guarantee, 20 + n, 10, 1e6, 2_000_000) for guarantee in GUARANTEES for n in range(5)),
+        slices=tuple(TimeSlice(guarantee, 23 + n, 10, 1e6, 2_000_000) for guarantee in GUARANTEES for n in range(5)),
         recipe='name = "the demo"\n',
     )
     return facts, {(name, "out/demo"): trail}
@@ -93,43 +96,83 @@ def page_of_one(facts: RunFacts, trails: Trails | None = None) -> str:
     return page_of([facts], trails or {}, ASKED)
 
 
-PAGE = page_of(seed000(), {}, ASKED)
+@pytest.fixture(scope="module")
+def whole() -> str:
+    """Of all runs of the first figures."""
+    return page_of(seed000(), {}, ASKED)
 
 
-def test_the_page_of_all_runs_of_the_first_figures_is_small_and_well_formed() -> None:
-    assert len(PAGE.encode()) < 1_000_000
-    reader = Reader(PAGE)
-    assert reader.tags["h1"] == 1
-    assert reader.tags["script"] == reader.tags["img"] == reader.tags["link"] == reader.tags["iframe"] == 0
+@pytest.fixture(scope="module")
+def alone() -> str:
+    """Of one run."""
+    facts, trails = single()
+    return page_of([facts], trails, ASKED)
 
 
-def test_nothing_comes_from_elsewhere() -> None:
-    for page in (PAGE, page_of([single()[0]], single()[1], ASKED)):
-        assert not re.search(r"https?:|//|@import|src=", page.replace("<!doctype html>", ""))
+def test_the_page_of_all_runs_of_the_first_figures_is_small_and_well_formed(whole: str) -> None:
+    assert len(whole.encode()) < 1_000_000
+    reader = Reader(whole)
+    assert reader.tags["h1"] == reader.tags["script"] == 1
+    assert reader.tags["img"] == reader.tags["link"] == reader.tags["iframe"] == 0
+
+
+def test_nothing_comes_from_elsewhere_and_the_browser_is_told_so(whole: str, alone: str) -> None:
+    for page in (whole, alone):
+        assert not re.search(r"https?:|//|@import|src=", page)
         assert {href[0] for href in Reader(page).values("href")} == {"#"}
+        (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        (rule,) = [
+            value for _, name, value in Reader(page).attributes if name == "content" and "default-src" in f"{value}"
+        ]
+        assert rule == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
-def test_links_inside_lead_somewhere_and_names_of_places_are_unique() -> None:
-    odd = [sweep_run(name, "resprout", seed, 1000) for name in ("a b", "a-b", "a_b", "ä", "a") for seed in (1, 2)]
-    for page in (PAGE, page_of(odd, {}, ASKED)):
+def test_links_inside_lead_somewhere_and_names_of_places_are_unique(whole: str) -> None:
+    odd = [sweep_run(name, "ginger", seed, 1000) for name in ("a b", "a-b", "a_b", "ä", "a") for seed in (1, 2)]
+    bare = [msgspec.structs.replace(one, latency=(), load=(), traffic=None) for one in odd]
+    for page in (whole, page_of(bare, {}, ASKED)):
         reader = Reader(page)
         ids = reader.values("id")
         assert len(ids) == len(set(ids))
         assert {href[1:] for href in reader.values("href")} <= set(ids)
 
 
-def test_those_who_cannot_see_are_told() -> None:
-    reader = Reader(PAGE)
+def test_runs_of_a_sweep_are_listed_with_their_verdicts_and_explanations_lead_to_them(whole: str) -> None:
+    reader = Reader(whole)
+    lines = [place for place in reader.values("id") if place.startswith("run-")]
+    assert len(lines) == 240
+    link = '<a href="#run-seed000-5_2e_3.faults_3d_0_2c_stack_3d_ginger_2c_seed_3d_1">'
+    assert f"{link}seed000-5.3 / faults=0,stack=ginger,seed=1</a>" in whole
+    assert "documented anomaly faults=0,stack=ginger,seed=1 barrier 1 1,000 5,000 30.0" in text_of(whole)
+
+
+def test_of_very_many_runs_those_that_broke_a_promise_are_listed_first_and_the_rest_is_counted() -> None:
+    facts = [RunFacts(run=run_row("e", f"r{n}"), verdict=verdict("e", f"r{n}")) for n in range(RUNS_MAX + 5)]
+    name = facts[-1].name
+    facts[-1] = RunFacts(
+        run=facts[-1].run, verdict=verdict("e", name, "lost"), anomalies=(anomaly("e", name, "lost", "it is gone"),)
+    )
+    shown = run_list(facts)
+    assert shown is not None and shown.title == f"{RUNS_MAX} of {RUNS_MAX + 5} runs"
+    assert shown.table.rows[-1].id == targets_of(facts)["e", name] == f"run-e.{name}"
+    assert "5 more, which are not listed, came out as well or better." in shown.table.caption
+    assert targets_of(facts)["e", f"r{RUNS_MAX}"] == "at-e", "it is not listed"
+
+
+def test_those_who_cannot_see_are_told(whole: str) -> None:
+    reader = Reader(whole)
     assert reader.tags["caption"] == reader.tags["table"] > 5
     boxes = [value for tag, name, value in reader.attributes if tag == "div" and name == "aria-label"]
     assert len(boxes) == reader.tags["table"]
-    pictures = re.findall(r'<svg viewBox="[^"]*" role="img">(.{7})', PAGE)
-    assert set(pictures) == {"<title>"}
+    pictures = re.findall(r'<svg class="chart" viewBox="[^"]*" role="img" aria-label="([^"]*)">', whole)
+    assert len(pictures) == whole.count("<svg class=") - 1 and all("numbers in the table" in told for told in pictures)
     assert reader.values("lang") == ["en"]
 
 
-def test_the_same_rows_give_the_same_bytes() -> None:
-    assert page_of(seed000(), {}, ASKED) == PAGE
+def test_the_same_rows_give_the_same_bytes(alone: str) -> None:
+    facts, trails = single()
+    assert page_of([facts], trails, ASKED) == alone
 
 
 def test_hostile_names_stay_names() -> None:
@@ -147,32 +190,33 @@ def test_hostile_names_stay_names() -> None:
     swept = [sweep_run("e", HOSTILE, seed, 1000, axis=label) for seed in (1, 2) for label in (HOSTILE, "x")]
     for page in (page_of([broken, *swept], {(HOSTILE, "out/demo"): trail}, ASKED), page_of_one(broken)):
         reader = Reader(page)
-        assert reader.tags["script"] == reader.tags["img"] == 0
+        assert reader.tags["script"] == 1 and reader.tags["img"] == 0
         assert not [name for _, name, _ in reader.attributes if name.startswith("on")]
-        assert "&lt;script&gt;" in page
+        assert "&lt;script&gt;" in page and "<script>alert" not in page
 
 
-def test_the_verdict_is_the_first_thing_on_the_page_however_long_its_list_of_contents() -> None:
+def test_the_verdict_is_the_first_thing_on_the_page_however_long_its_list_of_contents(whole: str) -> None:
     """On a phone the list of contents fills the screen."""
-    body = PAGE[PAGE.index("<header") :]
-    assert body.index("</h1>") + len("</h1>") == body.index('<div class="banner')
+    body = whole[whole.index("<header") :]
+    assert body.index("</h1>\n") + len("</h1>\n") == body.index('<div class="banner')
     assert body.index('<div class="banner') < body.index("<nav")
     assert body.count('class="banner') == 1
 
 
-def test_on_a_narrow_screen_the_worst_is_not_beyond_the_edge() -> None:
-    text = text_of(PAGE)
-    assert "experiment stack runs violated not judged documented anomaly clean" in text
-    facts, trails = single()
-    assert "rule verdict promise" in text_of(page_of([facts], trails, ASKED))
+def test_on_a_narrow_screen_the_verdict_is_not_beyond_the_edge(whole: str, alone: str) -> None:
+    """A phone shows the first columns of a table."""
+    text = text_of(whole)
+    assert "verdict experiment stack runs violated not judged documented anomaly clean" in text
+    assert "verdict run broke seed" in text
+    assert "verdict rule promise" in text_of(alone)
 
 
-def test_verdicts_come_first_and_count_every_run_by_experiment_and_stack() -> None:
-    text = text_of(PAGE)
+def test_verdicts_come_first_and_count_every_run_by_experiment_and_stack(whole: str) -> None:
+    text = text_of(whole)
     assert text.index("Verdicts") < text.index("5.3 How long a repair takes")
     assert "No promise was broken unexpectedly in 240 runs." in text
     assert "120 clean; 120 with nothing but the documented anomaly of their stack." in text
-    assert "seed000-5.5 resprout 80 – – – 80 ginger 80 – – 80 –" in text
+    assert "clean seed000-5.5 resprout 80 – – – 80 documented anomaly ginger 80 – – 80 –" in text
     assert "documented anomaly barrier by ginger, in 120 of 120 runs." in text
     assert "c0 got c1:1 after, c2 before total t" in text
 
@@ -220,8 +264,8 @@ def test_a_run_without_a_bank_is_not_said_to_be_judged_in_part() -> None:
         assert words in text_of(page_of_one(facts))
 
 
-def test_chapters_without_runs_are_listed_with_the_command_that_makes_them() -> None:
-    facts = [one for one in seed000(1) if one.run.experiment == "seed000-5.4"]
+def test_chapters_without_runs_are_listed_with_the_command_that_makes_them(whole: str) -> None:
+    facts = [sweep_run("seed000-5.4", "resprout", 1, 1000, faults="0")]
     text = text_of(page_of(facts, {}, ASKED))
     assert "No data yet" in text
     assert "resprout sweep sweeps/seed000-5.3.toml --out DIR" in text
@@ -229,13 +273,12 @@ def test_chapters_without_runs_are_listed_with_the_command_that_makes_them() -> 
         "resprout sweep sweeps/seed000-5.4.toml --out out/archive resprout report out/archive --out out/page.html"
         in text
     )
-    assert "No data yet" not in text_of(PAGE)
+    assert "No data yet" not in text_of(whole)
 
 
 def test_figures_that_were_not_recorded_are_named() -> None:
-    bare = [
-        msgspec.structs.replace(one, traffic=None, load=()) for one in seed000(1) if one.run.experiment == "seed000-5.4"
-    ]
+    run = sweep_run("seed000-5.4", "resprout", 1, 1000, faults="1")
+    bare = [msgspec.structs.replace(run, traffic=None, load=())]
     text = text_of(page_of(bare, {}, ASKED))
     assert (
         "Not recorded in these runs, so not drawn: Messages between brokers, Ordering bytes, Throughput, Load" in text
@@ -251,10 +294,12 @@ def test_a_single_run_is_shown_with_what_happened_in_it() -> None:
     assert "5.000 b1 dies 5.345 b0 begins to repair what b1 leaves behind" in text
     assert "has a place below" not in text  # that the tree comes to stand is no news
     assert "b1 crash b0 300.0 465.0 2.33 –" in text
-    assert "eventual all 100 5,500 5,000 10,000 15,000 20,000" in text
+    assert "eventual all 100 5,500 5,000 7,500 10,000 15,000 17,500 20,000" in text
+    assert "eventual, percentile 99.9: 17.5\u00a0s (one run)" in page and "Latency by percentile" in text
+    assert 'aria-label="5.000 s: b1 dies"' in page and 'aria-label="b1 is repaired"' in page
     assert "b0 3,000 300,000 3,000 300,000" in text
     assert "resprout sim scenario.toml --trace DIR" in text
-    assert "name = &quot;the demo&quot;" in page
+    assert "name = &#34;the demo&#34;" in page
 
 
 def test_a_run_without_anything_is_still_a_page() -> None:
@@ -262,6 +307,13 @@ def test_a_run_without_anything_is_still_a_page() -> None:
     empty = Trail(happenings=(), left_out=0, slice_us=1, slices=(), recipe=None)
     Reader(page_of_one(facts, {("e", "r"): empty}))
     Reader(page_of_one(facts))
+
+
+def test_what_draws_the_page_is_asked_for_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_drawer()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(NoSparkError, match=r"the page needs altair, jinja2, vl-convert-python: pip install"):
+        check_drawer()
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

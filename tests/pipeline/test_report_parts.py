@@ -1,36 +1,34 @@
-"""The small parts of the page: markup, numbers with units, scales."""
+"""The small parts of the page: templates, numbers with units, axes, looks."""
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.pipeline.report.marks import LOOKS, looks_of
-from resprout.pipeline.report.markup import element, joined
+from resprout.pipeline.report.axes import across, log_marks
+from resprout.pipeline.report.figures import FigureAxis, Shape
+from resprout.pipeline.report.legible import legible
+from resprout.pipeline.report.looks import LOOKS, looks_of
+from resprout.pipeline.report.page_tables import PageCell, PageRow, PageTable, header
 from resprout.pipeline.report.quantities import Quantity, style_for
-from resprout.pipeline.report.scales import linear_scale, log_scale, places_of
-from resprout.pipeline.report.style import CSS
+from resprout.pipeline.report.rendering import environment, source_of
 
 GENTLE = settings(deadline=None, derandomize=True, max_examples=100)
 
 
-def test_texts_are_escaped_and_markup_is_not() -> None:
-    inner = element("b", "<script>alert(1)</script> & more")
-    assert element("p", inner, "'\"") == ("<p><b>&lt;script&gt;alert(1)&lt;/script&gt; &amp; more</b>&#x27;&quot;</p>")
-
-
-def test_attributes_are_escaped_named_and_left_out() -> None:
-    assert element("td", class_='"><script>', colspan=2, open=True, hidden=False, title=None) == (
-        '<td class="&quot;&gt;&lt;script&gt;" colspan="2" open></td>'
-    )
+def table_of(text: str, name: str = "plain") -> str:
+    cell = PageCell(text, scope="row", look=text, strong=text)
+    table = PageTable(text, text, header(name), (PageRow((cell,), id=text),))
+    return str(environment().get_template("parts.html").module.table(table))  # type: ignore[attr-defined]
 
 
 def test_letters_that_no_page_can_hold_are_replaced() -> None:
-    text = joined("a\x00b\ud800c\u202ed\x1b[31m\n")
+    text = legible("a\x00b\ud800c\u202ed\x1b[31m\n")
     assert text == "a?b?c?d?[31m\n".replace("?", "\N{REPLACEMENT CHARACTER}")
-    assert text.encode().decode() == text
+    assert "a\N{REPLACEMENT CHARACTER}b" in table_of("a\x00b")
 
 
 @GENTLE
@@ -46,8 +44,10 @@ def test_whatever_a_name_holds_it_stays_a_text(name: str) -> None:
         def handle_comment(self, data: str) -> None:
             seen.append("comment")
 
-    Reader().feed(element("p", name, title=name))
-    assert seen == ["p", "title"]
+    Reader().feed(table_of("plain"))
+    wanted, seen = seen, []
+    Reader().feed(table_of(name or "x", name))
+    assert seen == wanted
 
 
 @pytest.mark.parametrize(
@@ -77,37 +77,41 @@ def test_a_small_number_beside_a_large_one_is_not_written_as_nothing() -> None:
 
 
 @GENTLE
-@given(st.floats(min_value=1e-3, max_value=1e12), st.floats(min_value=0, max_value=1))
-def test_a_linear_scale_holds_its_values_between_few_round_ticks(largest: float, share: float) -> None:
-    scale = linear_scale(largest)
-    assert scale.low == 0
-    assert scale.high >= largest * (1 - 1e-6)
-    assert 2 <= len(scale.ticks) <= 7
-    assert 0 <= scale.share(share * largest) <= 1 + 1e-6
+@given(st.floats(min_value=1e-3, max_value=1e9), st.floats(min_value=10, max_value=1e6))
+def test_a_logarithmic_scale_holds_its_values_between_round_marks(smallest: float, factor: float) -> None:
+    marks = log_marks(smallest, smallest * factor)
+    assert marks[0] <= smallest * (1 + 1e-6)
+    assert marks[-1] >= smallest * factor * (1 - 1e-6)
+    assert marks == sorted(set(marks)) and 2 <= len(marks) <= 13
 
 
-@GENTLE
-@given(st.floats(min_value=1e-3, max_value=1e9), st.floats(min_value=1, max_value=1e6))
-def test_a_logarithmic_scale_holds_its_values(smallest: float, factor: float) -> None:
-    scale = log_scale(smallest, smallest * factor)
-    assert scale.low <= smallest * (1 + 1e-6)
-    assert scale.high >= smallest * factor * (1 - 1e-6)
-    assert list(scale.ticks) == sorted(set(scale.ticks))
-    assert -1e-6 <= scale.share(smallest) <= scale.share(smallest * factor) <= 1 + 1e-6
+def places(labels: list[str], is_percentile: bool = False) -> tuple[list[Any], str]:
+    found = across(FigureAxis("a", "a", is_percentile=is_percentile), labels, Shape.LINES)
+    return list(found.places.values()), found.channel.to_dict()["scale"]["type"]
 
 
-def test_numbers_of_different_size_stand_evenly_and_words_too() -> None:
-    assert places_of(["1", "10", "100", "1000"]) == pytest.approx([0, 1 / 3, 2 / 3, 1])
-    assert places_of(["0", "1", "3"]) == pytest.approx([0, 1 / 3, 1])
-    assert places_of(["before", "during", "after"]) == pytest.approx([0, 0.5, 1])
-    assert places_of(["7"]) == [0.5]
+def test_labels_that_are_numbers_stand_by_their_size_and_words_evenly() -> None:
+    assert places(["0", "1", "3"]) == ([0, 1, 3], "linear")
+    assert places(["1", "10", "100", "1000"]) == ([1, 10, 100, 1000], "log")
+    for words in (["before", "during", "after"], ["7"], ["1", "1.0"], ["10Mbit", "100Mbit"]):
+        assert places(words) == (words, "point")
+
+
+def test_percentiles_stand_the_further_to_the_right_the_more_nines_they_have() -> None:
+    found, scale = places(["50", "90", "99", "99.9"], is_percentile=True)
+    assert found == pytest.approx([2, 10, 100, 1000]) and scale == "log"
 
 
 def test_a_stack_looks_the_same_whoever_stands_beside_it() -> None:
-    assert looks_of(["resprout", "ginger"]) == [0, 1]
-    assert looks_of(["ginger"]) == [1]
-    assert looks_of(["ginger", "locamu"]) == [1, 2]
-    assert looks_of(["median", "longest"]) == [0, 1]
+    assert looks_of(["resprout", "ginger"]) == list(LOOKS[:2])
+    assert looks_of(["ginger"]) == [LOOKS[1]]
+    assert looks_of(["ginger", "locamu"]) == list(LOOKS[1:3])
+    assert looks_of(["median", "longest"]) == list(LOOKS[:2])
+
+
+def test_no_two_looks_differ_in_their_colour_alone() -> None:
+    for names in ("colour", "fill", "dash", "shape", "sign"):
+        assert len({getattr(look, names) for look in LOOKS}) == len(LOOKS)
 
 
 def luminance(colour: str) -> float:
@@ -124,7 +128,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("number", [0, 1], ids=["light", "dark"])
 def test_texts_and_marks_stand_out_from_their_ground(number: int) -> None:
-    block = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)[number]
+    block = re.findall(r":root \{(.*?)\}", source_of("style.css"), re.DOTALL)[number]
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block))
     for text, ground in (
         *((text, ground) for text in ("ink", "quiet", "link") for ground in ("ground", "raised")),
@@ -132,4 +136,4 @@ def test_texts_and_marks_stand_out_from_their_ground(number: int) -> None:
         *(("ink", f"{word}-ground") for word in ("good", "known", "bad")),
     ):
         assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
-    assert all(contrast(colours[f"c{look}"], colours["ground"]) >= 3 for look in range(LOOKS))
+    assert all(contrast(colours[f"c{look}"], colours["ground"]) >= 3 for look in range(len(LOOKS)))

@@ -189,6 +189,18 @@ def test_results_of_another_version_are_refused_with_the_remedy(
         results.read(tmp_path, VerdictRow, [place("r")])
 
 
+def test_latencies_that_were_kept_before_there_were_curves_by_percentile_are_read_without_them(tmp_path: Path) -> None:
+    row = LatencyRow(
+        experiment="e", run="r", digest="d1", guarantee="fifo", phase="all", count=3, mean_us=2.0, median_us=2,
+        p90_us=3, p95_us=3, p99_us=3, p999_us=3, max_us=3,
+    )  # fmt: skip
+    results.append(tmp_path, LatencyRow, [row])
+    (path,) = tmp_path.rglob("*.parquet")
+    pq.write_table(pq.read_table(path).drop_columns(["p90_us", "p999_us"]), path)
+    (found,) = results.read(tmp_path, LatencyRow, [place("r")])
+    assert found == msgspec.structs.replace(row, p90_us=None, p999_us=None)
+
+
 def test_rows_that_do_not_fit_leave_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="cannot be written"):
         results.append(tmp_path, AnomalyRow, [msgspec.structs.replace(anomaly("r", "x"), time_us="soon")])

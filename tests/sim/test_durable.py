@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from resprout.audit.durable import judge_durables
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
+from resprout.audit.verdict import CLEAN
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
@@ -27,8 +27,7 @@ def run(scenario: Scenario) -> list[Row]:
     assert result.ended == "quiescent"
     verdict = judge(result.rows)
     assert not verdict.violated, "\n".join(lines(verdict))
-    found = judge_durables(result.rows)
-    assert not found, "\n".join(anomaly.explanation for anomaly in found)
+    assert verdict.check("durable").status == CLEAN and not verdict.check("durable").reason
     return list(result.rows)
 
 

@@ -279,6 +279,10 @@ ROLLING = {
     "the new neighbour of a broker that goes has forgotten what its clients have not taken": 44,
     "with f = 2 and two brokers, what is on both is not on f + 1": 241,
     "what came while there was only one broker is with no other when that goes": 278,
+    "a publisher whose broker's keeper is gone, too, is told 'delivered' when nobody can keep anything any more": 490,
+    "votes about a root that take longer than a lease to come are counted": 62,
+    "what only the dead had, beside those whose readers have not taken it, is given to others": 970006,
+    "a total that a client two hops away has not taken is kept when both brokers between go": 970045,
 }
 
 

@@ -1,6 +1,6 @@
-"""Receipts of totals: at once for who waits, in company for who does not."""
+"""Receipts, of totals above all: at once for who waits, in company for who does not."""
 
-from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import PublishRequest, ReceiptTurned, SubscribeRequest
 from tests.stacks.tree import Tree
@@ -18,10 +18,10 @@ def chain() -> Tree:
     return tree
 
 
-def publish(tree: Tree, guarantee: Guarantee, prompt: bool) -> None:
+def publish(tree: Tree, guarantee: Guarantee, prompt: bool, awaits: int = ALL_LEVELS) -> None:
     publisher = tree.machines["p"]
     assert isinstance(publisher, ClientMachine)
-    publisher.prompt = prompt
+    publisher.awaits = awaits if prompt else 0
     tree.ask("p", PublishRequest("t", b"x", guarantee, ("k",)))
 
 
@@ -60,3 +60,13 @@ def test_receipts_of_totals_that_nobody_waits_for_wait_for_company() -> None:
     assert told(tree) == [], "they are safe, and nobody has asked"
     tree.run()
     assert told(tree)[-1] == (ReceiptLevel.DELIVERED, 3)
+
+
+def test_who_waits_until_it_is_safe_hurries_nobody_who_only_delivers() -> None:
+    tree = chain()
+    publish(tree, Guarantee.CAUSAL, prompt=True, awaits=ReceiptLevel.SAFE.bit)
+    let_all_arrive(tree)
+    assert len(tree.delivered["up"]) == len(tree.delivered["down"]) == 1
+    assert told(tree) == [(ReceiptLevel.ACCEPTED, 1), (ReceiptLevel.SAFE, 1)]
+    tree.run()
+    assert told(tree)[-1] == (ReceiptLevel.DELIVERED, 1)

@@ -20,7 +20,7 @@ from tests.transcripts.overheard import Heard, Said
 WIDTH: Final = 120
 NOT_SHOWN: Final = frozenset((
     "address", "anyhow", "decided", "extras", "faults_tolerated", "guarantees", "home", "incarnation", "latest",
-    "metadata_bytes", "network", "offsets", "prompt", "receipts", "stack", "stream", "token", "undecided",
+    "awaits", "metadata_bytes", "network", "offsets", "prompt", "receipts", "stack", "stream", "token", "undecided",
 ))  # fmt: skip
 """Fields without which one understands what is said."""
 LEFT_OUT: Final = frozenset(("Ping", "Pong", kinds.RECEIPT, kinds.LOAD, kinds.SUBSCRIBE, kinds.SUBSCRIBED))

@@ -98,7 +98,8 @@ def values(info: inspect.Type, field: str) -> st.SearchStrategy[Any]:
     """Every value of a field that the wire takes."""
     match info:
         case inspect.IntType():
-            return numbers if info.ge is None else st.integers(info.ge, INT64_MAX)
+            most = INT64_MAX if info.le is None else info.le
+            return numbers if info.ge is None else st.integers(info.ge, most)
         case inspect.StrType():
             return TEXTS.get(field, texts.filter(lambda text: len(text.encode()) <= 64))
         case inspect.BoolType():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from resprout.core import limits, names
 from resprout.core.bundle import Bundle
 from resprout.core.errors import WireError
+from resprout.core.guarantee import ALL_LEVELS
 from resprout.edge.messages import Delivery, Publish
 from resprout.links.frames import Data, Goodbye
 from resprout.stacks.resprout import RESPROUT
@@ -153,7 +154,7 @@ def publish_body(**changes: Any) -> bytes:
         "attributes": None, "payloads": encode([b"x"]),
     }  # fmt: skip
     assert changes.keys() <= columns.keys()
-    return body_of([16, list((columns | changes).values()), True])
+    return body_of([16, list((columns | changes).values()), ALL_LEVELS])
 
 
 def test_the_frame_written_by_hand_is_one() -> None:

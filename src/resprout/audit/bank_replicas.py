@@ -7,11 +7,11 @@ moves money is *loose*: no total divides that, so the balances at a total may di
 order holds within each topic, one that moves money of another topic is divided by no total of that topic either.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from resprout.audit.bank_operations import Operation
 from resprout.audit.history import History
-from resprout.audit.owed import Due
+from resprout.audit.interest import Due
 from resprout.audit.records import NEVER, PublicationRecord
 from resprout.core.keys import Pair
 
@@ -48,7 +48,7 @@ def _undivided(p: PublicationRecord, operation: Operation) -> bool:
 
 
 def complete_replicas(
-    history: History, operations: Mapping[int, Operation], circles: Circles, due: Sequence[tuple[Due, ...]]
+    history: History, operations: Mapping[int, Operation], circles: Circles
 ) -> dict[Pair, dict[int, int]]:
     """By circle that is not loose, the lives that were due every operation on it, each with the row until which that
     holds."""
@@ -57,12 +57,10 @@ def complete_replicas(
     seen: dict[Pair, tuple[Due, ...]] = {}
     for number, operation in operations.items():
         circle = circles.of(operation.account)
-        if (
-            circle in loose or seen.get(circle) is due[number]
-        ):  # publications share the answer while no subscription changes
-            continue
-        seen[circle] = due[number]
-        here = dict(due[number])
+        if circle in loose or seen.get(circle) is history.due[number]:
+            continue  # publications share the answer while no subscription changes
+        seen[circle] = history.due[number]
+        here = dict(history.due[number])
         if circle not in complete:
             complete[circle] = {life: min(until, history.lives[life].end_row) for life, until in here.items()}
             continue

@@ -23,11 +23,14 @@ from resprout.audit.history import History
 from resprout.audit.naming import pair_name
 from resprout.audit.totals import TotalOrder, successors
 from resprout.audit.verdict import Anomaly
+from resprout.audit.witness import Witness
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 
 Neighbour = tuple[int, int, int]
 """(rank of a total, life, the total): next to a publication at a subscriber."""
+Beside = tuple[int, int]
+"""A total, and the life that has it beside a publication."""
 
 
 def check_barrier(history: History, groups: Mapping[Pair, ByLife], order: TotalOrder) -> Iterator[Anomaly]:
@@ -57,7 +60,8 @@ def _check_pair(
         if preceding and min(following)[0] <= max(preceding)[0]:
             found = _confirmed(history, number, following, preceding, ways)
             if found is not None:
-                yield _anomaly(history, pair, number, *found)
+                first, last = found
+                yield divided(history, pair, number, (first[2], first[1]), (last[2], last[1]))
 
 
 def _neighbours(
@@ -128,16 +132,16 @@ class _Ways:
         return successors(self._chains)
 
 
-def _anomaly(history: History, pair: Pair, number: int, first: Neighbour, last: Neighbour) -> Anomaly:
-    (_, one, after), (_, other, before) = first, last
-    here, there = history.lives[one], history.lives[other]
-    name, after_name, before_name = history.name(number), history.name(after), history.name(before)
+def divided(witness: Witness, pair: Pair, number: int, first: Beside, last: Beside) -> Anomaly:
+    """`first`: a total after the publication, `last`: one before it, each with a subscriber that has them so."""
+    (after, here), (before, there) = first, last
+    name, after_name, before_name = (witness.naming.message(witness.id_of(n)) for n in (number, after, before))
     same = "" if after == before else f", and {after_name} is ordered before {before_name}"
+    (place_here, here_us), (place_there, there_us) = witness.place(here, number), witness.place(there, number)
     text = (
-        f"{here.name} delivered {name} at {here.first[number].position} before the total {after_name} at "
-        f"{here.first[after].position}, but {there.name} delivered it at {there.first[number].position} after "
-        f"{before_name} at {there.first[before].position}{same} (all name {pair_name(pair)})"
+        f"{witness.life_of(here).name} delivered {name} at {place_here} before the total {after_name} at "
+        f"{witness.place(here, after)[0]}, but {witness.life_of(there).name} delivered it at {place_there} after "
+        f"{before_name} at {witness.place(there, before)[0]}{same} (all name {pair_name(pair)})"
     )
     messages = (name, after_name) if after == before else (name, after_name, before_name)
-    moment = max(here.first[number].time_us, there.first[number].time_us)
-    return Anomaly("barrier", moment, there.node, messages, text)
+    return Anomaly("barrier", max(here_us, there_us), witness.life_of(there).node, messages, text)

@@ -25,12 +25,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from resprout.audit.fifo import Delivered
 from resprout.audit.history import History
-from resprout.audit.naming import listed
-from resprout.audit.owed import Due
-from resprout.audit.records import ClientLife, PublicationRecord
+from resprout.audit.naming import MessageId, listed
+from resprout.audit.records import ClientLife, PublicationFacts, PublicationRecord
 from resprout.audit.verdict import EXPLAINED_MAX, Anomaly
 from resprout.audit.ways import Links, Ways
+from resprout.audit.witness import NamedLife, Witness
 from resprout.core.guarantee import Guarantee
 
 
@@ -47,12 +48,10 @@ class _Violation(NamedTuple):
     """Of the cause at the subscriber; -1 when it never got it."""
 
 
-def check_causal(
-    history: History, due: Sequence[tuple[Due, ...]], owed: bytearray, explained_max: int = EXPLAINED_MAX
-) -> tuple[list[Anomaly], int]:
+def check_causal(history: History, owed: bytearray, explained_max: int = EXPLAINED_MAX) -> tuple[list[Anomaly], int]:
     """The first violations, explained; and how many there are in all."""
     links = _links(history)
-    missing = {} if history.promise.is_probable else _missing(history, due, owed)
+    missing = {} if history.promise.is_probable else _missing(history, owed)
     first: list[_Violation] = []
     count = 0
     for life in history.lives:
@@ -91,9 +90,10 @@ def _explained(history: History, links: Links, violations: Sequence[_Violation])
     known = {cause: ways.search(cause, end) for cause, end in last.items()}
     for v in violations:
         if (way := known[v.cause]) is not None:
-            life, name = history.lives[v.life], history.name(v.cause)
-            words = f"before {name} at {v.place}" if v.place >= 0 else f"but never {name}"
-            yield _anomaly(history, life, [v.number, *way.between(v.number), v.cause], words)
+            life, place = history.lives[v.life], v.place if v.place >= 0 else None
+            between = [history.publications[n] for n in way.between(v.number) or ()]
+            delivered = (history.id_of(v.number), life.first[v.number].position)
+            yield out_of_order(history, life, delivered, v.time_us, history.id_of(v.cause), place, between)
 
 
 class _Heard:
@@ -192,23 +192,33 @@ def _sources(links: Links, own: list[int]) -> list[int]:
     return sources
 
 
-def _missing(history: History, due: Sequence[tuple[Due, ...]], owed: bytearray) -> dict[int, dict[int, int]]:
+def _missing(history: History, owed: bytearray) -> dict[int, dict[int, int]]:
     """By life, the ordered publications that it was owed and never got, each with the row until which it was due."""
     missing: dict[int, dict[int, int]] = {}
     for p in history.publications:
         if p.ordered and owed[p.number]:
-            for life, until in due[p.number]:
+            for life, until in history.due[p.number]:
                 if not history.lives[life].has(p.number):
                     missing.setdefault(life, {})[p.number] = until
     return missing
 
 
-def _anomaly(history: History, life: ClientLife, path: list[int], cause_words: str) -> Anomaly:
-    """`path` leads from the violation back to its cause."""
-    number, between, cause = path[0], path[-2:0:-1], path[-1]
-    d, name = life.first[number], history.name(number)
-    steps = [f"{history.name(n)} on topic {history.publications[n].topic}" for n in between]
+def out_of_order(
+    w: Witness,
+    life: NamedLife,
+    delivered: Delivered,
+    time_us: int,
+    cause: MessageId,
+    place: int | None,
+    between: Sequence[PublicationFacts] | None,
+) -> Anomaly:
+    """`place`: of the cause at the subscriber, if it ever got it. `between`: the way from the cause to what was
+    delivered before or without it; None when it cannot be told any more."""
+    name, cause_name = w.naming.message(delivered[0]), w.naming.message(cause)
+    words = f"but never {cause_name}" if place is None else f"before {cause_name} at {place}"
+    names = [w.naming.message(p.id) for p in between or ()]
+    steps = [f"{step} on topic {p.topic}" for step, p in zip(names, between or (), strict=True)]
     how = f"through {listed(steps)}" if steps else "directly"
-    text = f"{life.name} delivered {name} at {d.position} {cause_words}, on which it depends {how}"
-    messages = (name, history.name(cause), *(history.name(n) for n in between))
-    return Anomaly("causal", d.time_us, life.node, messages, text)
+    how = "through publications that are forgotten" if between is None else how
+    text = f"{life.name} delivered {name} at {delivered[1]} {words}, on which it depends {how}"
+    return Anomaly("causal", time_us, life.node, (name, cause_name, *names), text)

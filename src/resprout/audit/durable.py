@@ -1,150 +1,167 @@
-"""Durable subscriptions are judged by what all their consumers were handed together.
+"""Durable subscriptions, judged by what all their consumers were handed together.
 
-- *lost*: what was published after the subscription was confirmed, matches, and is known to be safe or comes from a
-  client that is there to the end, was handed to somebody; judged when the run came to rest and somebody consumes it.
-- *invented*: only what was published and matches is handed out.
-- *twice*: it is handed out once without saying that it may have been before; and not at all to somebody who has
-  acknowledged it.
-- *order*: each consumer is handed the ordered publications of a client in the order they were made; of a group, those
-  that name a common key.
-
-Not judged: where the oldest are dropped, what is missing.
+- Nothing is lost: what is owed (see `audit.owed`), matches, and was published after the subscription was confirmed, was
+  handed to somebody. Judged of a run that came to rest with all links whole and no node frozen, if somebody consumes
+  the subscription then; not where probability is promised, nor where the oldest are dropped.
+- Only what was published before, and matches, is handed out.
+- It is handed out once without saying that it may have been before; and never to a consumer that has acknowledged it.
+- Each consumer is handed the ordered publications of a client, and of one lane, in the order they were made (see
+  `audit.fifo`); in a group, those that name a common key.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
+from resprout.audit.fifo import Delivered, overtaken_by
 from resprout.audit.history import History
+from resprout.audit.interest import matches
 from resprout.audit.naming import MessageId, seconds
-from resprout.audit.sense import identity_of
+from resprout.audit.records import PublicationRecord
+from resprout.audit.sense import durable_of, identity_of
 from resprout.audit.verdict import Anomaly
-from resprout.core.promises import Promises
-from resprout.filters.topics import topic_matches
+from resprout.core.errors import UsageError
+from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.trace import kinds
+from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 
-RULE = "durable"
-_KINDS = (kinds.CONSUME, kinds.CONSUMING, kinds.HANDED, kinds.ACKNOWLEDGED, kinds.CONSUME_OVER)
+RULE: Final = "durable"
+NO_DURABLES: Final = "the trace holds no durable subscription"
+
+ConsumerLife = tuple[str, int]
+"""A client, and how often it had begun to consume the subscription."""
 
 
-_Life = tuple[str, int]
-_Handed = tuple[int, Row, _Life]
+class HandedOut(NamedTuple):
+    row: int
+    time_us: int
+    life: ConsumerLife
+    is_again: bool
+    """It says that it may have been handed out before."""
 
 
-class _Consumers:
+class DurableRecord:
     """What the rows say of one subscription."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.filter = ""
-        self.has_condition = False
+        self.predicate: Predicate | None = None
+        """As it was confirmed first."""
         self.is_group = False
         self.drops = False
         self.confirmed: int | None = None
-        self.handed: dict[MessageId, list[_Handed]] = {}
-        self.acknowledged: dict[tuple[_Life, MessageId], int] = {}
+        self.handed: dict[MessageId, list[HandedOut]] = {}
+        self.acknowledged: dict[tuple[ConsumerLife, MessageId], int] = {}
         self.lives: dict[str, int] = {}
         """By client: how often it began."""
-        self.present: dict[str, None] = {}
+        self.present: set[str] = set()
         """Who consumes."""
 
+    def is_judged_for_loss(self, history: History) -> bool:
+        is_kept = self.confirmed is not None and bool(self.present) and not self.drops
+        return is_kept and history.is_whole and not history.promise.is_probable
 
-def judge_durables(rows: Sequence[Row], promise: Promises | None = None) -> list[Anomaly]:
-    """Every violation, explained. Rows in the order of time."""
-    found = _read(rows)
-    if not found:
-        return []
-    history = History(rows, promise or Promises())
-    return [anomaly for each in found.values() for anomaly in _judge(each, history)]
+    def life(self, node: str) -> ConsumerLife:
+        return node, self.lives.get(node, 0)
 
 
-def _read(rows: Sequence[Row]) -> dict[str, _Consumers]:
-    found: dict[str, _Consumers] = {}
-    for number, row in enumerate(rows):
+def read_durables(history: History) -> list[DurableRecord]:
+    """Every durable subscription of a trace. Raises TraceError for rows that do not make sense."""
+    found: dict[str, DurableRecord] = {}
+    for number, row in history.consumed:
         if row.kind in (kinds.CRASH, kinds.LEAVE):
             for each in found.values():
-                each.present.pop(row.node, None)
-        if row.kind not in _KINDS:
+                each.present.discard(row.node)
             continue
+        name = durable_of(number, row)
+        each = found.setdefault(name, DurableRecord(name))
         about = row.attributes or {}
-        each = found.setdefault(about.get("durable", ""), _Consumers(about.get("durable", "")))
         if row.kind == kinds.CONSUME:
-            each.filter, each.has_condition = row.filter or "", row.where is not None
-            each.is_group = "group" in about
             each.lives[row.node] = each.lives.get(row.node, 0) + 1
+            asked = _predicate(number, row)
+            if each.confirmed is None:
+                each.predicate, each.is_group = asked, "group" in about
         elif row.kind == kinds.CONSUMING:
             each.confirmed = number if each.confirmed is None else each.confirmed
-            each.present[row.node] = None
+            each.present.add(row.node)
         elif row.kind == kinds.CONSUME_OVER:
-            each.present.pop(row.node, None)
+            each.present.discard(row.node)
         elif row.kind == kinds.ACKNOWLEDGED:
-            life = (row.node, each.lives.get(row.node, 0))
-            each.acknowledged.setdefault((life, identity_of(number, row)), number)
+            each.acknowledged.setdefault((each.life(row.node), identity_of(number, row)), number)
         else:
             each.drops |= "dropped" in about
-            life = (row.node, each.lives.get(row.node, 0))
-            each.handed.setdefault(identity_of(number, row), []).append((number, row, life))
-    return found
+            handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about)
+            each.handed.setdefault(identity_of(number, row), []).append(handed)
+    return list(found.values())
 
 
-def _judge(each: _Consumers, history: History) -> Iterator[Anomaly]:
-    yield from _handed_rightly(each, history)
-    yield from _in_order(each, history)
-    if history.is_whole and each.present and not (each.drops or each.has_condition) and each.confirmed is not None:
-        yield from _lost(each, history, each.confirmed)
+def check_durables(history: History, durables: Iterable[DurableRecord], owed: bytearray) -> Iterator[Anomaly]:
+    for each in durables:
+        yield from _handed_rightly(each, history)
+        yield from _in_order(each, history)
+        if each.is_judged_for_loss(history):
+            yield from _lost(each, history, owed)
 
 
-def _handed_rightly(each: _Consumers, history: History) -> Iterator[Anomaly]:
+def unjudged_note(unjudged: int, durables: int) -> str:
+    """What is said where in so many it is not judged what is missing."""
+    return f"what is missing was not judged in {unjudged} of {durables} durable subscriptions"
+
+
+def _handed_rightly(each: DurableRecord, history: History) -> Iterator[Anomaly]:
     for id, times in each.handed.items():
-        name = history.naming.message(id)
-        number = history.number_of.get(id)
-        publication = history.publications[number] if number is not None else None
-        if publication is None or publication.row > times[0][0]:
-            yield _anomaly(times[0][1], name, f"{each.name} was handed {name}, which nobody had published")
-        elif not any(topic_matches(each.filter, topic) for topic in publication.topics):
-            yield _anomaly(times[0][1], name, f"{each.name} was handed {name}, which does not match {each.filter}")
-        first = [row for _, row, _ in times if "redelivered" not in (row.attributes or {})]
-        if len(first) > 1:
-            text = f"{name} was handed out for the first time to {first[0].node} and to {first[1].node}"
-            yield _anomaly(first[1], name, f"{each.name}: {text}")
-        for at, row, life in times:
-            done = each.acknowledged.get((life, id))
-            if done is not None and done < at:
-                text = f"{row.node} was handed {name} at {seconds(row.time_us)}, after it had acknowledged it"
-                yield _anomaly(row, name, f"{each.name}: {text}")
+        p = _published(history, id)
+        if p is None or p.row > times[0].row:
+            yield _anomaly(each, history, id, times[0], "which nobody had published")
+        elif each.predicate is not None and not matches(each.predicate, p):
+            yield _anomaly(each, history, id, times[0], f"on {p.topic}, for which it does not ask")
+        first = [handed for handed in times if not handed.is_again]
+        for handed in first[1:]:
+            yield _anomaly(each, history, id, handed, f"and not told that {first[0].life[0]} had been before")
+        for handed in times:
+            if each.acknowledged.get((handed.life, id), handed.row) < handed.row:
+                yield _anomaly(each, history, id, handed, "which it had acknowledged")
 
 
-def _in_order(each: _Consumers, history: History) -> Iterator[Anomaly]:
-    latest: dict[tuple[object, ...], tuple[int, str]] = {}
-    everything = sorted((at, id) for id, times in each.handed.items() for at, _, _ in times)
-    rows = {at: (row, life) for times in each.handed.values() for at, row, life in times}
-    for at, id in everything:
-        row, life = rows[at]
-        publisher, incarnation, stream, seq = id
-        if stream == "eventual":
+def _in_order(each: DurableRecord, history: History) -> Iterator[Anomaly]:
+    newest: dict[tuple[object, ...], Delivered] = {}
+    for handed, id in sorted((handed, id) for id, times in each.handed.items() for handed in times):
+        p = _published(history, id)
+        if p is None or not p.ordered:
             continue
-        origin: tuple[object, ...] = (*life, publisher, incarnation)
-        lines = [(*origin, row.topic or "", key) for key in row.keys or ()] if each.is_group else [origin]
-        name = history.naming.message(id)
-        for line in lines:
-            before, named = latest.get(line, (0, ""))
-            if before > seq:
-                text = f"{row.node} was handed {name} at {seconds(row.time_us)}, after {named}"
-                yield _anomaly(row, name, f"{each.name}: {text}")
-            else:
-                latest[line] = (seq, name)
+        origin = (handed.life, id[0], p.lane)
+        lines = [(*origin, pair) for pair in p.lines if pair[1]] if each.is_group else [origin]
+        before = [overtaken_by(newest, line, id, handed.row) for line in lines]
+        later = next((later for later in before if later is not None and later[0] != id), None)
+        if later is not None:
+            yield _anomaly(each, history, id, handed, f"after {history.naming.message(later[0])}")
 
 
-def _lost(each: _Consumers, history: History, confirmed: int) -> Iterator[Anomaly]:
-    safe = {identity_of(number, row) for number, row in history.receipts if row.receipt in ("safe", "delivered")}
-    for publication in history.publications:
-        if publication.row < confirmed or publication.id in each.handed or publication.id in history.refused:
+def _lost(each: DurableRecord, history: History, owed: bytearray) -> Iterator[Anomaly]:
+    for p in history.publications:
+        if each.confirmed is None or each.predicate is None or p.row < each.confirmed or not owed[p.number]:
             continue
-        certain = publication.id in safe or history.lives[publication.life].correct
-        if certain and any(topic_matches(each.filter, topic) for topic in publication.topics):
-            name = history.name(publication.number)
-            text = f"{each.name} was never handed {name}, published at {seconds(publication.time_us)}"
-            yield Anomaly(RULE, publication.time_us, each.name, (name,), text)
+        if p.id not in each.handed and matches(each.predicate, p):
+            name = history.name(p.number)
+            text = f"{each.name}: nobody was handed {name}, published on {p.topic} at {seconds(p.time_us)}"
+            yield Anomaly(RULE, p.time_us, each.name, (name,), text)
 
 
-def _anomaly(row: Row, name: str, text: str) -> Anomaly:
-    return Anomaly(RULE, row.time_us, row.node, (name,), text)
+def _published(history: History, id: MessageId) -> PublicationRecord | None:
+    number = history.number_of.get(id)
+    return history.publications[number] if number is not None else None
+
+
+def _predicate(number: int, row: Row) -> Predicate:
+    if row.filter is None:
+        raise TraceError(f"row {number}: a {row.kind} row without filter")
+    try:
+        return parse_predicate(row.filter, row.where)
+    except UsageError as error:
+        raise TraceError(f"row {number}: {error}") from None
+
+
+def _anomaly(each: DurableRecord, history: History, id: MessageId, handed: HandedOut, what: str) -> Anomaly:
+    node, name = handed.life[0], history.naming.message(id)
+    text = f"{each.name}: {node} was handed {name} at {seconds(handed.time_us)}, {what}"
+    return Anomaly(RULE, handed.time_us, node, (name,), text)

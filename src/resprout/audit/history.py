@@ -10,21 +10,28 @@ given. A life is *correct* when it has no end and is not frozen when the trace e
 **Lanes.** Order holds among publications of one lane: all of them, or those of one topic, as the run promises.
 
 **Sound deliveries.** A delivery is sound when its publication stands before it in the trace. Only the first sound
-delivery of a publication to a subscriber has a place in its order: what is invented or repeated is reported as that,
-and not once more as a disorder.
+delivery of a publication to a subscriber has a place in its order: what is invented or repeated is reported as that
+(by `audit.presence`, which looks at each row as it is read), and not once more as a disorder.
 """
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
+from resprout.audit import presence
+from resprout.audit.interest import Due, TraceInterest, WantedBy
 from resprout.audit.naming import MessageId, Naming
-from resprout.audit.records import NEVER, ClaimedPlace, ClientLife, DeliveryRecord, PublicationRecord
-from resprout.audit.sense import guarantee_of, identity_of
-from resprout.audit.subscriptions import SubscriptionBook
-from resprout.core.errors import UsageError
+from resprout.audit.presence import Stray
+from resprout.audit.records import (
+    NEVER,
+    ClaimedPlace,
+    ClientLife,
+    DeliveryRecord,
+    PublicationRecord,
+    lines_of,
+    names_of,
+)
+from resprout.audit.sense import filter_of, guarantee_of, identity_of, position_of
+from resprout.audit.verdict import Anomaly
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import pairs_of, topics_of
 from resprout.core.promises import Promises
 from resprout.trace import kinds
 from resprout.trace.errors import TraceError
@@ -36,14 +43,19 @@ class History:
         self.promise = promise
         self.publications: list[PublicationRecord] = []
         self.number_of: dict[MessageId, int] = {}
-        self.repeated: list[PublicationRecord] = []
-        """Publish rows whose identity was taken; everything else takes no notice of them."""
+        self.due: list[tuple[Due, ...]] = []
+        """For each publication, where it is due; see `audit.owed`."""
+        self.interest = TraceInterest()
+        self.found: list[Anomaly] = []
+        """What is wrong with the presence of publications and deliveries."""
         self.lives: list[ClientLife] = []
         self.receipts: list[tuple[int, Row]] = []
         self.refused: dict[MessageId, int] = {}
         """Publications that will never be delivered, and the row that says so."""
         self.applied: list[tuple[int, int, Row]] = []
         """(row, life, the row itself) of operations that replicas have executed."""
+        self.consumed: list[tuple[int, Row]] = []
+        """Rows of consumers of durable subscriptions; and crashes and leaves, from the first of them on."""
         self.tseq: dict[int, int | None] = {}
         """By total, the place that the run claims; None where subscribers were told different ones."""
         self.claims: dict[int, ClaimedPlace] = {}
@@ -57,9 +69,12 @@ class History:
         self._current: dict[str, ClientLife] = {}
         self._last_ordered: dict[tuple[str, str], int] = {}
         """By client and lane."""
-        self._book = SubscriptionBook()
-        self._read(_in_time_order(rows))
-        self.naming = Naming(self.number_of)
+        self._newest: dict[tuple[str, str], MessageId] = {}
+        self._strays: dict[MessageId, list[Stray]] = {}
+        self._wanted: list[WantedBy] = []
+        rows = _in_time_order(rows)
+        self.naming = Naming((r.publisher or "", r.incarnation or 0, "", 0) for r in rows if r.kind == kinds.PUBLISH)
+        self._read(rows)
         self._settle()
 
     @property
@@ -69,6 +84,19 @@ class History:
 
     def name(self, number: int) -> str:
         return self.naming.message(self.publications[number].id)
+
+    def id_of(self, number: int) -> MessageId:
+        return self.publications[number].id
+
+    def life_of(self, number: int) -> ClientLife:
+        return self.lives[number]
+
+    def place(self, life: int, number: int) -> tuple[int, int]:
+        d = self.lives[life].first[number]
+        return d.position, d.time_us
+
+    def tell(self, anomaly: Anomaly) -> None:
+        self.found.append(anomaly)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -88,6 +116,11 @@ class History:
             kinds.UNSUBSCRIBE: self._subscription,
             kinds.UNSUBSCRIBED: self._subscription,
             kinds.SESSION_LOST: self._lose,
+            kinds.CONSUME: self._consume,
+            kinds.CONSUMING: self._consume,
+            kinds.HANDED: self._consume,
+            kinds.ACKNOWLEDGED: self._consume,
+            kinds.CONSUME_OVER: self._consume,
             kinds.CUT: self._tear,
             kinds.PARTITION: self._tear,
             kinds.HEAL: self._heal,
@@ -110,7 +143,12 @@ class History:
         id = identity_of(number, row)
         topic, guarantee = guarantee_of(number, row)
         life = self._life(row.node)
+        if id in self.number_of:  # everything else takes no notice of it
+            presence.tell_taken(self, id, row.time_us)
+            return
+        presence.check_number(self, self._newest, id, row.time_us)
         keys = row.keys or ()
+        topics, pairs = names_of(topic, keys)
         lane = self.promise.lane(topic)
         publication = PublicationRecord(
             number=len(self.publications),
@@ -120,8 +158,9 @@ class History:
             topic=topic,
             keys=keys,
             lane=lane,
-            topics=topics_of(topic, keys) if keys else (topic,),
-            pairs=tuple(dict.fromkeys(pairs_of(topic, keys))) if keys else (),  # `k` and `topic#k` may be one
+            topics=topics,
+            lines=lines_of(topic, pairs, guarantee, lane),
+            pairs=pairs,
             guarantee=guarantee,
             ordered=guarantee is not Guarantee.EVENTUAL,
             attributes=row.attributes,
@@ -129,33 +168,39 @@ class History:
             previous=self._last_ordered.get((row.node, lane), -1),
             heard=len(life.heard),
         )
-        if id in self.number_of:
-            self.repeated.append(publication)
-            return
         self.number_of[id] = publication.number
         self.publications.append(publication)
+        self._wanted.append(self.interest.wanted(topics, row.attributes, number))
+        if (strays := self._strays.pop(id, None)) is not None:
+            whose = ((self.lives[stray.life], stray) for stray in strays)
+            for life_number, position in presence.resolve_strays(self, whose, publication).items():
+                self.lives[life_number].early[publication.number] = position
         if publication.ordered:
             self._last_ordered[row.node, lane] = publication.number
 
     def _deliver(self, number: int, row: Row) -> None:
         id = identity_of(number, row)
-        if row.position is None or row.position < 0:
-            raise TraceError(f"row {number}: a deliver row without position")
+        position = position_of(number, row)
         life = self._life(row.node)
-        published = self.number_of.get(id, -1)
-        tseq = row.tseq
-        if tseq is not None and (published < 0 or self.publications[published].guarantee is not Guarantee.TOTAL):
-            tseq = None
-        delivery = DeliveryRecord(
-            number, row.time_us, row.position, id, published, row.topic, row.guarantee, row.keys, tseq
-        )
+        if position != life.expected:
+            presence.tell_position(self, life, life.expected, id, position, row.time_us)
+        life.expected = position + 1
+        published = self.number_of.get(id)
+        if published is None:
+            life.deliveries.append(DeliveryRecord(number, row.time_us, position, id, None))
+            open_then = self.interest.open_at(life.number)
+            self._strays.setdefault(id, []).append(Stray(life.number, position, row.time_us, open_then))
+            return
+        p, first = self.publications[published], life.place_of(published)
+        presence.check_known(self, life, p, row, position, first)
+        tseq = row.tseq if p.guarantee is Guarantee.TOTAL else None
+        delivery = DeliveryRecord(number, row.time_us, position, id, tseq)
         life.deliveries.append(delivery)
-        if published >= 0:
-            if published not in life.first:
-                life.first[published] = delivery
-                life.heard.append(published)
-            if tseq is not None:
-                self._claim(published, ClaimedPlace(tseq, life.number, row.time_us))
+        if published not in life.first:
+            life.first[published] = delivery
+            life.heard.append(published)
+        if tseq is not None:
+            self._claim(published, ClaimedPlace(tseq, life.name, life.node, row.time_us))
 
     def _claim(self, number: int, claim: ClaimedPlace) -> None:
         first = self.claims.setdefault(number, claim)
@@ -184,28 +229,30 @@ class History:
         self.applied.append((number, self._life(row.node).number, row))
 
     def _subscription(self, number: int, row: Row) -> None:
-        if row.filter is None:
-            raise TraceError(f"row {number}: a {row.kind} row without filter")
+        asked = filter_of(number, row)
         life = self._life(row.node)
-        try:
-            fresh = self._book.record(life.number, row.kind, number, row.filter, row.where)
-        except UsageError as error:
-            raise TraceError(f"row {number}: {error}") from None
+        fresh = self.interest.record(life.number, row.kind, number, row.time_us, asked, row.where)
         if fresh is not None:
             life.subscriptions.append(fresh)
 
     def _lose(self, number: int, row: Row) -> None:
         life = self._current.get(row.node)
         if life is not None and life.end_row == NEVER:
-            life.subscriptions += (fresh for _, _, fresh in self._book.lose(life.number, number))
+            life.subscriptions += self.interest.lose(life.number, number)
             life.losses[number] = row.time_us
 
+    def _consume(self, number: int, row: Row) -> None:
+        self.consumed.append((number, row))
+
     def _end_life(self, number: int, row: Row) -> None:
+        if self.consumed:
+            self._consume(number, row)
         self._frozen.discard(row.node)
         life = self._current.get(row.node)
         if life is not None and life.end_row == NEVER:
             self._thaw(life, number)
             life.end_row = number
+            self.interest.end_life(life.number)
 
     def _freeze(self, number: int, row: Row) -> None:
         self._frozen.add(row.node)
@@ -249,12 +296,17 @@ class History:
         for life in self.lives:
             if life.frozen_since is not None:
                 life.freezes.append((life.frozen_since, NEVER))
-            for place, delivery in enumerate(life.deliveries):
-                if delivery.number < 0 and (later := self.number_of.get(delivery.id, -1)) >= 0:
-                    life.deliveries[place] = msgspec.structs.replace(delivery, number=later)
-                    life.early.add(later)
             first = life.first
             life.sequence = sorted(life.heard, key=lambda number: first[number].position)
+        for message, strays in self._strays.items():
+            for stray in strays:
+                presence.give_up_stray(self, self.lives[stray.life], message, stray)
+        shared: dict[int, tuple[Due, ...]] = {}
+        for wanted in self._wanted:  # publications between which no subscription changed share one
+            known = shared.get(id(wanted))
+            if known is None:
+                known = shared[id(wanted)] = wanted.dues()
+            self.due.append(known)
 
 
 def _link(row: Row) -> tuple[str, str]:

@@ -14,13 +14,13 @@ from resprout.audit.bank_operations import AppliedOperation, operation_of, read_
 from resprout.audit.bank_replicas import Circles, complete_replicas, loose_circles
 from resprout.audit.barrier import check_barrier, keys_of, unjudged_pairs
 from resprout.audit.causal import check_causal
+from resprout.audit.durable import NO_DURABLES, check_durables, read_durables, unjudged_note
 from resprout.audit.fifo import check_fifo
 from resprout.audit.groups import ByLife, by_pair
 from resprout.audit.history import History
 from resprout.audit.loss import PROBABLE, check_loss, not_judged
-from resprout.audit.owed import count_deliveries, dues, owed
+from resprout.audit.owed import count_deliveries, owed
 from resprout.audit.places import check_places
-from resprout.audit.presence import check_identity, check_positions, check_presence
 from resprout.audit.receipts import check_receipts
 from resprout.audit.totals import TotalOrder, check_totals
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
@@ -60,28 +60,23 @@ class Case:
         self._rows = len(rows)
         self.promise = Promises() if promise is None else promise
         self._history = History(rows, self.promise)
-        self._due, self._owed = dues(self._history), owed(self._history)
+        self._owed = owed(self._history)
+        self._durables = read_durables(self._history)
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
     # -- what is wrong -------------------------------------------------------------------------------------------------
 
     def anomalies(self, rules: Collection[str]) -> tuple[list[Anomaly], dict[str, int]]:
         """Of these rules, and perhaps of others; and by rule, how many there are beyond those that are explained."""
-        history, due = self._history, self._due
-        found: list[Anomaly] = []
+        history = self._history
+        found = list(history.found)
         more: dict[str, int] = {}
-        if "identity" in rules:
-            found += check_identity(history)
-        if not {"invented", "unasked", "twice"}.isdisjoint(rules):
-            found += check_presence(history)
-        if "position" in rules:
-            found += check_positions(history)
         if not {"lost", "lost_told"}.isdisjoint(rules) and not_judged(history) is None and not self.promise.is_probable:
-            found += check_loss(history, due, self._owed)
+            found += check_loss(history, self._owed)
         if "fifo" in rules:
             found += check_fifo(history)
         if "causal" in rules:
-            explained, count = check_causal(history, due, self._owed)
+            explained, count = check_causal(history, self._owed)
             found += explained
             more["causal"] = count - len(explained)
         if "total" in rules:
@@ -91,7 +86,9 @@ class Case:
         if "barrier" in rules:
             found += check_barrier(history, self._groups, self._order)
         if "receipt" in rules:
-            found += check_receipts(history, due)
+            found += check_receipts(history)
+        if "durable" in rules:
+            found += check_durables(history, self._durables, self._owed)
         if history.applied and any(rule.startswith("bank_") for rule in rules):
             found += self._bank_anomalies()
         return found, more
@@ -112,6 +109,8 @@ class Case:
         if unjudged := unjudged_pairs(self._groups, self._order):
             keys = len(keys_of(self._groups))
             notes["barrier"] = f"{unjudged} of {keys} keys not judged: their totals contradict each other"
+        if unjudged := sum(not each.is_judged_for_loss(self._history) for each in self._durables):
+            notes["durable"] = unjudged_note(unjudged, len(self._durables))
         if self._history.applied and (loose := len(loose_circles(self._history, self._operations, self._circles))):
             notes |= dict.fromkeys(bank.TOGETHER, bank.loose_note(loose, self.promise))
         return notes
@@ -139,6 +138,8 @@ class Case:
             reasons["tseq"] = "the run claims no order of totals"
         if not history.receipts and not history.refused:
             reasons["receipt"] = "nobody was given a receipt"
+        if not self._durables:
+            reasons["durable"] = NO_DURABLES
         return reasons | self._skipped_of_bank()
 
     def _skipped_of_bank(self) -> dict[str, str]:
@@ -155,7 +156,7 @@ class Case:
 
     def counts(self) -> dict[str, int]:
         history, lives = self._history, self._history.lives
-        deliveries = count_deliveries(history, self._due, self._owed)
+        deliveries = count_deliveries(history, self._owed)
         return {
             "rows": self._rows,
             "publications": len(history.publications),
@@ -191,4 +192,4 @@ class Case:
 
     @cached_property
     def _complete(self) -> dict[Pair, dict[int, int]]:
-        return complete_replicas(self._history, self._operations, self._circles, self._due)
+        return complete_replicas(self._history, self._operations, self._circles)

@@ -11,9 +11,15 @@ Totals that are not bound to each other may be delivered in any order, whatever 
 from collections.abc import Iterator
 
 from resprout.audit.history import History
-from resprout.audit.naming import pair_name
+from resprout.audit.naming import MessageId, pair_name
+from resprout.audit.records import ClaimedPlace
 from resprout.audit.totals import TotalOrder
 from resprout.audit.verdict import Anomaly
+from resprout.audit.witness import NamedLife, Witness
+from resprout.core.keys import Pair
+
+Placed = tuple[int, MessageId, int]
+"""A total at a subscriber: the place that was told for it, which it is, and its position."""
 
 
 def check_places(history: History, order: TotalOrder) -> Iterator[Anomaly]:
@@ -24,10 +30,7 @@ def check_places(history: History, order: TotalOrder) -> Iterator[Anomaly]:
 
 def _told_differently(history: History) -> Iterator[Anomaly]:
     for number, other in history.other_claims.items():
-        first = history.claims[number]
-        here, there, name = history.lives[other.life], history.lives[first.life], history.name(number)
-        text = f"{here.name} was told that {name} has the place {other.tseq}, but {there.name} that it has {first.tseq}"
-        yield Anomaly("tseq", other.time_us, here.node, (name,), text)
+        yield told_differently(history, history.id_of(number), other, history.claims[number])
 
 
 def _shared(history: History) -> Iterator[Anomaly]:
@@ -37,9 +40,7 @@ def _shared(history: History) -> Iterator[Anomaly]:
         claim = history.claims[number]
         owner = owners.setdefault((history.publications[number].lane, claim.tseq), number)
         if owner != number:
-            life, name, other = history.lives[claim.life], history.name(number), history.name(owner)
-            text = f"{life.name} was told that {name} has the place {claim.tseq}, which {other} has"
-            yield Anomaly("tseq", claim.time_us, life.node, (name, other), text)
+            yield shared(history, history.id_of(number), claim, history.id_of(owner))
 
 
 def _against_the_order(history: History, order: TotalOrder) -> Iterator[Anomaly]:
@@ -50,19 +51,38 @@ def _against_the_order(history: History, order: TotalOrder) -> Iterator[Anomaly]
     for pair, chains in order.chains.items():
         for life_number, chain in chains.items():
             life = history.lives[life_number]
-            highest, last = -1, -1
+            highest: Placed | None = None
             for number in chain:
-                tseq = life.first[number].tseq
-                if tseq is None:
+                d = life.first[number]
+                if d.tseq is None:
                     continue
-                if tseq > highest or last < 0:
-                    highest, last = tseq, number
-                elif tseq < highest and (life_number, number) not in told:
+                if highest is None or d.tseq > highest[0]:
+                    highest = (d.tseq, d.id, d.position)
+                elif d.tseq < highest[0] and (life_number, number) not in told:
                     told.add((life_number, number))
-                    name, other = history.name(number), history.name(last)
-                    text = (
-                        f"{life.name} delivered {name} at {life.first[number].position} after {other} at "
-                        f"{life.first[last].position}, though their places are {tseq} and {highest} "
-                        f"(both name {pair_name(pair)})"
-                    )
-                    yield Anomaly("tseq", life.first[number].time_us, life.node, (name, other), text)
+                    placed = (d.tseq, d.id, d.position)
+                    yield against_the_order(history, life, pair, placed, d.time_us, highest)
+
+
+def told_differently(w: Witness, id: MessageId, claim: ClaimedPlace, first: ClaimedPlace) -> Anomaly:
+    name = w.naming.message(id)
+    text = f"{claim.name} was told that {name} has the place {claim.tseq}, but {first.name} that it has {first.tseq}"
+    return Anomaly("tseq", claim.time_us, claim.node, (name,), text)
+
+
+def shared(w: Witness, id: MessageId, claim: ClaimedPlace, owner: MessageId) -> Anomaly:
+    """`owner`: the total that has the place."""
+    name, other = w.naming.message(id), w.naming.message(owner)
+    text = f"{claim.name} was told that {name} has the place {claim.tseq}, which {other} has"
+    return Anomaly("tseq", claim.time_us, claim.node, (name, other), text)
+
+
+def against_the_order(
+    w: Witness, life: NamedLife, pair: Pair, placed: Placed, time_us: int, highest: Placed
+) -> Anomaly:
+    name, other = w.naming.message(placed[1]), w.naming.message(highest[1])
+    text = (
+        f"{life.name} delivered {name} at {placed[2]} after {other} at {highest[2]}, though their places are "
+        f"{placed[0]} and {highest[0]} (both name {pair_name(pair)})"
+    )
+    return Anomaly("tseq", time_us, life.node, (name, other), text)

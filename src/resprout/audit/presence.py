@@ -3,97 +3,109 @@
 *Invented*: a delivery without a publication before it in the trace, or one whose topic, keys or guarantee are not those
 of its publication. *Unasked*: a delivery while no subscription that matches it was open (asked for, and not over).
 *Twice*: the same publication again to the same life of a client; once is enough for all its subscriptions together.
+
+Each row is looked at when it is read, whether the run is over or goes on. A delivery whose publication is not there is
+a *stray*: the publication may turn up later, or never.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
-from resprout.audit.history import History
-from resprout.audit.naming import seconds
-from resprout.audit.owed import matches
-from resprout.audit.records import NEVER, ClientLife, DeliveryRecord, PublicationRecord
+import msgspec
+
+from resprout.audit.interest import asks
+from resprout.audit.naming import MessageId, seconds
+from resprout.audit.records import PublicationFacts
 from resprout.audit.verdict import Anomaly
+from resprout.audit.witness import NamedLife, Witness
+from resprout.core.guarantee import Guarantee
+from resprout.trace.schema import Row
+
+_LABELS = {guarantee: guarantee.label for guarantee in Guarantee}
 
 
-def check_identity(history: History) -> Iterator[Anomaly]:
-    """(incarnation, seq) must grow with every publication of a client's stream."""
-    newest: dict[tuple[str, str], PublicationRecord] = {}
-    for p in history.publications:
-        publisher, incarnation, stream, seq = p.id
-        last = newest.get((publisher, stream))
-        if last is not None and (incarnation, seq) < (last.id[1], last.id[3]):
-            name, other = history.name(p.number), history.name(last.number)
-            text = f"{publisher} published {name} at {seconds(p.time_us)}, after {other}, which has a higher number"
-            yield Anomaly("identity", p.time_us, publisher, (name, other), text)
-        else:
-            newest[publisher, stream] = p
-    for p in history.repeated:
-        name = history.naming.message(p.id)
-        text = f"{p.id[0]} published {name} again at {seconds(p.time_us)}; the number was taken"
-        yield Anomaly("identity", p.time_us, p.id[0], (name,), text)
+class Stray(msgspec.Struct, array_like=True, gc=False):
+    """A delivery of what nobody has published so far."""
+
+    life: int
+    position: int
+    time_us: int
+    open: list[tuple[str, str | None]]
+    """Subscriptions that were open then."""
+    told: bool = False
 
 
-def check_presence(history: History) -> Iterator[Anomaly]:
-    """Invented, unasked and twice."""
-    for life in history.lives:
-        asked = _Asked(life)
-        before: dict[int, DeliveryRecord] = {}
-        for d in life.deliveries:
-            if (wrong := _invented(history, d)) is not None:
-                text = f"{life.name} delivered {history.naming.message(d.id)} at {d.position}, {wrong}"
-                yield Anomaly("invented", d.time_us, life.node, (history.naming.message(d.id),), text)
-            if d.number < 0:
-                continue
-            p = history.publications[d.number]
-            if (first := before.setdefault(d.number, d)) is not d:
-                name = history.name(d.number)
-                text = f"{life.name} delivered {name} at {d.position}, which it had delivered at {first.position}"
-                yield Anomaly("twice", d.time_us, life.node, (name,), text)
-            elif not asked.at(d.row, p):
-                name = history.name(d.number)
-                text = f"{life.name} delivered {name} on {p.topic} at {d.position}; no subscription asked for it then"
-                yield Anomaly("unasked", d.time_us, life.node, (name,), text)
+def tell_taken(w: Witness, id: MessageId, time_us: int) -> None:
+    name = w.naming.message(id)
+    text = f"{id[0]} published {name} again at {seconds(time_us)}; the number was taken"
+    w.tell(Anomaly("identity", time_us, id[0], (name,), text))
 
 
-def check_positions(history: History) -> Iterator[Anomaly]:
-    for life in history.lives:
-        expected = 0
-        for d in life.deliveries:
-            if d.position != expected:
-                name = history.naming.message(d.id)
-                text = f"{life.name} delivered {name} at {d.position}, where {expected} was next"
-                yield Anomaly("position", d.time_us, life.node, (name,), text)
-            expected = d.position + 1
+def check_number(w: Witness, newest: dict[tuple[str, str], MessageId], id: MessageId, time_us: int) -> None:
+    """(incarnation, seq) must grow with every publication of a client's stream; `newest`: by publisher and stream."""
+    publisher, incarnation, stream, seq = id
+    last = newest.get((publisher, stream))
+    if last is None or (incarnation, seq) >= (last[1], last[3]):
+        newest[publisher, stream] = id
+        return
+    name, other = w.naming.message(id), w.naming.message(last)
+    text = f"{publisher} published {name} at {seconds(time_us)}, after {other}, which has a higher number"
+    w.tell(Anomaly("identity", time_us, publisher, (name, other), text))
 
 
-def _invented(history: History, d: DeliveryRecord) -> str | None:
-    if d.number < 0:
-        return "which nobody published"
-    p = history.publications[d.number]
-    if d.row < p.row:
-        return f"before it was published at {seconds(p.time_us)}"
-    if d.topic is not None and d.topic != p.topic:
-        return f"on topic {d.topic}, but it was published on {p.topic}"
-    if d.guarantee is not None and d.guarantee != p.guarantee.label:
-        return f"as {d.guarantee}, but it was published as {p.guarantee.label}"
-    if d.keys is not None and d.keys != p.keys:
-        return f"with keys {', '.join(d.keys) or 'none'}, but it was published with {', '.join(p.keys) or 'none'}"
+def tell_position(w: Witness, life: NamedLife, expected: int, id: MessageId, position: int, time_us: int) -> None:
+    """It is not the one that was to come."""
+    _tell(w, "position", life, id, f"at {position}, where {expected} was next", time_us)
+
+
+def check_known(w: Witness, life: NamedLife, p: PublicationFacts, row: Row, position: int, first: int | None) -> None:
+    """Of a delivery whose publication stands before it. `first`: where this life had delivered it before, if so."""
+    if (wrong := _altered(p, row)) is not None:
+        _tell(w, "invented", life, p.id, f"at {position}, {wrong}", row.time_us)
+    if first is not None:
+        tell_twice(w, life, p.id, position, f"at {first}", row.time_us)
+    elif not w.interest.asked(life.number, p):
+        _tell_unasked(w, life, p, position, row.time_us)
+
+
+def resolve_strays(w: Witness, strays: Iterable[tuple[NamedLife, Stray]], p: PublicationFacts) -> dict[int, int]:
+    """Their publication has turned up. Returns, by life, the position of the first of them."""
+    early: dict[int, int] = {}
+    for life, stray in strays:
+        if not stray.told:
+            why = f"at {stray.position}, before it was published at {seconds(p.time_us)}"
+            _tell(w, "invented", life, p.id, why, stray.time_us)
+        if stray.life in early:
+            tell_twice(w, life, p.id, stray.position, f"at {early[stray.life]}", stray.time_us)
+            continue
+        early[stray.life] = stray.position
+        if not asks(stray.open, p):
+            _tell_unasked(w, life, p, stray.position, stray.time_us)
+    return early
+
+
+def give_up_stray(w: Witness, life: NamedLife, id: MessageId, stray: Stray) -> None:
+    stray.told = True
+    _tell(w, "invented", life, id, f"at {stray.position}, which nobody published", stray.time_us)
+
+
+def tell_twice(w: Witness, life: NamedLife, id: MessageId, position: int, where: str, time_us: int) -> None:
+    _tell(w, "twice", life, id, f"at {position}, which it had delivered {where}", time_us)
+
+
+def _tell_unasked(w: Witness, life: NamedLife, p: PublicationFacts, position: int, time_us: int) -> None:
+    _tell(w, "unasked", life, p.id, f"on {p.topic} at {position}; no subscription asked for it then", time_us)
+
+
+def _tell(w: Witness, rule: str, life: NamedLife, id: MessageId, fact: str, time_us: int) -> None:
+    name = w.naming.message(id)
+    w.tell(Anomaly(rule, time_us, life.node, (name,), f"{life.name} delivered {name} {fact}"))
+
+
+def _altered(p: PublicationFacts, row: Row) -> str | None:
+    if row.topic is not None and row.topic != p.topic:
+        return f"on topic {row.topic}, but it was published on {p.topic}"
+    if row.guarantee is not None and row.guarantee != _LABELS[p.guarantee]:
+        return f"as {row.guarantee}, but it was published as {p.guarantee.label}"
+    if row.keys is not None and row.keys != p.keys:
+        return f"with keys {', '.join(row.keys) or 'none'}, but it was published with {', '.join(p.keys) or 'none'}"
     return None
-
-
-class _Asked:
-    """What one subscriber has open. Most deliveries are answered by a look at the subscriptions without condition and
-    end that match their topics; the rest are tried one by one."""
-
-    def __init__(self, life: ClientLife) -> None:
-        self._subscriptions = life.subscriptions
-        self._lasting = [s for s in life.subscriptions if s.predicate.where is None and s.ended == NEVER]
-        self._since: dict[tuple[str, ...], int] = {}
-
-    def at(self, row: int, publication: PublicationRecord) -> bool:
-        since = self._since.get(publication.topics)
-        if since is None:
-            asked = (s.asked for s in self._lasting if matches(s.predicate, publication))
-            since = self._since[publication.topics] = min(asked, default=NEVER)
-        if since < row:
-            return True
-        return any(s.asked < row < s.ended and matches(s.predicate, publication) for s in self._subscriptions)

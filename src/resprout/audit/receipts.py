@@ -13,11 +13,10 @@
 Each publication is looked at by itself: nothing is said about the order of receipts of different ones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from resprout.audit.history import History
 from resprout.audit.naming import MessageId, seconds
-from resprout.audit.owed import Due
 from resprout.audit.records import NEVER, PublicationRecord
 from resprout.audit.sense import identity_of
 from resprout.audit.verdict import Anomaly
@@ -27,7 +26,7 @@ from resprout.trace.schema import Row
 _STEPS = {"accepted": 0, "safe": 1, "delivered": 2}
 
 
-def check_receipts(history: History, due: Sequence[tuple[Due, ...]]) -> Iterator[Anomaly]:
+def check_receipts(history: History) -> Iterator[Anomaly]:
     reached: dict[MessageId, str] = {}
     for number, row in history.receipts:
         id = (row.publisher or "", row.incarnation or 0, row.stream or "", row.seq or 0)
@@ -47,22 +46,20 @@ def check_receipts(history: History, due: Sequence[tuple[Due, ...]]) -> Iterator
             else:
                 reached[id] = receipt
                 if receipt == "delivered" and before != "delivered":
-                    yield from _too_early(history, p, number, row, due[p.number])
+                    yield from _too_early(history, p, number, row)
     yield from _delivered_though_refused(history)
     if history.is_whole:
-        yield from _never_told(history, due, reached)
+        yield from _never_told(history, reached)
 
 
-def _never_told(
-    history: History, due: Sequence[tuple[Due, ...]], reached: Mapping[MessageId, str]
-) -> Iterator[Anomaly]:
+def _never_told(history: History, reached: Mapping[MessageId, str]) -> Iterator[Anomaly]:
     given = history.promise.receipts
     failed = {identity_of(number, row) for number, row in history.receipts if row.receipt == "failed"}
     for id, receipt in reached.items():
         p = history.publications[history.number_of[id]]
         if receipt == "delivered" or id in failed or id in history.refused or not history.lives[p.life].correct:
             continue
-        lives = [(history.lives[number], until) for number, until in due[p.number]]
+        lives = [(history.lives[number], until) for number, until in history.due[p.number]]
         name = history.name(p.number)
         everywhere = all(life.correct and until == NEVER and life.has(p.number) for life, until in lives)
         if "delivered" in given and everywhere:
@@ -74,8 +71,8 @@ def _never_told(
         yield Anomaly("receipt", p.time_us, id[0], (name,), text)
 
 
-def _too_early(history: History, p: PublicationRecord, number: int, row: Row, due: Sequence[Due]) -> Iterator[Anomaly]:
-    for life_number, until in due:
+def _too_early(history: History, p: PublicationRecord, number: int, row: Row) -> Iterator[Anomaly]:
+    for life_number, until in history.due[p.number]:
         life = history.lives[life_number]
         if until < number or not life.correct or p.number in life.early or life.frozen_between(p.row, number):
             continue

@@ -3,19 +3,24 @@
 *Row numbers* are places in the trace; rows are ordered by time, equal times as in the trace.
 """
 
-from typing import NamedTuple
+from functools import lru_cache
 
 import msgspec
 
 from resprout.audit.naming import MessageId, life_name
 from resprout.audit.subscriptions import NEVER, SubscriptionRecord
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair
+from resprout.core.keys import Pair, pairs_of, topics_of
 
-__all__ = ["NEVER", "ClaimedPlace", "ClientLife", "DeliveryRecord", "PublicationRecord"]
+__all__ = [
+    "NEVER", "ClaimedPlace", "ClientLife", "DeliveryRecord", "PublicationFacts", "PublicationRecord", "lines_of",
+    "names_of",
+]  # fmt: skip
 
 
-class PublicationRecord(msgspec.Struct, frozen=True, gc=False):
+class PublicationFacts(msgspec.Struct, array_like=True, gc=False):
+    """What is known of a publication when it is made."""
+
     number: int
     """Its place among all publications, in order of rows."""
     row: int
@@ -27,7 +32,8 @@ class PublicationRecord(msgspec.Struct, frozen=True, gc=False):
     """What it is in order with has the same; see `core.promises`."""
     topics: tuple[str, ...]
     """Every topic it names; it matches a filter when any of them does."""
-    pairs: tuple[Pair, ...]
+    lines: tuple[Pair, ...]
+    """What binds it to totals; see `lines_of`."""
     guarantee: Guarantee
     ordered: bool
     """Not `eventual`, which has no order with anything."""
@@ -37,16 +43,27 @@ class PublicationRecord(msgspec.Struct, frozen=True, gc=False):
     previous: int
     """The ordered publication of its lane that its client made before it; -1 when it is the first. The first one of a
     later life follows the last one of the earlier lives: what those had been given is forgotten."""
+
+
+class PublicationRecord(PublicationFacts):
+    pairs: tuple[Pair, ...]
+    """Topics and keys that it names."""
     heard: int
     """How many sound deliveries its client's life had been given before it."""
 
-    @property
-    def lines(self) -> tuple[Pair, ...]:
-        """What binds it to totals: its pairs, or only those of its topic where order holds within each; for a total
-        without keys, its topic with an empty key, which nothing else names."""
-        if not self.pairs:
-            return ((self.topic, ""),) if self.guarantee is Guarantee.TOTAL else ()
-        return tuple(pair for pair in self.pairs if pair[0] == self.topic) if self.lane else self.pairs
+
+@lru_cache(maxsize=1 << 16)
+def names_of(topic: str, keys: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Pair, ...]]:
+    """The topics that a publication names, and its pairs of topic and key, each once: `k` and `topic#k` may be one."""
+    return topics_of(topic, keys), pairs_of(topic, keys)
+
+
+def lines_of(topic: str, pairs: tuple[Pair, ...], guarantee: Guarantee, lane: str) -> tuple[Pair, ...]:
+    """What binds a publication to totals: its pairs, or only those of its topic where order holds within each; for a
+    total without keys, its topic with an empty key, which nothing else names."""
+    if not pairs:
+        return ((topic, ""),) if guarantee is Guarantee.TOTAL else ()
+    return tuple(pair for pair in pairs if pair[0] == topic) if lane else pairs
 
 
 class DeliveryRecord(msgspec.Struct, frozen=True, gc=False):
@@ -54,20 +71,16 @@ class DeliveryRecord(msgspec.Struct, frozen=True, gc=False):
     time_us: int
     position: int
     id: MessageId
-    number: int
-    """Of its publication; -1 when there is none in the whole trace."""
-    topic: str | None
-    guarantee: str | None
-    keys: tuple[str, ...] | None
     tseq: int | None
     """The place that the subscriber was told, of a total."""
 
 
-class ClaimedPlace(NamedTuple):
-    """A place in the order of totals, as a subscriber was told it."""
+class ClaimedPlace(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A place in the order of totals, and the subscriber that was told it."""
 
     tseq: int
-    life: int
+    name: str
+    node: str
     time_us: int
 
 
@@ -81,6 +94,8 @@ class ClientLife:
         self.end_row = NEVER
         self.frozen_since: int | None = None
         self.freezes: list[tuple[int, int]] = []
+        self.expected = 0
+        """The next position."""
         self.deliveries: list[DeliveryRecord] = []
         """All of them, in row order."""
         self.heard: list[int] = []
@@ -89,8 +104,8 @@ class ClientLife:
         """The first sound delivery of each publication."""
         self.sequence: list[int] = []
         """`heard`, by position."""
-        self.early: set[int] = set()
-        """Publications with a delivery that stands before them."""
+        self.early: dict[int, int] = {}
+        """Publications with a delivery that stands before them, and the position of the first one."""
         self.subscriptions: list[SubscriptionRecord] = []
         self.losses: dict[int, int] = {}
         """Rows at which it was told that deliveries may be missing, and when that was."""
@@ -102,6 +117,12 @@ class ClientLife:
     def has(self, number: int) -> bool:
         """Whether there is any delivery of the publication, sound or not."""
         return number in self.first or number in self.early
+
+    def place_of(self, number: int) -> int | None:
+        """Where it delivered the publication first, in order of rows."""
+        if (early := self.early.get(number)) is not None:
+            return early
+        return d.position if (d := self.first.get(number)) is not None else None
 
     def frozen_between(self, begin: int, end: int) -> bool:
         return any(since < end and until > begin for since, until in self.freezes)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from resprout.audit.verdict import MEASURED, NOT_JUDGED, RULES, Anomaly, Verdict
+from resprout.audit.verdict import MEASURED, NOT_JUDGED, RULES, Anomaly, Verdict, missed
 
 SHOWN_PER_RULE: Final = 10
 """Anomalies of one rule that are written out for people; the rest are counted. Programs get those of the verdict."""
@@ -64,7 +64,6 @@ def _conclusion(verdict: Verdict) -> str:
     unjudged = [c.rule for c in verdict.checks if c.status == NOT_JUDGED]
     if verdict.reliability is not None:
         unjudged.remove("lost_told")  # it is in the figure
-    no_bank = all(rule in unjudged for rule in RULES if rule.startswith("bank_"))  # most traces: not worth a word
-    left_out = [rule for rule in unjudged if not (no_bank and rule.startswith("bank_"))]
+    left_out = missed(unjudged)
     clean = f"clean, as far as it was judged (not: {', '.join(left_out)})" if left_out else "clean"
     return clean if verdict.reliability is None else f"{clean}; reliability {verdict.reliability:.6f}"

@@ -27,3 +27,24 @@ def guarantee_of(number: int, row: Row) -> tuple[str, Guarantee]:
     if guarantee.stream != row.stream:
         raise TraceError(f"row {number}: a {row.guarantee} publication in the {row.stream} stream")
     return row.topic, guarantee
+
+
+def position_of(number: int, row: Row) -> int:
+    """Of a delivery."""
+    if row.position is None or row.position < 0:
+        raise TraceError(f"row {number}: a deliver row without position")
+    return row.position
+
+
+def filter_of(number: int, row: Row) -> str:
+    if row.filter is None:
+        raise TraceError(f"row {number}: a {row.kind} row without filter")
+    return row.filter
+
+
+def durable_of(number: int, row: Row) -> str:
+    """The name of the durable subscription that a row of a consumer is about."""
+    name = (row.attributes or {}).get("durable")
+    if name is None:
+        raise TraceError(f"row {number}: a {row.kind} row without the name of a durable subscription")
+    return name

@@ -93,6 +93,10 @@ class SubscriptionBook:
                 going.append(fresh)
         return begun
 
+    def forget(self, life: int, filter_: str, where: str | None) -> None:
+        """Nothing more happens to these: the life is over."""
+        self._open.pop((life, filter_, where), None)
+
     @staticmethod
     def _close(going: list[SubscriptionRecord], subscription: SubscriptionRecord | None, row: int) -> None:
         if subscription is not None:

@@ -17,6 +17,7 @@ from resprout.audit.groups import ByLife, totals_of
 from resprout.audit.history import History
 from resprout.audit.naming import listed, pair_name
 from resprout.audit.verdict import Anomaly
+from resprout.audit.witness import Witness
 from resprout.core.keys import Pair
 
 Evidence = tuple[int, Pair]
@@ -77,7 +78,7 @@ def check_totals(history: History, order: TotalOrder) -> Iterator[Anomaly]:
                     evidence[before, after] = (life, pair)
                     graph.setdefault(before, []).append(after)
     for knot in knots(graph):
-        yield _contradiction(history, knot, _cycle(graph, knot), evidence)
+        yield contradiction(history, _cycle(graph, knot), evidence, len(knot))
 
 
 def _cycle(graph: Graph, knot: list[int]) -> list[int]:
@@ -89,25 +90,30 @@ def _cycle(graph: Graph, knot: list[int]) -> list[int]:
     return [knot[0], *way]
 
 
-def _contradiction(
-    history: History, knot: list[int], cycle: list[int], evidence: Mapping[tuple[int, int], Evidence]
+def contradiction(
+    witness: Witness, cycle: list[int], evidence: Mapping[tuple[int, int], Evidence], knot: int = 0
 ) -> Anomaly:
-    words = []
+    """`cycle`: totals, each before the next one as somebody saw them, and the last is the first. `knot`: how many
+    contradict each other in this way."""
+    words, moment = [], 0
     steps = _steps(cycle, evidence)
     for number, pair, before, after in steps:
-        life = history.lives[number]
+        (here, here_us), (there, there_us) = witness.place(number, before), witness.place(number, after)
         words.append(
-            f"{life.name} delivered {history.name(before)} at {life.first[before].position} before "
-            f"{history.name(after)} at {life.first[after].position} (both name {pair_name(pair)})"
+            f"{witness.life_of(number).name} delivered {_name(witness, before)} at {here} before "
+            f"{_name(witness, after)} at {there} (both name {pair_name(pair)})"
         )
-    more = f"; {len(knot)} totals contradict each other in this way" if len(knot) > len(steps) else ""
-    messages = tuple(history.name(before) for _, _, before, _ in steps)
-    moment = max(history.lives[number].first[n].time_us for number, _, a, b in steps for n in (a, b))
-    return Anomaly("total", moment, history.lives[steps[0][0]].node, messages, f"{listed(words)}{more}")
+        moment = max(moment, here_us, there_us)
+    more = f"; {knot} totals contradict each other in this way" if knot > len(steps) else ""
+    messages = tuple(_name(witness, before) for _, _, before, _ in steps)
+    return Anomaly("total", moment, witness.life_of(steps[0][0]).node, messages, f"{listed(words)}{more}")
 
 
 def _steps(cycle: list[int], evidence: Mapping[tuple[int, int], Evidence]) -> list[tuple[int, Pair, int, int]]:
-    """Who saw what before what, all around; what one subscriber saw of one pair in a row is said in one step."""
+    """Who saw what before what, all around, from the oldest total on; what one subscriber saw of one pair in a row is
+    said in one step."""
+    turn = cycle.index(min(cycle))
+    cycle = [*cycle[turn:-1], *cycle[:turn], cycle[turn]]
     steps: list[tuple[int, Pair, int, int]] = []
     for before, after in pairwise(cycle):
         life, pair = evidence[before, after]
@@ -117,3 +123,7 @@ def _steps(cycle: list[int], evidence: Mapping[tuple[int, int], Evidence]) -> li
     if len(steps) > 2 and steps[0][:2] == steps[-1][:2]:
         steps[0] = (*steps[0][:2], steps.pop()[2], steps[0][3])
     return steps
+
+
+def _name(witness: Witness, number: int) -> str:
+    return witness.naming.message(witness.id_of(number))

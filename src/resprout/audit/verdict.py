@@ -1,6 +1,6 @@
 """What the judge says, as data."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ RULES: Final[dict[str, str]] = {
     "total": "totals with common keys, or with none, have one order",
     "tseq": "every total has a place of its own, and bound ones come in the order of their places",
     "receipt": "receipts are true, and the last one is told",
+    "durable": "what is owed to a durable subscription is handed out, once unless it says so, and in order",
     "bank_applied": "replicas execute what they were given, once and in order",
     "bank_conserved": "money is neither made nor lost",
     "bank_negative": "no balance falls below zero",
@@ -31,6 +32,9 @@ RULES: Final[dict[str, str]] = {
 }
 """Every rule and its promise in words, in the order of reports."""
 
+APART: Final = ("bank_", "durable")
+"""How rules begin about what most traces do not have. That they were not judged there is not worth a word."""
+
 CLEAN: Final = "clean"
 VIOLATED: Final = "violated"
 NOT_JUDGED: Final = "not judged"
@@ -40,6 +44,12 @@ MEASURED: Final = "measured"
 
 EXPLAINED_MAX: Final = 1_000
 """Anomalies of one rule that a verdict holds, the earliest ones; all are counted."""
+
+
+def missed(skipped: Collection[str]) -> list[str]:
+    """Of the rules that were not judged, those for which it matters."""
+    absent = [start for start in APART if all(rule in skipped for rule in RULES if rule.startswith(start))]
+    return [rule for rule in skipped if not rule.startswith(tuple(absent))]
 
 
 class Anomaly(msgspec.Struct, frozen=True):

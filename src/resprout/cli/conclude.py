@@ -40,13 +40,15 @@ def conclude(trace: Path, archive: Location, out: Path, spark: SparkChoice) -> i
 
 def _on_spark(trace: Path, archive: Location, out: Path, choice: SparkChoice) -> int:
     from resprout.pipeline.judging import judge_runs
+    from resprout.pipeline.report.command import GivenCommand
     from resprout.pipeline.report.gather import find_all, gather, keep_verdicts
-    from resprout.pipeline.report.output import check_target, write_whole
-    from resprout.pipeline.report.page import page_of
-    from resprout.pipeline.report.sections import GivenCommand
+    from resprout.pipeline.report.output import check_drawer, check_target, write_whole
 
     check_target(out)
+    check_drawer()
     _check_one_run(trace)
+    from resprout.pipeline.report.page import page_of
+
     with session(choice) as running:
         added = add_runs(archive, [trace], replace=True)
         [name] = (*added.added, *added.replaced, *added.there)

@@ -4,10 +4,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from resprout.cli.progress import shown
+from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.gather import find_all, gather, unknown
-from resprout.pipeline.report.output import check_target, write_whole
-from resprout.pipeline.report.page import page_of
-from resprout.pipeline.report.sections import GivenCommand
+from resprout.pipeline.report.output import check_drawer, check_target, write_whole
 from resprout.pipeline.session import SparkChoice, check_installed, session
 from resprout.pipeline.stores import Location
 from resprout.pipeline.worth import is_worth_spark
@@ -18,8 +17,11 @@ def write_page(folders: "tuple[Location, ...]", out: Path, spark: SparkChoice, o
     check_target(out, option)
     found = find_all(folders)
     check_installed()
+    check_drawer()
     needs_spark = is_worth_spark(unknown(found), spark)
     with shown("looked at") as bar, session(spark) if needs_spark else nullcontext() as running:
         gathered = gather(running, found, bar.show)
+    from resprout.pipeline.report.page import page_of  # brings the drawer, which a folder without runs does not need
+
     write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand(folders, out)), option)
     return len(gathered.facts)

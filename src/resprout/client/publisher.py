@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resprout.client.errors import ClosedError
+from resprout.client.pulse import Pulse
 from resprout.client.receipts import Receipt, Stream
 from resprout.client.turns import Turns
 from resprout.client.typed import Payload, payload_of
@@ -47,7 +48,7 @@ class Publisher:
         """The bundle that the last publication went to, and what was asked for then."""
         self._counted = self._builder.next
         """Up to here, publications in that bundle are counted in the burst."""
-        self._turns = Turns(self._loop, self._progress, self._flush)
+        self._turns = Turns(self._loop, self._progress, self._flush, Pulse.of(self._loop).leaves)
         self._burst = 0
         self._room: asyncio.Future[None] | None = None
         self._closed: str | None = None
@@ -133,7 +134,7 @@ class Publisher:
         self._keys = keys if type(keys) is tuple else None  # a list may be another one next time
         turns = self._turns
         if not turns.waiting:
-            if turns.idle:
+            if turns.idle or self._is_answered():
                 turns.go()
             else:
                 turns.wait(any(stream.is_awaited for stream in self._streams.values()))
@@ -145,13 +146,25 @@ class Publisher:
 
     def _flush(self) -> None:
         """While there is no room the burst stays complete: whoever publishes next waits, however rarely it does."""
-        self._turns.over()
         self._builder.pause = 0
         if self._closed is None:
-            awaited = [stream.take_awaited() for stream in self._streams.values()]
-            self._machine.prompt = any(awaited)
+            awaits = 0
+            for stream in self._streams.values():
+                awaits |= stream.take_awaited()
+            self._machine.awaits = awaits
             self._ask(FlushRequest())
+        self._turns.over()
         self._begin_burst(BURST if self._machine.crowded else 0)
+
+    def _is_answered(self) -> bool:
+        """Whoever has waited goes on with this one, and nobody waits: it is alone, however soon it comes."""
+        answered = False
+        for stream in self._streams.values():
+            if stream.is_answered:
+                answered = True
+            elif stream.is_awaited:
+                return False
+        return answered
 
     def _progress(self) -> tuple[object, int]:
         """Something else whenever something was published."""

@@ -11,9 +11,6 @@ from time import thread_time
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
-QUIET_TURNS: Final = 2
-"""So many turns in which nobody waits are counted, and no more: a program with nothing to say is left in peace."""
-
 SMOOTHING: Final = 8
 """What turns took lately is that of about as many."""
 
@@ -27,21 +24,32 @@ class WaitsForTurn(Protocol):
         """Another turn has begun."""
 
 
+class Leaves:
+    """When something left last."""
+
+    __slots__ = ("last_at",)
+
+    def __init__(self) -> None:
+        self.last_at = 0.0
+
+
 class Pulse:
     """Of one event loop: `of` finds it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.leaves = Leaves()
+        """Of all publications of clients in this loop."""
         self._waiting: dict[WaitsForTurn, None] = {}
-        self._next: asyncio.Handle | None = None
-        self._quiet = 0
+        self.next: asyncio.Handle | None = None
+        """The next turn, while turns are counted."""
         self._began = 0.0
         self._spent = 0.0
         self._time = 0.0
         self._sending = 0.0
         """That turns took lately, and sending in them."""
         self.turns = 0
-        """Only differences mean anything, and only from one turn to the next few."""
+        """Only differences mean anything, and only while somebody waits."""
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> "Pulse":
@@ -51,33 +59,23 @@ class Pulse:
         return pulse
 
     @property
-    def beats(self) -> bool:
-        """Turns are counted at the moment."""
-        return self._next is not None
-
-    @property
     def busy(self) -> bool:
         """Turns take as long as they do because of what is sent in them."""
         return self._sending > self._time * BUSY_SHARE
 
     def join(self, waiting: WaitsForTurn) -> None:
         self._waiting[waiting] = None
-        self._beat()
+        if self.next is None:
+            self._began = thread_time()
+            self._spent = self._time = self._sending = 0.0
+            self.next = self._loop.call_soon(self._turn)
 
     def leave(self, waiting: WaitsForTurn) -> None:
         self._waiting.pop(waiting, None)
-        self._beat()
 
     def spent(self, seconds: float) -> None:
         """On sending, in this turn."""
         self._spent += seconds
-
-    def _beat(self) -> None:
-        self._quiet = 0
-        if self._next is None:
-            self._began = thread_time()
-            self._spent = self._time = self._sending = 0.0
-            self._next = self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         now = thread_time()
@@ -87,10 +85,11 @@ class Pulse:
         self._began = now
         self._spent = 0.0
         self.turns += 1
+        still = bool(self._waiting)
         for waiting in list(self._waiting):
             waiting.turn()
-        self._quiet = 0 if self._waiting else self._quiet + 1
-        self._next = self._loop.call_soon(self._turn) if self._quiet < QUIET_TURNS else None
+        # One more turn after the last has left: it tells what that took, and whether more follow.
+        self.next = self._loop.call_soon(self._turn) if still else None
 
 
 _pulses: WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = WeakKeyDictionary()

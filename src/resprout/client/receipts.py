@@ -18,7 +18,7 @@ import msgspec
 
 from resprout.client.errors import PublishError
 from resprout.core.errors import UnsupportedReceiptError
-from resprout.core.guarantee import ReceiptLevel
+from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
 from resprout.order.ranges import Ranges
 
 _log = logging.getLogger("resprout")
@@ -27,6 +27,9 @@ CHANGES_KEPT = 1024
 """Of the number of copies; what is older than that many is told as the oldest of them."""
 
 Waiting = list[tuple[int, int, "asyncio.Future[None]"]]
+
+LATELY = 64
+"""A level that was not waited for while others were, for so many bundles, is not waited for any more."""
 
 CANCELLED_KEPT = 64
 """Waits that were cancelled stay in their queue until there are more of them than this and half of it."""
@@ -82,15 +85,18 @@ class Stream:
     """The publications of one stream of a client: how far each kind of receipt has come, and who waits."""
 
     __slots__ = (
+        "_answers",
         "_cancelled",
         "_closed",
         "_copies",
         "_count",
         "_given",
+        "_lately",
         "_loop",
         "_reached",
         "_refused",
         "_stack",
+        "_told",
         "_waiting",
         "_waits",
         "_waits_from",
@@ -119,8 +125,15 @@ class Stream:
         self._waits = ""
         """What this publication, and everything after it, waits for."""
         self._waits_from = 0
-        self.awaited = True
-        """Somebody has waited for a receipt lately; before the first publication, somebody may."""
+        self.awaited = ALL_LEVELS
+        """The receipts that somebody has waited for since something left; before the first publication, somebody may
+        wait for any."""
+        self._answers = 0
+        """How many who waited were told since then."""
+        self._told = 0
+        """How often the broker was told that somebody waits."""
+        self._lately = [-LATELY] * len(ReceiptLevel)
+        """When it was told of each level."""
 
     def offer(self, stack: str, given: tuple[ReceiptLevel, ...]) -> None:
         """Which receipts the network gives."""
@@ -162,7 +175,7 @@ class Stream:
             raise UnsupportedReceiptError(
                 f"the stack {self._stack!r} does not give the receipt {kind.label!r}; it gives {names}"
             )
-        self.awaited = True  # also where it has come already: else the next one would be told late
+        self.awaited |= 1 << kind  # also where it has come already: else the next one would be told late
         if seq in self._refused:
             raise PublishError(self._refused[seq], definite=True)
         if seq in self._reached[kind]:
@@ -183,13 +196,28 @@ class Stream:
     @property
     def is_awaited(self) -> bool:
         """Whether somebody waits for a receipt now, or has done so since the last `take_awaited`."""
-        return self.awaited or any(self._waiting)
+        return self.awaited != 0 or any(self._waiting)
 
-    def take_awaited(self) -> bool:
-        """The same, and what was waited for before does not count any more."""
-        awaited = self.is_awaited
-        self.awaited = False
-        return awaited
+    @property
+    def is_answered(self) -> bool:
+        """Whether one has waited since the last `take_awaited`, and nobody does now. Where many were told at the same
+        time, many go on at the same time."""
+        return self.awaited != 0 and self._answers <= 1 and not any(self._waiting)
+
+    def take_awaited(self) -> int:
+        """Which receipts somebody waits for, if somebody does, and what was waited for before does not count any more.
+        A program that waits for one level now and another then has both told at once."""
+        if not self.awaited and not any(self._waiting):
+            return 0
+        told = self._told = self._told + 1
+        levels = 0
+        for kind, waiting in enumerate(self._waiting):
+            if waiting or self.awaited >> kind & 1:
+                self._lately[kind] = told
+            if told - self._lately[kind] < LATELY:
+                levels |= 1 << kind
+        self.awaited = self._answers = 0
+        return levels
 
     def turned(self, kind: ReceiptLevel, first: int, last: int) -> None:
         reached = self._reached[kind]
@@ -198,17 +226,18 @@ class Stream:
             self._waits = ""
         waiting = self._waiting[kind]
         while waiting and waiting[0][0] <= reached.upto:
-            self._succeed(heapq.heappop(waiting)[2])
+            self._succeed(heapq.heappop(waiting)[2], kind)
         if last > reached.upto and waiting and waiting[0][0] <= last:
             for seq, _, future in waiting:
                 if first <= seq <= last:
-                    self._succeed(future)
+                    self._succeed(future, kind)
             self._drop_done(kind)
 
-    def _succeed(self, future: "asyncio.Future[None]") -> None:
+    def _succeed(self, future: "asyncio.Future[None]", kind: ReceiptLevel) -> None:
         if not future.done():
             future.set_result(None)
-            self.awaited = True  # until now: what it publishes next may leave before it can wait again
+            self._answers += 1
+            self.awaited |= 1 << kind  # until now: what it publishes next may leave before it can wait again
 
     def refused(self, first: int, last: int, reason: str) -> None:
         for seq in range(first, last + 1):

@@ -3,7 +3,8 @@
 A frame, a walk through every broker on the way and a receipt cost the same for one publication as for fifty. A program
 that publishes one in each turn of the loop would pay all of it for each. So:
 
-- the first one after a pause leaves at once: whoever is alone waits for nothing;
+- the first one after a pause leaves at once: whoever is alone waits for nothing, and nothing is counted or measured
+  before it has left;
 - what follows closely waits as long as every turn brings more, and at most for `GATHER_SECONDS`; where turns take
   longer than that because many clients send in each of them, for at most `GATHER_TURNS`;
 - where somebody waits for what comes of it, it waits for the end of the turn and no longer.
@@ -17,10 +18,10 @@ from collections.abc import Callable
 from time import monotonic, thread_time
 from typing import Final
 
-from resprout.client.pulse import QUIET_TURNS, Pulse
+from resprout.client.pulse import Leaves, Pulse
 
 IDLE_SECONDS: Final = 0.0005
-"""After such a pause, and a turn without anything new, the next one is the first."""
+"""After such a pause the next one is the first."""
 
 GATHER_SECONDS: Final = 0.0005
 GATHER_TURNS: Final = 8
@@ -28,17 +29,23 @@ GATHER_TURNS: Final = 8
 
 
 class Turns:
-    """`progress` says something else whenever there is more. `leave` is called when it is time, and calls `over`."""
+    """`progress` says something else whenever there is more. `leave` is called when it is time, and calls `over`.
+    `leaves`: when something left last; those who are company for each other share it. Many clients in one loop make its
+    turns long, so that each by itself would always seem to come after a pause."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, progress: Callable[[], object], leave: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        progress: Callable[[], object],
+        leave: Callable[[], None],
+        leaves: Leaves | None = None,
     ) -> None:
+        self._loop = loop
         self._pulse = Pulse.of(loop)
         self._progress = progress
         self._leave = leave
+        self._leaves = leaves if leaves is not None else Leaves()
         self.waiting = False
-        self._left_at = 0.0
-        self._left_in = -QUIET_TURNS
         self._since = 0
         """The turn in which something began to wait."""
         self._until = 0.0
@@ -46,18 +53,18 @@ class Turns:
 
     @property
     def idle(self) -> bool:
-        """Nothing has left for a while."""
-        pulse = self._pulse
-        return monotonic() - self._left_at > IDLE_SECONDS and (
-            not pulse.beats or pulse.turns - self._left_in >= QUIET_TURNS
-        )
+        """Nothing has left for a while, and nobody in this loop gathers."""
+        return self._pulse.next is None and monotonic() - self._leaves.last_at > IDLE_SECONDS
 
     def wait(self, hurry: bool) -> None:
         """Something is there that leaves with this turn if somebody waits for it, and with the last of those that
         follow closely otherwise."""
         self.waiting = True
+        if hurry:
+            self._loop.call_soon(self._end_of_turn)
+            return
         self._since = self._pulse.turns
-        self._until = 0.0 if hurry else monotonic() + GATHER_SECONDS
+        self._until = monotonic() + GATHER_SECONDS
         self._seen = None  # the next turn may begin before the program has had its own: it does not count
         self._pulse.join(self)
 
@@ -71,19 +78,26 @@ class Turns:
 
     def go(self) -> None:
         """It is time."""
+        if self._pulse.next is None:
+            self._leave()
+            return
         began = thread_time()
         self._leave()
         self._pulse.spent(thread_time() - began)
 
     def over(self) -> None:
         """Everything has left."""
-        self.waiting = False
-        self._left_at = monotonic()
-        self._left_in = self._pulse.turns
-        self._pulse.leave(self)
+        self._leaves.last_at = monotonic()
+        if self.waiting:
+            self.waiting = False
+            self._pulse.leave(self)
+
+    def _end_of_turn(self) -> None:
+        if self.waiting:
+            self.go()
 
     def _is_late(self) -> bool:
         if monotonic() < self._until:
             return False
         pulse = self._pulse
-        return self._until == 0.0 or not pulse.busy or pulse.turns - self._since >= GATHER_TURNS
+        return not pulse.busy or pulse.turns - self._since >= GATHER_TURNS

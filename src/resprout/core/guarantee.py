@@ -62,3 +62,12 @@ class ReceiptLevel(enum.IntEnum):
     @property
     def label(self) -> str:
         return self.name.lower()
+
+    @property
+    def bit(self) -> int:
+        """Its place in a set of levels."""
+        return 1 << self
+
+
+ALL_LEVELS: Final = 7
+"""The set of all of them."""

@@ -8,9 +8,11 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
 from resprout.core.contract import ProtocolMessage
-from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.durable_messages import DURABLE_MESSAGES
+
+_DELIVERED: Final = ReceiptLevel.DELIVERED.bit
 
 # client to broker
 
@@ -64,8 +66,18 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
 
 class Publish(BundleMessage, frozen=True, tag=16):
     bundle: Bundle
-    prompt: bool = True
-    """Somebody waits for the receipts: tell them at once, all the way. Otherwise they may wait for company."""
+    awaits: Annotated[int, msgspec.Meta(ge=0, le=ALL_LEVELS)] = ALL_LEVELS
+    """Somebody waits for these receipts (`ReceiptLevel.bit`): tell them at once. Others may wait for company."""
+
+    @property
+    def prompt(self) -> bool:
+        """Somebody waits for some receipt."""
+        return self.awaits != 0
+
+    @property
+    def awaits_all(self) -> bool:
+        """Somebody waits until it is delivered, and so for others than the brokers that make it safe."""
+        return self.awaits & _DELIVERED != 0
 
 
 class Subscribe(ProtocolMessage, frozen=True, tag=17):

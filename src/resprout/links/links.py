@@ -346,8 +346,8 @@ class Links:
                     self._settle(now_us, out)
                 if link.over:
                     return None
-        if link.limit != link.announced:
-            self._announce_room(link, now_us, out)
+        if link.limit != link.announced and (room := link.room_to_announce()) is not None:
+            self._tell(Writable(link.peer, room), now_us, out)
         if link.shipped < link.due and not link.unsent:
             link.unsent = True
             self._unsent.append(link)
@@ -382,11 +382,6 @@ class Links:
         if now_us - link.stirred_us >= STIRRED_US:
             link.stirred_us = now_us
             self._tell(Stirred(link.peer), now_us, out)
-
-    def _announce_room(self, link: LinkSession, now_us: int, out: Effects) -> None:
-        room = link.room_to_announce()
-        if room is not None:
-            self._tell(Writable(link.peer, room), now_us, out)
 
     def _company_over(self, timer: Timer, now_us: int, out: Effects) -> None:
         for link in self._gathering.over(timer):

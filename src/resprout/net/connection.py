@@ -14,7 +14,9 @@ import os
 import socket
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from resprout.core.errors import UsageError, WireError
@@ -41,8 +43,12 @@ GREETING_BYTES_MAX = 4096
 """The first frame on a connection. A greeting has a few hundred bytes; decoding a large hostile frame costs many times
 its size in memory."""
 
-TURN_SECONDS_MAX = 0.02
+TURN_SECONDS_MAX = 0.002
 """After so long with frames of one peer, the others have their turn before the rest."""
+
+TURN_BYTES = 64 << 10
+"""Whoever sends so much at once stands in line with others who do (`line`), and is not read from meanwhile: some event
+loops would go on reading one connection while more comes, up to 8 MB of it in one turn."""
 
 TOGETHER_MAX = 64
 """Messages of one peer that are taken in one step, unless one frame has more. What comes in one read beyond that is
@@ -95,7 +101,7 @@ class TcpConnection(asyncio.Protocol):
         """Bytes of frames that are not complete, since the machine was told of some."""
         self._trickled_at = 0.0
         self._paused = False
-        """Frames that have come wait for their turn, and no more are read."""
+        """Frames that have come, or are about to, wait for their turn, and no more are read."""
         self._delay_s = host.delay_s(peer) if peer is not None else 0.0
         self._late: deque[tuple[float, bytes | None]] = deque()
         """Bytes that an emulated latency keeps back (None: the end), with the time they may leave."""
@@ -127,9 +133,18 @@ class TcpConnection(asyncio.Protocol):
             self._begin()
 
     def data_received(self, data: bytes) -> None:
+        if len(data) >= TURN_BYTES and self._hold():
+            self._host.line.join(partial(self.receive, data))
+        else:
+            self.receive(data)
+
+    def receive(self, data: bytes) -> None:
+        if self._transport is None:
+            return  # it was lost while it stood in line, and what was not taken was not acknowledged
         if self._tls is not None:
             data = self._decrypt(data)
             if not data or self._closing:
+                self._read_on()
                 return
         try:
             frames = self._reader.feed(data)
@@ -139,7 +154,8 @@ class TcpConnection(asyncio.Protocol):
             return
         if not frames:
             self._trickled(len(data))
-        elif self._deadline is None and (len(frames) == 1 or weight_of(frames) <= TOGETHER_MAX):
+            self._read_on()
+        elif self._deadline is None and not self._paused and (len(frames) == 1 or weight_of(frames) <= TOGETHER_MAX):
             self._host.arrived(self.number, frames)
         else:
             self._take_in_turns(iter(frames))
@@ -271,15 +287,12 @@ class TcpConnection(asyncio.Protocol):
             self._host.trickled(self.number)
 
     def _take_in_turns(self, frames: Iterator[Any]) -> None:
-        host, number, time = self._host, self.number, self._host.loop.time
-        until = time() + TURN_SECONDS_MAX
+        host, number = self._host, self.number
+        until = monotonic() + TURN_SECONDS_MAX  # the time of some event loops stands still within a turn
         if self._deadline is not None:
             first = next(frames, None)
-            if type(first) is Who:
+            if isinstance(first, Who | AskAccount):
                 host.answer(self, first)
-                return
-            if type(first) is AskAccount:
-                host.tell_asker(self, first)
                 return
             if type(first) is Login:
                 self._hold()
@@ -293,17 +306,21 @@ class TcpConnection(asyncio.Protocol):
         while some := _some(frames):
             host.arrived(number, some)
             host.take_in()
-            if time() > until:
+            if monotonic() > until:
                 self._pause(frames)
                 return
-        if self._paused:
-            self._paused = False
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._paused:
+            return
+        self._paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _pause(self, rest: Iterator[Any]) -> None:
         if self._hold():
-            self._host.loop.call_soon(self._take_in_turns, rest)
+            self._host.line.join(partial(self._take_in_turns, rest))
 
     def _hold(self) -> bool:
         """Read no more for now; False when the connection is over, and what was not taken was not acknowledged."""

@@ -49,8 +49,10 @@ from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects
-from resprout.net.frames import AccountTold, AskAccount, Here, Who
+from resprout.net.frames import AskAccount, Here, Who
+from resprout.net.inquiries import Inquiries
 from resprout.net.intake import TurnIntake, together
+from resprout.net.line import HeavyLine
 from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.reception import Reception, refuse
 from resprout.wire.codec import Codec
@@ -104,11 +106,9 @@ class Host:
         self._book = book if book is not None else AddressBook()
         self._delays_s = delays_s or {}
         self.greeting_s_max = greeting_s_max
-        self._latest_incarnation = latest_incarnation
         self._ended = ended
-        self._asked = asked
         self.notices = notices
-        self._tells = tells
+        self._inquiries = Inquiries(self, latest_incarnation, asked, tells)
         self.network = ""
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, TcpConnection] = {}
@@ -116,7 +116,8 @@ class Host:
         self.reception = Reception(self, self.door, connections_max, greetings_max)
         self._numbers = 0
         self._steps = together(machine)
-        self._intake = TurnIntake(self.loop, self._take)
+        self._intake = TurnIntake(self.loop, self._take, self._take_one)
+        self.line = HeavyLine(self.loop)
         self._alarms = LoopAlarms(self.loop, self._fire)
         self._dials = Dials(self._where, self._new, self.handle)
         self._place: ListeningPlace | None = None
@@ -169,7 +170,8 @@ class Host:
 
     def handle(self, event: Event) -> None:
         """After whatever came before it."""
-        self._intake.take()
+        if self._intake.waiting:
+            self._intake.take()
         if not self._closing:
             self.perform(self.machine.step(event, now_us()))
 
@@ -257,33 +259,21 @@ class Host:
     def _take(self, arrivals: Sequence[Arrived]) -> None:
         self.perform(self._steps(arrivals, now_us()))
 
+    def _take_one(self, arrival: Arrived) -> None:
+        self.perform(self.machine.step(arrival, now_us()))
+
     def trickled(self, number: int) -> None:
         if number in self._connections:
             self.handle(Trickled(number))
 
-    def answer(self, connection: TcpConnection, asked: Who) -> None:
-        """To somebody who only wants to know who listens here."""
+    def answer(self, connection: TcpConnection, asked: Who | AskAccount) -> None:
+        """To somebody who wants nothing else."""
         if asked.name in self._barred:
             connection.abort(CUT)
-            return
-        here = self.here
-        met = self._latest_incarnation(asked.name)
-        connection.send(Here(here.name, here.role, here.incarnation, met, self.network, self.notices()))
-        connection.close("answered")
-        self._asked(self.door.as_proven(asked, connection.proven))
-
-    def tell_asker(self, connection: TcpConnection, asked: AskAccount) -> None:
-        """To somebody who wants to know how this node is."""
-        if asked.name in self._barred:
-            connection.abort(CUT)
-        elif self._tells is None:
-            refuse(connection, f"{self.here.name} tells nothing of itself")
-        elif not self.reception.check_asker(connection, asked):
-            try:
-                connection.send(AccountTold(self.here.name, self._tells(asked)))
-                connection.close("told")
-            except UsageError as error:
-                refuse(connection, str(error))
+        elif isinstance(asked, Who):
+            self._inquiries.who(connection, asked)
+        else:
+            self._inquiries.how(connection, asked)
 
     def lost(self, connection: TcpConnection, reason: str) -> None:
         self._intake.take()
@@ -313,6 +303,7 @@ class Host:
     def _stop(self) -> None:
         self._closing = True
         self._intake.clear()
+        self.line.clear()
         for kind in self._do:
             self._do[kind] = _nothing
         if self._durable is not None:
@@ -331,14 +322,15 @@ class Host:
 
     def _execute(self, effects: Sequence[Effect]) -> None:
         do = self._do
-        timers: list[SetTimer | CancelTimer] | None = None
+        timers: list[Effect] | None = None
         for effect in effects:
-            if isinstance(effect, SetTimer | CancelTimer):  # nobody waits for these; what is sent goes first
+            kind = type(effect)
+            if kind is SetTimer or kind is CancelTimer:  # nobody waits for these; what is sent goes first
                 if timers is None:
                     timers = []
                 timers.append(effect)
             else:
-                do[type(effect)](effect)
+                do[kind](effect)
         if timers is not None:
             for effect in timers:
                 do[type(effect)](effect)

@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol, runtime_checkable
 from resprout.core.contract import Arrived, Effect, Machine
 from resprout.links.frames import Data
 
-QUIET_SECONDS: Final = 0.0002
-"""After such a pause a frame is taken at once."""
+QUIET_SECONDS: Final = 0.000_05
+"""After such a pause since the last ones were taken a frame is taken at once. Reads of one turn follow each other
+within a few microseconds."""
 
 MESSAGES_MAX: Final = 256
 """With so many messages the end of the turn is not waited for: what the machine wants done because of them is kept
@@ -40,12 +41,7 @@ def together(machine: Machine) -> Steps:
     def one_by_one(arrivals: Sequence[Arrived], now_us: int) -> Sequence[Effect]:
         return [effect for arrival in arrivals for effect in one(arrival, now_us)]
 
-    many = machine.steps if isinstance(machine, TakesTogether) else one_by_one
-
-    def take(arrivals: Sequence[Arrived], now_us: int) -> Sequence[Effect]:
-        return one(arrivals[0], now_us) if len(arrivals) == 1 else many(arrivals, now_us)
-
-    return take
+    return machine.steps if isinstance(machine, TakesTogether) else one_by_one
 
 
 def weight_of(frames: Sequence[Any]) -> int:
@@ -57,23 +53,33 @@ def weight_of(frames: Sequence[Any]) -> int:
 
 
 class TurnIntake:
-    """`hand_on` is given what has come, in the order in which it came."""
+    """`hand_on` is given what has come, in the order in which it came, and `hand_on_one` a frame that is alone."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, hand_on: Callable[[Sequence[Arrived]], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        hand_on: Callable[[Sequence[Arrived]], None],
+        hand_on_one: Callable[[Arrived], None],
+    ) -> None:
         self._loop = loop
         self._hand_on = hand_on
-        self._waiting: list[Arrived] = []
+        self._hand_on_one = hand_on_one
+        self.waiting: list[Arrived] = []
         self._weight = 0
         self._end: asyncio.Handle | None = None
         """The end of the turn in which something waits."""
-        self._last_at = 0.0
+        self._through_at = 0.0
+        """With what was handed on last."""
 
     def put(self, connection: int, frames: Sequence[Any]) -> None:
-        now, before = monotonic(), self._last_at  # some event loops tell the time in milliseconds
-        self._last_at = now
-        waiting = self._waiting
-        if not waiting and now - before > QUIET_SECONDS:  # alone, as nearly always where there is little to do
-            self._hand_on([Arrived(connection, frame) for frame in frames])
+        waiting = self.waiting
+        # Alone, as nearly always where there is little to do. Some event loops tell the time in milliseconds.
+        if not waiting and monotonic() - self._through_at > QUIET_SECONDS:
+            if len(frames) == 1:
+                self._hand_on_one(Arrived(connection, frames[0]))
+            else:
+                self._hand_on([Arrived(connection, frame) for frame in frames])
+            self._through_at = monotonic()
             return
         waiting += [Arrived(connection, frame) for frame in frames]
         self._weight += weight_of(frames)
@@ -87,12 +93,16 @@ class TurnIntake:
         if self._end is not None:
             self._end.cancel()
             self._end = None
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
+        if self.waiting:
+            waiting, self.waiting = self.waiting, []
             self._weight = 0
-            self._hand_on(waiting)
+            if len(waiting) == 1:
+                self._hand_on_one(waiting[0])
+            else:
+                self._hand_on(waiting)
+            self._through_at = monotonic()
 
     def clear(self) -> None:
         """Nothing is taken any more."""
-        self._waiting.clear()
+        self.waiting.clear()
         self.take()

@@ -21,9 +21,9 @@ Id = CausalKey
 
 class Entry:
     __slots__ = (
-        "bundle", "client", "copies", "cost", "first", "hops", "incarnation", "is_backup", "lacking", "last", "level",
-        "no", "picks", "pins", "prompt", "publisher", "reach", "reach_lacking", "readers", "restored", "shown",
-        "source", "stamp", "stream", "tseq", "undone", "waits",
+        "awaits", "bundle", "client", "copies", "cost", "first", "hops", "incarnation", "is_backup", "lacking",
+        "last", "level", "no", "picks", "pins", "prompt", "publisher", "reach", "reach_lacking", "readers",
+        "restored", "shown", "source", "stamp", "stream", "tseq", "undone", "waits",
     )  # fmt: skip
 
     def __init__(self, no: int, bundle: Bundle, source: "Link | None", client: Any, hops: int) -> None:
@@ -37,7 +37,9 @@ class Entry:
         self.client = client
         """The local client that published it, if any; the log does not look inside."""
         self.prompt = False
-        """Its publisher waits for the receipts."""
+        """Its publisher waits for `delivered`."""
+        self.awaits = 0
+        """The receipts that it waits for, where it is served here."""
         self.publisher = bundle.publisher
         self.stream = bundle.stream
         self.incarnation = bundle.incarnation

@@ -214,13 +214,19 @@ class Link:
             news.firmer += [(abs(rung), entry) for entry in entries]
 
     def kept(self) -> set[int]:
-        """The entries, by `id`, that the neighbour certainly keeps until it is told more of them."""
-        told, heard = self.told, self.heard
+        """The entries, by `id`, that the neighbour keeps, or will when they come, until it is told more of them."""
+        told = self.told
         if not told.firm:
             return set()  # with f = 0 nobody keeps anything for others
         firm, back_firm = told.firm[-1], told.back_firm[-1]
-        sent = [entry for n, entry in self.sent.entries.items() if n not in back_firm and n <= heard.have[0]]
+        sent = [entry for n, entry in self.sent.entries.items() if n not in back_firm]
         return {id(entry) for entry in (*sent, *[entry for n, entry in self.arrived.entries.items() if n not in firm])}
+
+    def has(self, entry: Entry) -> bool:
+        """It has crossed, and the neighbour has said so, or sent it."""
+        return (
+            self.sent.numbers.get(entry, self.heard.have[0] + 1) <= self.heard.have[0] or entry in self.arrived.numbers
+        )
 
     def waits_with(self, bundle: Bundle) -> bool:
         """The same here: this very bundle crossed, and is not forgotten before the neighbour says more of it."""

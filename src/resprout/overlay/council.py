@@ -75,6 +75,11 @@ class Council:
     def is_root(self) -> bool:
         return self._view.parent is None and self._view.leads_configuration
 
+    @property
+    def unbelieved(self) -> int:
+        """How often somebody said what was not for it to say."""
+        return self._credence.unbelieved
+
     def has_ended(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over, by the latest word from its host. If
         something still comes from that name, a later life says it."""

@@ -31,6 +31,8 @@ class Credence:
         self._lapsed_us: int | None = None
         """When the lease was last seen to be lost."""
         self._looked_us: int | None = None
+        self.unbelieved = 0
+        """How often something was not believed."""
         self._accusers: set[str] = set()
         """Members that say that this broker, which is the root, is dead."""
         self._rules: dict[type, Callable[[str, Any, int], bool]] = {
@@ -47,7 +49,10 @@ class Credence:
 
     def is_believed(self, peer: str, message: Any, now_us: int) -> bool:
         rule = self._rules.get(type(message))
-        return rule is None or rule(peer, message, now_us)
+        if rule is None or rule(peer, message, now_us):
+            return True
+        self.unbelieved += 1
+        return False
 
     def is_registered_by_right(self, peer: str, registration: Registration, now_us: int) -> bool:
         """A neighbour passes on who is dead. From below comes only what has happened below, unless this broker has lost

@@ -3,11 +3,14 @@
 The first living broker next to the dead root asks every voter whether it hears the root. Only with the consent of a
 majority does it declare the root dead and begin the repair, in which it registers itself as the next root (`registry`).
 The vote grants nothing by itself: it keeps a broker that merely lost its own link from disturbing the others.
+
+The question is put again once a lease, and the latest answer of each voter counts, to whichever putting of the same
+question: where a round trip takes longer than a lease, no answer would ever be to the last one.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.lease_detector import LeaseDetector
@@ -17,15 +20,20 @@ from resprout.overlay.places import Life, check_lives, is_among
 from resprout.overlay.probes import Probes
 from resprout.overlay.view import MembershipView
 
+CONSENT_LEASES: Final = 4
+"""How long a consent counts, unless it is taken back or renewed."""
+
 
 class _Ballot:
-    __slots__ = ("begun_us", "dead", "number", "yes")
+    __slots__ = ("asked_us", "dead", "lives", "number", "yes")
 
-    def __init__(self, number: int, dead: frozenset[str], now_us: int) -> None:
+    def __init__(self, number: int, dead: frozenset[str], lives: tuple[Life, ...]) -> None:
         self.number = number
         self.dead = dead
-        self.begun_us = now_us
-        self.yes: set[str] = set()
+        self.lives = lives
+        self.asked_us = 0
+        self.yes: dict[str, int] = {}
+        """Who has consented, and when."""
 
 
 class Election:
@@ -52,17 +60,20 @@ class Election:
         """Ask the voters whether these, the root among them, may be declared dead; not more often than once a
         lease."""
         here = self._view
-        if self._ballot is not None and now_us - self._ballot.begun_us < self._detector.lease_us:
+        ballot, lives, lease_us = self._ballot, here.lives(dead), self._detector.lease_us
+        if ballot is not None and now_us - ballot.asked_us < lease_us:
             return
         if not here.configuration.voters:
             return
-        self._number += 1
-        ballot = self._ballot = _Ballot(self._number, dead, now_us)
-        if here.configuration.holds(here.name, here.incarnation) and (
-            force or not self._hears(here.lives(dead), now_us)
-        ):
-            ballot.yes.add(here.name)
-        question = PreVote(ballot.number, here.lives(dead), here.configuration, force)
+        if ballot is None or ballot.lives != lives:
+            self._number += 1
+            ballot = self._ballot = _Ballot(self._number, dead, lives)
+        ballot.asked_us = now_us
+        ballot.yes = {name: at_us for name, at_us in ballot.yes.items() if now_us - at_us < CONSENT_LEASES * lease_us}
+        ballot.yes.pop(here.name, None)
+        if here.configuration.holds(here.name, here.incarnation) and (force or not self._hears(lives, now_us)):
+            ballot.yes[here.name] = now_us
+        question = PreVote(ballot.number, lives, here.configuration, force)
         for name in here.configuration.names:
             if name != here.name and name not in dead:
                 self._post(name, question)
@@ -117,6 +128,10 @@ class Election:
 
     def _on_vote(self, peer: str, message: Vote, now_us: int) -> None:
         ballot = self._ballot
-        if ballot is not None and ballot.number == message.number and message.yes:
-            ballot.yes.add(peer)
+        if ballot is None or ballot.number != message.number:
+            return
+        if message.yes:
+            ballot.yes[peer] = now_us
             self._count()
+        else:
+            ballot.yes.pop(peer, None)

@@ -101,8 +101,11 @@ class LatencyRow(ResultRow, kw_only=True, frozen=True):
     count: int
     mean_us: float
     median_us: int
+    p90_us: int | None = None
     p95_us: int
     p99_us: int
+    p999_us: int | None = None
+    """What 999 of 1,000 do not exceed; like `p90_us` not known of a run without rows, which was only counted."""
     max_us: int
 
 

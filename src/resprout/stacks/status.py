@@ -56,6 +56,8 @@ class StackStatus(msgspec.Struct, frozen=True):
     log_bundles: int | Absent = msgspec.UNSET
     log_bytes_max: int | Absent = msgspec.UNSET
     """Of what local clients published: beyond it they are held back."""
+    refused: dict[str, int] = {}
+    """What brokers said that was not theirs to say and did not cost them their links: how often, by reason."""
 
 
 class TopicReaders(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ msgspec itself has checked the types before a rule looks at a value; a rule rais
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import inspect
@@ -99,10 +100,15 @@ def _struct_rule(info: inspect.StructType, outer: tuple[type, ...], items_max: i
     if not numbers and not rules:
         return None
 
+    # All numbers of a struct in three calls; with a second name, a getter answers with a tuple.
+    numbers_of = attrgetter(*numbers, *numbers[:1]) if numbers else None
+
     def check(value: Any) -> None:
-        for name in numbers:
-            if not 0 <= getattr(value, name) <= INT64_MAX:
-                raise WireError(f"{name} {getattr(value, name)} is not in 0 to 2^63 - 1")
+        if numbers_of is not None:
+            found = numbers_of(value)
+            if min(found) < 0 or max(found) > INT64_MAX:
+                wrong = next(name for name in numbers if not 0 <= getattr(value, name) <= INT64_MAX)
+                raise WireError(f"{wrong} {getattr(value, wrong)} is not in 0 to 2^63 - 1")
         for name, rule in rules:
             rule(getattr(value, name))
 
@@ -115,7 +121,9 @@ def _int_bounds(info: inspect.IntType) -> tuple[int, int]:
     return -(1 << 63), INT64_MAX  # the field's own lower bound was checked by msgspec
 
 
-def _int_rule(info: inspect.IntType, field: str) -> Rule:
+def _int_rule(info: inspect.IntType, field: str) -> Rule | None:
+    if info.ge is not None and info.le is not None:
+        return None  # both were checked
     least, greatest = _int_bounds(info)
 
     def check(value: int) -> None:

@@ -6,10 +6,10 @@ to it are collected from all subscribers; they are compared when one is added, a
 about the order of totals that were both known. A pair whose totals contradict each other is left out from then on.
 """
 
+from resprout.audit.barrier import divided
 from resprout.audit.live import places, totals
 from resprout.audit.live.memory import KeptLife, KeptPublication, Key, KeyPlace, Sides
 from resprout.audit.live.view import LiveView
-from resprout.audit.naming import pair_name
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 
@@ -20,7 +20,7 @@ def delivered(view: LiveView, life: KeptLife, p: KeptPublication, tseq: int | No
     is_total = p.guarantee is Guarantee.TOTAL
     fresh = is_total and totals.enter(memory, p.number)
     in_place = True
-    for pair in p.pairs:
+    for pair in p.lines:
         key = memory.keys.get(pair)
         if key is None:
             key = memory.keys[pair] = Key()
@@ -68,7 +68,7 @@ def forget(view: LiveView, p: KeptPublication) -> None:
         for number in sides.before:
             if (total := memory.totals.get(number)) is not None:
                 total.passed.pop(p.number, None)
-    for pair in p.pairs:
+    for pair in p.lines:
         key = memory.keys.get(pair)
         if key is None:
             continue
@@ -109,21 +109,5 @@ def _check(view: LiveView, pair: Pair, key: Key, p: KeptPublication, sides: Side
         for before, there in sides.before.items():
             if totals.precedes(view.memory, pair, after, before):
                 sides.told = True
-                _tell(view, pair, p, (after, here), (before, there))
+                view.tell(divided(view, pair, p.number, (after, here), (before, there)))
                 return
-
-
-def _tell(view: LiveView, pair: Pair, p: KeptPublication, first: tuple[int, int], last: tuple[int, int]) -> None:
-    memory = view.memory
-    (after, one), (before, other) = first, last
-    here, there = memory.lives[one], memory.lives[other]
-    follower, leader = memory.publications[after], memory.publications[before]
-    name, after_name, before_name = view.name(p.id), view.name(follower.id), view.name(leader.id)
-    same = "" if after == before else f", and {after_name} is ordered before {before_name}"
-    text = (
-        f"{here.name} delivered {name} at {p.had[one][0]} before the total {after_name} at {follower.had[one][0]}, "
-        f"but {there.name} delivered it at {p.had[other][0]} after {before_name} at {leader.had[other][0]}{same} "
-        f"(all name {pair_name(pair)})"
-    )
-    messages = (name, after_name) if after == before else (name, after_name, before_name)
-    view.tell("barrier", max(p.had[one][2], p.had[other][2]), there.node, messages, text)

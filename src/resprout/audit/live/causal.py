@@ -10,9 +10,9 @@ the first cause that shows.
 
 from collections.abc import Iterator
 
+from resprout.audit.causal import out_of_order
 from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, Overtaker
 from resprout.audit.live.view import LiveView
-from resprout.audit.naming import listed
 from resprout.core.guarantee import Guarantee
 
 
@@ -44,14 +44,14 @@ def check_late(view: LiveView, life: KeptLife, d: KeptPublication, position: int
     if was_due:  # then all of them were noted
         for overtaker in overtakers or ():
             if overtaker.causal:
-                tell_causal(view, life, d, overtaker, f"before {view.name(d.id)} at {position}")
+                tell_causal(view, life, d, overtaker, position)
     elif (lane := life.lanes.get(d.lane)) is not None and lane.clock.get(d.source, 0) >= d.index:
         for overtaker in _dependents(view, life, d):
-            tell_causal(view, life, d, overtaker, f"before {view.name(d.id)} at {position}")
+            tell_causal(view, life, d, overtaker, position)
 
 
-def tell_causal(view: LiveView, life: KeptLife, d: KeptPublication, m: Overtaker, cause_words: str) -> None:
-    """m was delivered before d or without it."""
+def tell_causal(view: LiveView, life: KeptLife, d: KeptPublication, m: Overtaker, place: int | None) -> None:
+    """m was delivered before d, which came at this place, or without it."""
     known = view.memory.publications.get(m.number)
     if known is not None:
         if life.number in known.flagged:
@@ -60,16 +60,8 @@ def tell_causal(view: LiveView, life: KeptLife, d: KeptPublication, m: Overtaker
     if view.is_full("causal"):
         view.count_untold("causal")
         return
-    name = view.name(m.id)
-    steps = view.between(d, m.number)
-    if steps is None:
-        how, between = "through publications that are forgotten", []
-    else:
-        between = [view.name(p.id) for p in steps]
-        words = [f"{view.name(p.id)} on topic {p.topic}" for p in steps]
-        how = f"through {listed(words)}" if words else "directly"
-    text = f"{life.name} delivered {name} at {m.position} {cause_words}, on which it depends {how}"
-    view.tell("causal", m.time_us, life.node, (name, view.name(d.id), *between), text)
+    between = view.between(d, m.number)
+    view.tell(out_of_order(view, life, (m.id, m.position), m.time_us, d.id, place, between))
 
 
 def learn(lane: LaneMemory, p: KeptPublication) -> None:
@@ -92,5 +84,5 @@ def _dependents(view: LiveView, life: KeptLife, d: KeptPublication) -> Iterator[
         position, row, time_us = m.had[life.number]
         if row < d.row:
             return
-        if m.past.get(d.source, 0) >= d.index:
+        if m.depends_on(d):
             yield Overtaker(m.number, m.id, position, row, time_us, True)

@@ -19,9 +19,10 @@ from typing import Final
 import msgspec
 
 from resprout.audit.live.causal import tell_causal
-from resprout.audit.live.memory import KeptLife, KeptPublication, Overdue
+from resprout.audit.live.memory import KeptLife, KeptPublication
 from resprout.audit.live.view import LiveView
-from resprout.audit.naming import MessageId, seconds
+from resprout.audit.loss import MissingDelivery, lost
+from resprout.audit.naming import MessageId
 from resprout.audit.subscriptions import NEVER
 
 OVERDUE_MAX: Final = 10_000
@@ -106,8 +107,7 @@ def look_for_gaps(view: LiveView, before_us: int) -> None:
             continue  # it came, or nobody is to blame yet: the horizon and the end look once more
         overtakers = p.overtaken[life_number]
         other = next((o for o in overtakers if o.id[0] == p.id[0]), overtakers[0])
-        fact = f"but delivered {view.name(other.id)} at {other.position}, "
-        _tell_lost(view, p, life, "has not delivered", fact)
+        _tell_lost(view, p, life, f"but delivered {view.name(other.id)} at {other.position}, ")
         _tell_without(view, p, life)
         del p.due[life_number]  # it counts as waited for until the horizon: should it come, its place is judged
         _stop_waiting(life, p)
@@ -125,9 +125,9 @@ def given_up(view: LiveView, p: KeptPublication) -> None:
             _tell_without(view, p, life)
         asked = view.interest.lasting(number, p) if owed and life.ended_us < 0 else None
         if asked is not None and p.due[number] == NEVER:
-            _note_overdue(view, life, p.id, Overdue(p.time_us, p.topic, asked.filter, asked.where_text))
+            _note_overdue(view, life, p.id, MissingDelivery.asked_for(p.time_us, p.topic, asked))
         elif owed and life.ended_us < 0 and (told_us := life.losses.get(p.due[number])) is not None:
-            _note_overdue(view, life, p.id, Overdue(p.time_us, p.topic, "", None, told_us))
+            _note_overdue(view, life, p.id, MissingDelivery(p.time_us, p.topic, "", None, told_us))
         _give_up(view, p, life)
 
 
@@ -140,45 +140,34 @@ def judge_rest(view: LiveView, came_to_rest: bool) -> None:
             if life is None or not owed:
                 continue
             if came_to_rest and until == NEVER and life.correct:
-                _tell_lost(view, p, life, "never delivered", "")
+                _tell_lost(view, p, life)
             elif came_to_rest and life.correct and until in life.losses:
-                _tell(
-                    view, life, p.id, Overdue(p.time_us, p.topic, "", None, life.losses[until]), "never delivered", ""
-                )
+                _tell(view, life, p.id, MissingDelivery(p.time_us, p.topic, "", None, life.losses[until]))
             _tell_without(view, p, life)
     for life in view.memory.lives.values():
         if came_to_rest and life.correct:
             for id, overdue in life.overdue.items():
-                _tell(view, life, id, overdue, "never delivered", "")
+                _tell(view, life, id, overdue)
 
 
-def _note_overdue(view: LiveView, life: KeptLife, id: MessageId, overdue: Overdue) -> None:
+def _note_overdue(view: LiveView, life: KeptLife, id: MessageId, overdue: MissingDelivery) -> None:
     if len(life.overdue) < OVERDUE_MAX:
         life.overdue[id] = overdue
     else:
         view.count("owed_and_forgotten")
 
 
-def _tell_lost(view: LiveView, p: KeptPublication, life: KeptLife, verb: str, fact: str) -> None:
+def _tell_lost(view: LiveView, p: KeptPublication, life: KeptLife, instead: str = "") -> None:
     asked = view.interest.lasting(life.number, p)
     if asked is not None:
-        _tell(view, life, p.id, Overdue(p.time_us, p.topic, asked.filter, asked.where_text), verb, fact)
+        _tell(view, life, p.id, MissingDelivery.asked_for(p.time_us, p.topic, asked), instead)
 
 
-def _tell(view: LiveView, life: KeptLife, id: MessageId, missing: Overdue, verb: str, fact: str) -> None:
-    is_told = missing.told_us >= 0
+def _tell(view: LiveView, life: KeptLife, id: MessageId, missing: MissingDelivery, instead: str = "") -> None:
     if view.memory.promise.is_probable:
-        view.count("missing_told" if is_told else "missing")
-        return
-    name = view.name(id)
-    where = f" where {missing.where}" if missing.where else ""
-    why = (
-        f"and was told at {seconds(missing.told_us)} that deliveries may be missing"
-        if is_told
-        else f"though its subscription {missing.filter}{where} was confirmed before"
-    )
-    text = f"{life.name} {verb} {name}, published on {missing.topic} at {seconds(missing.time_us)}, {fact}{why}"
-    view.tell("lost_told" if is_told else "lost", missing.time_us, life.node, (name,), text)
+        view.count("missing_told" if missing.is_told else "missing")
+    else:
+        view.tell(lost(view, life, id, missing, instead))
 
 
 def _tell_without(view: LiveView, p: KeptPublication, life: KeptLife) -> None:
@@ -186,7 +175,7 @@ def _tell_without(view: LiveView, p: KeptPublication, life: KeptLife) -> None:
     until = p.due[life.number]
     for overtaker in p.overtaken.pop(life.number, ()):
         if overtaker.causal and until > overtaker.row and not view.memory.promise.is_probable:
-            tell_causal(view, life, p, overtaker, f"but never {view.name(p.id)}")
+            tell_causal(view, life, p, overtaker, None)
 
 
 def _give_up(view: LiveView, p: KeptPublication, life: KeptLife) -> None:

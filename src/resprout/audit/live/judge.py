@@ -6,8 +6,8 @@ written down and read back at any time, so it can go on elsewhere. Its memory is
 for what is forgotten, and what may be missed for that.
 
 Judged are the rules in `LIVE_RULES`, with the meaning that `audit.judge` gives them. Order at a subscriber is the order
-of its rows here; where positions say otherwise, that is reported as a violation of its own. Receipts and the bank are
-for those who see the whole trace.
+of its rows here; where positions say otherwise, that is reported as a violation of its own. Receipts, durable
+subscriptions and the bank are for those who see the whole trace.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from resprout.audit.live.forgetting import forget_old
 from resprout.audit.live.holding import hold, release
 from resprout.audit.live.memory import LiveOptions, Memory, from_bytes, to_bytes
 from resprout.audit.live.reading import RowReading
-from resprout.audit.live.view import LiveView
+from resprout.audit.live.view import LiveView, kept
 from resprout.audit.verdict import Anomaly
 from resprout.core.promises import Promises
 from resprout.trace import kinds
@@ -49,7 +49,7 @@ class LiveJudge:
 
     def state(self) -> bytes:
         """All that it remembers."""
-        self._memory.subscriptions = self._view.interest.kept()
+        self._memory.subscriptions = kept(self._view.interest)
         written = to_bytes(self._memory)
         self._memory.subscriptions = []
         return written

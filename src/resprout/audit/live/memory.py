@@ -8,13 +8,17 @@ from typing import Final
 
 import msgspec
 
+from resprout.audit.fifo import Delivered
+from resprout.audit.loss import MissingDelivery
 from resprout.audit.naming import MessageId
-from resprout.core.guarantee import Guarantee
+from resprout.audit.places import Placed
+from resprout.audit.presence import Stray
+from resprout.audit.records import ClaimedPlace, PublicationFacts
 from resprout.core.keys import Pair
 from resprout.core.promises import Promises
 from resprout.trace.schema import Row
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the written form; another one is refused, not guessed at."""
 
 TICK_US_MAX: Final = 500_000
@@ -65,37 +69,11 @@ class Sides(msgspec.Struct, array_like=True, gc=False):
     told: bool = False
 
 
-class KeptPlace(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The place of a total, and who was told it first."""
-
-    tseq: int
-    name: str
-    node: str
-    time_us: int
-
-
-class KeptPublication(msgspec.Struct, array_like=True, gc=False):
-    number: int
-    row: int
-    time_us: int
-    id: MessageId
-    topic: str
-    lane: str
-    """As of `audit.records.Publication`."""
-    keys: tuple[str, ...]
-    topics: tuple[str, ...]
-    pairs: tuple[Pair, ...]
-    """As `lines` of `audit.records.Publication`."""
-    guarantee: Guarantee
-    attributes: dict[str, str] | None
-    life: int
-    """That published it."""
+class KeptPublication(PublicationFacts, msgspec.Struct, array_like=True, gc=False):
     source: int
     """Of that life and its lane."""
     index: int
     """Its place among the ordered publications of that source, from 1; 0 for one that is not."""
-    previous: int
-    """The ordered one its client made before it, as in `audit.records.Publication`; what is not ordered has none."""
     given: list[int]
     """What its client was given between the two."""
     past: dict[int, int]
@@ -116,13 +94,12 @@ class KeptPublication(msgspec.Struct, array_like=True, gc=False):
     safe: bool = False
     failed: bool = False
     refused: bool = False
-    place: KeptPlace | None = None
+    place: ClaimedPlace | None = None
     misplaced: bool = False
     """It has been said that somebody was told another place."""
 
-    @property
-    def ordered(self) -> bool:
-        return self.guarantee is not Guarantee.EVENTUAL
+    def depends_on(self, other: "KeptPublication") -> bool:
+        return self.past.get(other.source, 0) >= other.index
 
     def hear(self, receipt: str) -> None:
         """A receipt, or "refused"."""
@@ -132,18 +109,6 @@ class KeptPublication(msgspec.Struct, array_like=True, gc=False):
             self.failed = True
         elif receipt == "refused":
             self.refused = True
-
-
-class Overdue(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is left of a publication that some subscriber has not got within the horizon."""
-
-    time_us: int
-    topic: str
-    filter: str
-    where: str | None
-    """Of the subscription that asked for it."""
-    told_us: int = -1
-    """When the client was told that deliveries may be missing."""
 
 
 class LaneMemory(msgspec.Struct, array_like=True, gc=False):
@@ -173,11 +138,11 @@ class KeptLife(msgspec.Struct, array_like=True, gc=False):
     """Ordered publications that are due here: by their source, numbers by index."""
     loose: dict[int, None] = {}
     """Eventual publications that are due here."""
-    newest: dict[tuple[str, str], tuple[MessageId, int]] = {}
+    newest: dict[tuple[str, str], Delivered] = {}
     """By publisher and lane: the latest ordered publication that was delivered here, and where."""
     recent: list[int] = []
     """Causal and total publications that were delivered here, in order."""
-    overdue: dict[MessageId, Overdue] = {}
+    overdue: dict[MessageId, MissingDelivery] = {}
     """What is owed here and is forgotten otherwise."""
     passed: dict[Stream, list[int]] = {}
     """What was delivered here and is forgotten otherwise, as intervals of numbers."""
@@ -189,17 +154,6 @@ class KeptLife(msgspec.Struct, array_like=True, gc=False):
     @property
     def correct(self) -> bool:
         return self.ended_us < 0 and not self.frozen
-
-
-class Stray(msgspec.Struct, array_like=True, gc=False):
-    """A delivery of what nobody has published so far."""
-
-    life: int
-    position: int
-    time_us: int
-    open: list[tuple[str, str | None]]
-    """Subscriptions that were open then."""
-    told: bool = False
 
 
 class KeptTotal(msgspec.Struct, array_like=True, gc=False):
@@ -223,8 +177,8 @@ class KeyPlace(msgspec.Struct, array_like=True, gc=False):
     """The latest total."""
     since: dict[int, None] = {}
     """What came after it and is no total."""
-    highest: tuple[int, MessageId, int] | None = None
-    """Of the totals whose place was told here, the highest one: its place, identity and position."""
+    highest: Placed | None = None
+    """Of the totals whose place was told here, the highest one."""
 
 
 class Key(msgspec.Struct, array_like=True, gc=False):
@@ -293,7 +247,7 @@ class Memory(msgspec.Struct, array_like=True):
     last_ordered: dict[str, dict[str, LastOrdered]] = {}
     """By client and lane."""
     subscriptions: list[KeptSubscription] = []
-    """Only in the written form; `audit.live.interest` works on them otherwise."""
+    """Only in the written form; `audit.interest` works on them otherwise."""
     premature: dict[MessageId, list[str]] = {}
     """Receipts and refusals (as "refused") of what has not been published yet."""
     strays: dict[MessageId, list[Stray]] = {}

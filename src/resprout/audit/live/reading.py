@@ -4,19 +4,18 @@ The kinds mean what they mean in `audit.history`; kinds that it skips are skippe
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
+from resprout.audit.fifo import check_delivery
 from resprout.audit.live import barrier, causal, gaps, places, presence
-from resprout.audit.live.fifo import check_fifo
 from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, LastOrdered
 from resprout.audit.live.view import LiveView
 from resprout.audit.naming import MessageId, life_name
-from resprout.audit.sense import guarantee_of, identity_of
+from resprout.audit.presence import tell_position
+from resprout.audit.records import lines_of, names_of
+from resprout.audit.sense import filter_of, guarantee_of, identity_of, position_of
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair, pairs_of, topics_of
 from resprout.trace import kinds
-from resprout.trace.errors import TraceError
 from resprout.trace.live_folder import PROMISE, promise_of
 from resprout.trace.schema import Row
 
@@ -87,23 +86,20 @@ class RowReading:
         if not presence.number_is_fresh(view, id, row.time_us):
             return
         keys = row.keys or ()
-        topics, pairs = _names(topic, keys)
+        topics, pairs = names_of(topic, keys)
         name = memory.promise.lane(topic)
-        if not pairs and guarantee is Guarantee.TOTAL:
-            pairs = ((topic, ""),)
-        elif name:
-            pairs = tuple(pair for pair in pairs if pair[0] == topic)
         ordered = guarantee is not Guarantee.EVENTUAL
         lane = self._lane(life, name)
         lane.published += ordered
         last = memory.last_ordered.get(row.node, {}).get(name) if ordered else None
         p = KeptPublication(
             number=memory.next_number, row=memory.row, time_us=row.time_us, id=id, topic=topic, lane=name, keys=keys,
-            topics=topics, pairs=pairs, guarantee=guarantee, attributes=row.attributes, life=life.number,
+            topics=topics, lines=lines_of(topic, pairs, guarantee, name), guarantee=guarantee, ordered=ordered,
+            attributes=row.attributes, life=life.number,
             source=lane.source, index=lane.published if ordered else 0,
             previous=last.number if last is not None else -1,
             given=lane.given if ordered else [], past=lane.clock.copy() if ordered else {},
-            due=view.interest.due(topics, row.attributes, memory.row), waiting=0,
+            due=view.interest.wanted(topics, row.attributes, memory.row).lives.copy(), waiting=0,
         )  # fmt: skip
         memory.next_number += 1
         memory.publications[p.number] = p
@@ -132,12 +128,12 @@ class RowReading:
     def _deliver(self, row: Row) -> None:
         memory, view = self._memory, self._view
         id = identity_of(memory.row, row)
-        position = row.position
-        if position is None or position < 0:
-            raise TraceError(f"row {memory.row}: a deliver row without position")
+        position = position_of(memory.row, row)
         life = self._life(row.node)
         view.count("deliveries")
-        presence.check_position(view, life, id, position, row.time_us)
+        if position != life.expected:
+            tell_position(view, life, life.expected, id, position, row.time_us)
+        life.expected = position + 1
         number = memory.number_of.get(id)
         if number is None:
             presence.check_unknown(view, life, id, row, position)
@@ -151,14 +147,15 @@ class RowReading:
         was_due = gaps.arrived(view, life, p)
         p.had[life.number] = (position, memory.row, row.time_us)
         if p.ordered:
-            check_fifo(view, life, id, p.lane, position, row.time_us)
+            if (wrong := check_delivery(view, life, life.newest, id, p.lane, position, row.time_us)) is not None:
+                view.tell(wrong)
             causal.check_late(view, life, p, position, was_due)
             if life.missing:
                 causal.note_overtaken(view, life, p, position, row.time_us)
             if p.guarantee >= Guarantee.CAUSAL:
                 life.recent.append(p.number)
             causal.learn(self._lane(life, p.lane), p)
-            if p.pairs:
+            if p.lines:
                 barrier.delivered(view, life, p, tseq)
 
     def _receipt(self, row: Row) -> None:
@@ -183,12 +180,11 @@ class RowReading:
             self._memory.premature.setdefault(id, []).append(word)
 
     def _subscription(self, row: Row) -> None:
-        if row.filter is None:
-            raise TraceError(f"row {self._memory.row}: a {row.kind} row without filter")
+        asked = filter_of(self._memory.row, row)
         life = self._life(row.node)
-        self._view.interest.record(life.number, row.kind, self._memory.row, row.time_us, row.filter, row.where)
+        self._view.interest.record(life.number, row.kind, self._memory.row, row.time_us, asked, row.where)
         if row.kind in (kinds.UNSUBSCRIBE, kinds.UNSUBSCRIBED):
-            gaps.unsubscribed(self._view, life, row.filter)
+            gaps.unsubscribed(self._view, life, asked)
 
     def _lose(self, row: Row) -> None:
         number = self._memory.current.get(row.node)
@@ -207,7 +203,7 @@ class RowReading:
             life.frozen = False
             life.ended_us = self._view.now_us
             gaps.life_ended(self._view, life)
-            self._view.interest.end_life(life.number, self._memory.row)
+            self._view.interest.end_life(life.number)
 
     def _freeze(self, row: Row) -> None:
         number = self._memory.current.get(row.node)
@@ -218,8 +214,3 @@ class RowReading:
         number = self._memory.current.get(row.node)
         if number is not None:
             self._memory.lives[number].frozen = False
-
-
-@lru_cache(maxsize=1 << 16)
-def _names(topic: str, keys: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Pair, ...]]:
-    return topics_of(topic, keys), tuple(dict.fromkeys(pairs_of(topic, keys)))

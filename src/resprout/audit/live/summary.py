@@ -58,7 +58,7 @@ def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> li
     if broken:
         text.append(f"VIOLATED: {sum(found.values())} anomalies ({', '.join(broken)})")
     else:
-        text.append("clean, as far as it was watched (receipts and banks: resprout audit)")
+        text.append("clean, as far as it was watched (receipts, durable subscriptions and banks: resprout audit)")
     return text
 
 

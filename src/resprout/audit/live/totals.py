@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from resprout.audit.graph import shortest_way
-from resprout.audit.live.memory import KeptPublication, KeptTotal, Memory
+from resprout.audit.live.memory import KeptTotal, Memory
 from resprout.audit.live.view import LiveView
-from resprout.audit.naming import listed, pair_name
+from resprout.audit.totals import contradiction
 from resprout.core.keys import Pair
-
-Step = tuple[int, Pair, int, int]
-"""(life, pair, total, total): who saw which before which."""
 
 
 def enter(memory: Memory, number: int) -> bool:
@@ -106,43 +103,12 @@ def _contradiction(view: LiveView, pair: Pair, life: int, one: int, other: int) 
         return
     way = shortest_way({number: list(total.after) for number, total in totals.items()}, [other], {one})
     assert way is not None, "what cannot be ordered is a cycle"
-    evidence = {(a, b): next(iter(totals[a].after[b].items())) for a, b in pairwise(way)}
-    evidence[one, other] = (pair, life)
-    for named, _ in evidence.values():
+    evidence = {(a, b): next((who, on) for on, who in totals[a].after[b].items()) for a, b in pairwise(way)}
+    evidence[one, other] = (life, pair)
+    for _, named in evidence.values():
         view.memory.keys[named].contradicted = True
     knots = {knot for number in way if (knot := totals[number].knot) >= 0}
     for number, total in totals.items():
         if number in way or total.knot in knots:
             total.knot = min(way)
-    _tell(view, _steps([one, *way], evidence))
-
-
-def _steps(cycle: list[int], evidence: dict[tuple[int, int], tuple[Pair, int]]) -> list[Step]:
-    """Who saw what before what, all around, from the oldest total on; what one subscriber saw of one pair in a row is
-    said in one step."""
-    turn = cycle.index(min(cycle))
-    cycle = [*cycle[turn:-1], *cycle[:turn], cycle[turn]]
-    steps: list[Step] = []
-    for one, other in pairwise(cycle):
-        pair, life = evidence[one, other]
-        if steps and steps[-1][:2] == (life, pair):
-            one = steps.pop()[2]
-        steps.append((life, pair, one, other))
-    if len(steps) > 2 and steps[0][:2] == steps[-1][:2]:
-        steps[0] = (*steps[0][:2], steps.pop()[2], steps[0][3])
-    return steps
-
-
-def _tell(view: LiveView, steps: list[Step]) -> None:
-    publications: dict[int, KeptPublication] = view.memory.publications
-    words, moment = [], 0
-    for number, pair, one, other in steps:
-        first, second = publications[one], publications[other]
-        (here, _, here_us), (there, _, there_us) = first.had[number], second.had[number]
-        words.append(
-            f"{view.memory.lives[number].name} delivered {view.name(first.id)} at {here} before "
-            f"{view.name(second.id)} at {there} (both name {pair_name(pair)})"
-        )
-        moment = max(moment, here_us, there_us)
-    messages = tuple(view.name(publications[one].id) for _, _, one, _ in steps)
-    view.tell("total", moment, view.memory.lives[steps[0][0]].node, messages, listed(words))
+    view.tell(contradiction(view, [one, *way], evidence))

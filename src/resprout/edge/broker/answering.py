@@ -8,11 +8,16 @@ of the dead, and it counts as delivered when nobody does that any longer.
 from collections.abc import Callable, Iterable
 
 from resprout.core.bundle import Origin
+from resprout.core.contract import Timer
 from resprout.core.guarantee import STREAMS
 from resprout.core.marks import Reached
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
+
+
+class NothingKept(Timer, frozen=True):
+    """When to count as delivered what clients published before they came: nobody keeps it for others any more."""
 
 
 class Answering:

@@ -7,8 +7,8 @@ from resprout.edge.broker.session import ClientSession
 
 class KeptItem:
     __slots__ = (
-        "bundle", "client", "first", "hops", "last", "needed", "no", "picks", "prompt", "readers", "shown", "source",
-        "stream", "tseq",
+        "awaits", "bundle", "client", "first", "hops", "last", "needed", "no", "picks", "prompt", "readers", "shown",
+        "source", "stream", "tseq",
     )  # fmt: skip
 
     def __init__(self, bundle: Bundle, hops: int, source: str | None, prompt: bool, tseq: int = -1) -> None:
@@ -22,6 +22,7 @@ class KeptItem:
         self.source = source
         """The neighbour or client that it came from; None where nobody asks for clients."""
         self.prompt = prompt
+        self.awaits = 0
         self.tseq = tseq
         """Of a total: its place in the one order of totals."""
         self.client: ClientSession | None = None

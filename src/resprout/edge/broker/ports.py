@@ -43,7 +43,11 @@ class HeldBundle(Protocol):
     def hops(self) -> int: ...
     @property
     def prompt(self) -> bool:
-        """Its publisher waits for the receipts."""
+        """Its publisher waits for `delivered`: everything is told at once, all the way."""
+
+    @property
+    def awaits(self) -> int:
+        """Which receipts its publisher waits for besides, if it is served here."""
 
     @property
     def place(self) -> int:

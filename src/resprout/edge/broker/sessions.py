@@ -6,7 +6,7 @@ is the stack's business; what it does for the sessions stands in `ports`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -32,6 +32,10 @@ from resprout.edge.messages import (
 )  # fmt: skip
 from resprout.filters.predicate import parse_predicate
 from resprout.wire.sizes import ordering_bytes
+
+_ACCEPTED: Final = ReceiptLevel.ACCEPTED.bit
+_SAFE: Final = ReceiptLevel.SAFE.bit
+_DELIVERED: Final = ReceiptLevel.DELIVERED.bit
 
 
 class ClientSessions:
@@ -239,7 +243,7 @@ class ClientSessions:
             publisher.turn(item.stream, ReceiptLevel.SAFE, item.last)
             if not item.undone:
                 publisher.turn_delivered(item)
-            self._tell_receipts(publisher, item)
+            self._tell_receipts(publisher, item, _SAFE)
 
     def hand_over(self, session: ClientSession, item: HeldBundle, offsets: Sequence[int], out: list[Effect]) -> None:
         """Give a client something that was shown before it came: all of it, or the messages at these offsets."""
@@ -285,7 +289,7 @@ class ClientSessions:
             session.published(item)
         else:  # nobody waits to hear what becomes of it
             session.turn(item.stream, ReceiptLevel.ACCEPTED, item.last)
-        self._tell_receipts(session, item)
+        self._tell_receipts(session, item, _ACCEPTED)
 
     def adopt(
         self, session: ClientSession, items: Iterable[HeldBundle], reached: Mapping[str, int] | None = None
@@ -317,7 +321,7 @@ class ClientSessions:
         session: ClientSession | None = item.client
         if session is not None and not session.gone and item.shown:
             session.turn_delivered(item)
-            self._tell_receipts(session, item)
+            self._tell_receipts(session, item, _DELIVERED)
 
     def flush_all(self, out: list[Effect]) -> None:
         """From time to time: the receipts that nobody was waiting for."""
@@ -349,8 +353,9 @@ class ClientSessions:
         session.room -= delivery.bundle.cost
         out.append(Send(session.name, delivery))
 
-    def _tell_receipts(self, session: ClientSession, item: HeldBundle) -> None:
-        (self.turned if item.prompt else self.patient)[session.name] = session
+    def _tell_receipts(self, session: ClientSession, item: HeldBundle, level: int) -> None:
+        """At once where somebody waits for it."""
+        (self.turned if item.prompt or item.awaits & level else self.patient)[session.name] = session
 
     def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
         if session.is_inner:

@@ -18,7 +18,7 @@ QUESTIONS_MAX: Final = 65_536
 
 class AudienceQuestions:
     def __init__(self) -> None:
-        self._unsent: deque[AskAudience] = deque()
+        self.unsent: deque[AskAudience] = deque()
         self._tokens: dict[int, int] = {}
         """By id."""
         self._sent: dict[int, AskAudience] = {}
@@ -32,20 +32,20 @@ class AudienceQuestions:
         topics = tuple(map(check_topic, request.topics))
         self._ids += 1
         self._tokens[self._ids] = token
-        self._unsent.append(AskAudience(self._ids, topics))
+        self.unsent.append(AskAudience(self._ids, topics))
 
     def next(self) -> AskAudience | None:
         """To be said to the broker that serves."""
-        if not self._unsent:
+        if not self.unsent:
             return None
-        asked = self._unsent.popleft()
+        asked = self.unsent.popleft()
         self._sent[asked.id] = asked
         return asked
 
     def give_up(self, out: list[Effect]) -> None:
         """Nobody can be asked: perhaps somebody listens."""
-        while self._unsent:
-            out.append(Answer(AudienceAnswered(True), self._tokens.pop(self._unsent.popleft().id)))
+        while self.unsent:
+            out.append(Answer(AudienceAnswered(True), self._tokens.pop(self.unsent.popleft().id)))
 
     def told(self, message: AudienceTold, out: list[Effect]) -> None:
         """WireError for what no honest broker says."""
@@ -55,5 +55,5 @@ class AudienceQuestions:
 
     def begin_session(self) -> None:
         """Answers of the session before do not come any more."""
-        self._unsent.extendleft(reversed(self._sent.values()))
+        self.unsent.extendleft(reversed(self._sent.values()))
         self._sent = {}

@@ -31,27 +31,27 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 class ForgetRequests:
     def __init__(self) -> None:
-        self._unsent: deque[tuple[ForgetBrokers, int]] = deque()
+        self.unsent: deque[tuple[ForgetBrokers, int]] = deque()
         """With their tokens."""
         self._sent: deque[tuple[ForgetBrokers, int]] = deque()
 
     def ask(self, request: ForgetRequest, token: int) -> None:
-        if len(self._unsent) + len(self._sent) >= REQUESTS_MAX:
+        if len(self.unsent) + len(self._sent) >= REQUESTS_MAX:
             raise UsageError(f"{REQUESTS_MAX} requests to forget brokers wait for their answers")
-        self._unsent.append((ForgetBrokers(check_names(request.names), request.force), token))
+        self.unsent.append((ForgetBrokers(check_names(request.names), request.force), token))
 
     def next(self) -> ForgetBrokers | None:
         """To be said to the broker that serves."""
-        if not self._unsent:
+        if not self.unsent:
             return None
-        asked = self._unsent.popleft()
+        asked = self.unsent.popleft()
         self._sent.append(asked)
         return asked[0]
 
     def give_up(self, reason: str, out: list[Effect]) -> None:
         """Nobody can be told."""
-        while self._unsent:
-            asked, token = self._unsent.popleft()
+        while self.unsent:
+            asked, token = self.unsent.popleft()
             out.append(Answer(ForgetAnswered(asked.names, reason), token))
 
     def answered(self, message: BrokersForgotten, out: list[Effect]) -> None:

@@ -31,6 +31,7 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.core.errors import UsageError, WireError
+from resprout.core.guarantee import ALL_LEVELS
 from resprout.core.marks import Marks
 from resprout.core.names import check_topic
 from resprout.edge.client.audience import AudienceQuestions
@@ -101,8 +102,8 @@ class ClientMachine:
         self.name = name
         self.incarnation = incarnation
         self.options = options or ClientOptions()
-        self.prompt = True
-        """Somebody waits for receipts: the broker shall tell them at once."""
+        self.awaits = ALL_LEVELS
+        """Somebody waits for these receipts: the broker shall tell them at once."""
         self.serving: Serving | None = None
         """What the network offers; None until a broker has said it."""
         self.publishing = Publishing(name, incarnation, self.options)
@@ -204,6 +205,14 @@ class ClientMachine:
         broker = self._search.home
         while self._controls:
             out.append(Send(broker, self._controls.popleft()))
+        if self._forgetting.unsent or self._reading.unsent or self._audience.unsent:
+            self._ask_questions(broker, out)
+        while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.awaits)) is not None:
+            self._room -= publish.bundle.cost
+            out.append(Send(broker, publish))
+        self.publishing.relieve(out)
+
+    def _ask_questions(self, broker: str, out: list[Effect]) -> None:
         if not self._offers(Extra.FORGETTING):
             self._forgetting.give_up("brokers of this stack are not told whom to forget: none is waited for", out)
         while (forget := self._forgetting.next()) is not None:
@@ -216,10 +225,6 @@ class ClientMachine:
             self._audience.give_up(out)
         while (question := self._audience.next()) is not None:
             out.append(Send(broker, question))
-        while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.prompt)) is not None:
-            self._room -= publish.bundle.cost
-            out.append(Send(broker, publish))
-        self.publishing.relieve(out)
 
     @property
     def crowded(self) -> bool:

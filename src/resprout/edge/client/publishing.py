@@ -104,14 +104,14 @@ class Publishing:
             raise UsageError(f"{waiting} bytes wait to be published or to be safe; the network does not keep up")
         return Published(target.stream, self.add(target, request.payload, request.attributes))
 
-    def next(self, clock: int, prompt: bool) -> Publish | None:
+    def next(self, clock: int, awaits: int) -> Publish | None:
         """What is to leave next: first what is sent again, then what is new."""
         publish = self.unconfirmed.next_again()
         if publish is None:
             bundle = self.outgoing.next_bundle(clock)
             if bundle is None:
                 return None
-            publish = Publish(bundle, prompt)
+            publish = Publish(bundle, awaits)
             self.unconfirmed.add(publish)
         return publish
 

@@ -22,14 +22,14 @@ REQUESTS_MAX: Final = 64
 
 class ReadRequests:
     def __init__(self) -> None:
-        self._unsent: deque[tuple[ReadEvents, int]] = deque()
+        self.unsent: deque[tuple[ReadEvents, int]] = deque()
         """With their tokens."""
         self._sent: dict[int, tuple[int, list[EventRead]]] = {}
         """By id: the token, and what has come."""
         self._ids = 0
 
     def ask(self, request: ReadRequest, token: int) -> None:
-        if len(self._unsent) + len(self._sent) >= REQUESTS_MAX:
+        if len(self.unsent) + len(self._sent) >= REQUESTS_MAX:
             raise UsageError(f"{REQUESTS_MAX} requests to read events wait for their answers")
         for topic_filter in (request.filter, *request.also):
             parse_predicate(topic_filter, request.where)
@@ -38,20 +38,20 @@ class ReadRequests:
             self._ids, request.filter, request.where, request.journal, request.position, request.time_us, request.size,
             request.also, request.until, request.whole,
         )  # fmt: skip
-        self._unsent.append((asked, token))
+        self.unsent.append((asked, token))
 
     def next(self) -> ReadEvents | None:
         """To be said to the broker that serves."""
-        if not self._unsent:
+        if not self.unsent:
             return None
-        asked, token = self._unsent.popleft()
+        asked, token = self.unsent.popleft()
         self._sent[asked.id] = (token, [])
         return asked
 
     def give_up(self, reason: str, out: list[Effect]) -> None:
         """Nobody can be asked."""
-        while self._unsent:
-            _, token = self._unsent.popleft()
+        while self.unsent:
+            _, token = self.unsent.popleft()
             out.append(Answer(EventsAnswered(reason=reason), token))
 
     def came(self, message: EventRead, out: list[Effect]) -> None:

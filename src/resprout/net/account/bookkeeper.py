@@ -148,6 +148,8 @@ class Bookkeeper:
             mistakes = life.node.mistakes + getattr(life.machine, "mistakes", 0)
             if mistakes:
                 counted[NOT_TO_SAY] += mistakes
+            if isinstance(life.machine, TellsStatus):
+                counted.update(life.machine.status().refused)
         return counted
 
     def sessions(self) -> list[LinkStatus]:

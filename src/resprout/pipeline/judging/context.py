@@ -8,6 +8,7 @@ from resprout.core.promises import Promises
 from resprout.pipeline.judging.arrays import NULL, Array, is_same
 from resprout.pipeline.judging.bank_operations import Operations
 from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
+from resprout.pipeline.judging.durables import CONSUMING, ENDING, ConsumedRows, DurableArrays
 from resprout.pipeline.judging.lives import Lives
 from resprout.pipeline.judging.messages import MessageIndex
 from resprout.pipeline.judging.publications import Publications, check_publish
@@ -43,12 +44,16 @@ class Context:
         self.operations = Operations(self.publications, words)
         self.breaks_identity = not first.all() or _numbers_fall(self.publications)
         steps = np.sort(np.concatenate((subscriptions, _at(talk, words, kinds.SESSION_LOST))))
-        self.wishes = SubscriberWishes(talk.take(steps), words, self.lives, self.publications)
+        consumers = ConsumedRows(talk.take(_at(talk, words, *CONSUMING, *ENDING)), words)
+        asked = [predicate for predicate, _ in consumers.asked.values()]
+        self.wishes = SubscriberWishes(talk.take(steps), words, self.lives, self.publications, asked)
         self.receipts = self._receipts(talk, of_publications)
         ended = talk.kind[_at(talk, words, kinds.QUIESCENT, kinds.TIMEOUT)]
         self.ended = words.kinds.texts[ended[-1]] if len(ended) else ""
         self.is_whole = self.is_quiescent and _nothing_hangs(talk, words)
         """The run came to rest with all links whole and no node frozen; see `audit.history`."""
+        judges_loss = self.is_whole and not promise.is_probable
+        self.durables = DurableArrays(consumers, self.index, self.publications, self.wishes, judges_loss)
         del self.publications.attributes  # read by now, and not small
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
+from resprout.audit.durable import NO_DURABLES, unjudged_note
 from resprout.audit.verdict import RULES
 from resprout.core.guarantee import Guarantee
 from resprout.pipeline.judging.arrays import Array
@@ -47,7 +48,7 @@ def judge_shard(
     bank_initial: int,
 ) -> ShardFindings:
     """`deliveries`: by life. `lives`: those of the shard with subscriptions; others are known by what they did."""
-    checks = Checks(context, context.receipts.owed(hints.heard_by_correct, context.lives.correct), hints.claim)
+    checks = Checks(context, _owed(context, hints), hints.claim)
     replicas = (
         Replicas(context, applied, Accounts(context.operations, context.publications), bank_initial)
         if hints.applied
@@ -89,12 +90,15 @@ def conclude(context: Context, hints: Hints, findings: Sequence[ShardFindings], 
         "bank_applied": hints.has_unfounded,
         "receipt": context.receipts.is_broken or _never_told(context, findings),
         "total": order.is_broken,
+        "durable": context.durables.is_broken or context.durables.misses(_owed(context, hints)),
         "tseq": hints.breaks_places,
         "barrier": order.breaks_barrier(),
     }
     found.broken |= {rule for rule, is_broken in facts.items() if is_broken}
     if order.unjudged:
         found.notes["barrier"] = f"{order.unjudged} of {order.keys} keys not judged: their totals contradict each other"
+    if context.durables.unjudged:
+        found.notes["durable"] = unjudged_note(context.durables.unjudged, context.durables.count)
     found.skipped |= _nothing_to_judge(context, max(f.strongest for f in findings), order, hints)
     testimonies = [f.testimony for f in findings if f.testimony is not None]
     if testimonies:
@@ -105,6 +109,10 @@ def conclude(context: Context, hints: Hints, findings: Sequence[ShardFindings], 
     came, told = sum(f.came for f in findings), sum(f.told for f in findings)
     found.counts = context.counts(deliveries, owed, came, told, hints.applied)
     return found
+
+
+def _owed(context: Context, hints: Hints) -> Array:
+    return context.receipts.owed(hints.heard_by_correct, context.lives.correct)
 
 
 def _never_told(context: Context, findings: Sequence[ShardFindings]) -> bool:
@@ -135,6 +143,8 @@ def _nothing_to_judge(context: Context, strongest: int, order: TotalOrderArrays,
         reasons["barrier"] = "no total that names a key was delivered"
     if not hints.claims_any:
         reasons["tseq"] = "the run claims no order of totals"
+    if not context.durables.count:
+        reasons["durable"] = NO_DURABLES
     if not context.receipts.count and not context.receipts.refused_count:
         reasons["receipt"] = "nobody was given a receipt"
     return reasons

@@ -5,6 +5,8 @@ filter is held against every distinct set of topics once, a condition against ev
 pass; from there on it is ranges of sorted publications.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from resprout.audit.subscriptions import SubscriptionBook, SubscriptionRecord
@@ -22,14 +24,16 @@ from resprout.trace.text import from_text
 
 
 class SubscriberWishes:
-    def __init__(self, rows: Rows, words: Words, lives: Lives, publications: Publications) -> None:
-        """`rows`: those of subscriptions, and of sessions that were lost."""
+    def __init__(
+        self, rows: Rows, words: Words, lives: Lives, publications: Publications, others: Iterable[Predicate] = ()
+    ) -> None:
+        """`rows`: those of subscriptions, and of sessions that were lost. `others`: what else is asked for."""
         self._lives = lives
         self._publications = publications
         self.of_life: dict[int, list[SubscriptionRecord]] = _read(rows, words, lives)
         self.losses: Array = rows.row[rows.kind == words.kinds.find(kinds.SESSION_LOST)]
         """Rows at which sessions were lost."""
-        predicates = {s.predicate for subscriptions in self.of_life.values() for s in subscriptions}
+        predicates = {*others, *(s.predicate for subscriptions in self.of_life.values() for s in subscriptions)}
         self._topics = {predicate: _matching_topics(predicate, words, publications) for predicate in sorted(predicates)}
         self._conditions = _conditions(self._topics, words, publications)
         self._matching: dict[Predicate, Array] = {}

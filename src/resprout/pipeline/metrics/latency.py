@@ -74,7 +74,9 @@ def _in_order(found: list[str]) -> Iterator[tuple[int, str]]:
 def _row(run: RunKey, guarantee: str, phase: str, wait_us: Numbers) -> LatencyRow:
     ordered = np.sort(wait_us)
     n = len(ordered)
-    median_us, p95_us, p99_us = (int(ordered[-(-n * percent // 100) - 1]) for percent in (50, 95, 99))
+    median_us, p90_us, p95_us, p99_us, p999_us = (
+        int(ordered[-(-n * thousandths // 1000) - 1]) for thousandths in (500, 900, 950, 990, 999)
+    )
     return LatencyRow(
         **run,
         guarantee=guarantee,
@@ -82,7 +84,9 @@ def _row(run: RunKey, guarantee: str, phase: str, wait_us: Numbers) -> LatencyRo
         count=n,
         mean_us=int(ordered.sum()) / n,
         median_us=median_us,
+        p90_us=p90_us,
         p95_us=p95_us,
         p99_us=p99_us,
+        p999_us=p999_us,
         max_us=int(ordered[-1]),
     )

@@ -6,7 +6,7 @@ import msgspec
 
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import Figure, Grid
-from resprout.pipeline.report.markup import Markup
+from resprout.pipeline.report.page_tables import PageTable
 
 
 class Chapter(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class Chapter(msgspec.Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...]
     computed: Callable[[], tuple[Grid, ...]] | None = None
     """Figures that need no runs."""
-    table: Callable[[Sequence[RunFacts]], Markup] | None = None
+    table: Callable[[Sequence[RunFacts]], PageTable] | None = None
     """Of all its runs; comes before the figures."""
 
     @property

@@ -12,6 +12,7 @@ from resprout.pipeline.report import locamu_chapters, measures, scribe_chapters,
 from resprout.pipeline.report.chapter import Chapter
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, in_order
+from resprout.pipeline.report.percentiles import percentile_figure
 
 FAULTS: Final = FigureAxis("faults", "brokers that die", "broker dies", "brokers die")
 KEYS: Final = FigureAxis("keys", "keys per topic", "key", "keys")
@@ -120,6 +121,7 @@ CHAPTERS: Final = (
                 rows=FAULTS,
                 note="A delivery belongs to the phase in which it was published.",
             ),
+            percentile_figure(panels=GUARANTEE, rows=FAULTS),
             *_costs(FAULTS),
             _LOAD,
         ),
@@ -171,7 +173,18 @@ def general_figures(facts: Sequence[RunFacts]) -> tuple[Figure, ...]:
         title="Latency", measure=measures.LATENCY, value="median latency", x=x, panels=GUARANTEE, rows=others
     )
     repairs = msgspec.structs.replace(_REPAIR_TIMES, x=x, rows=others)
-    return (latency, repairs, *(msgspec.structs.replace(figure, rows=others) for figure in _costs(x)))
+    costs = (msgspec.structs.replace(figure, rows=others) for figure in _costs(x))
+    return (latency, *_percentiles(facts, varied), repairs, *costs)
+
+
+CURVES_MAX: Final = 6
+"""Rows of curves by percentile: an experiment that varies more has so many panels that nobody compares them."""
+
+
+def _percentiles(facts: Sequence[RunFacts], varied: Sequence[str]) -> tuple[Figure, ...]:
+    if len({tuple(one.run.labels.get(axis) for axis in varied) for one in facts}) > CURVES_MAX:
+        return ()
+    return (percentile_figure(GUARANTEE, FigureAxis(",".join(varied), ", ".join(varied)) if varied else None),)
 
 
 def _varied_axes(facts: Sequence[RunFacts]) -> list[str]:

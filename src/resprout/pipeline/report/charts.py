@@ -1,130 +1,132 @@
-"""The charts of a figure: a panel for each place of its grid, all on one scale, and the legend that they share.
+"""The charts of a figure: a panel for each place of its grid, all on one scale.
 
 Whiskers reach from the least to the most of the runs.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+import altair as alt
 import msgspec
+from markupsafe import Markup
 
-from resprout.pipeline.report.canvas import Frame, drawing, tick_style
+from resprout.pipeline.report.axes import Across, across, upward
+from resprout.pipeline.report.drawing import ChartPlan, panel, planned
 from resprout.pipeline.report.figures import Cell, Grid, Shape
-from resprout.pipeline.report.marks import (
-    Point,
-    bar,
-    bar_key,
-    in_look,
-    line,
-    line_key,
-    looks_of,
-    point,
-    whisker,
-    with_tip,
-)
-from resprout.pipeline.report.markup import Markup, element
+from resprout.pipeline.report.legible import legible
+from resprout.pipeline.report.looks import looks_of
 from resprout.pipeline.report.quantities import Style, style_for
-from resprout.pipeline.report.scales import Scale, linear_scale, log_scale, places_of
 
-WIDE: Final = (360.0, 220.0)
-NARROW: Final = (272.0, 190.0)
+WIDE: Final = (360, 236)
+NARROW: Final = (290, 214)
 _NARROW_FROM: Final = 4
 """So many panels in a row are drawn narrower."""
-_BAND: Final = 0.68
-"""How much of its place a group of bars fills."""
-_BAR_MOST: Final = 34.0
-_INSET: Final = 0.08
-"""Between the ends of the axis and the first and last point of a line, as a share of it."""
-_LOG_FROM: Final = 10.0
-"""Lines that span more than this many times their least are drawn on a logarithmic scale; bars always begin at zero."""
 
 
-def charts(grid: Grid) -> Markup:
-    """The panels of a figure, without its caption."""
+class Panels(msgspec.Struct, frozen=True):
+    drawings: tuple[Markup, ...]
+    look: str
+    """How they are arranged: a class of the style sheet."""
+
+
+def charts(grid: Grid) -> Panels:
     is_narrow = len(grid.panels) >= _NARROW_FROM
-    drawer = _Drawer(
-        grid=grid,
-        scale=scale_of(grid),
-        numbers=style_for(grid.figure.measure.quantity, [cell.median for cell in grid.cells.values()]),
-        size=NARROW if is_narrow else WIDE,
-    )
-    panels = [drawer.panel(row, panel) for row in grid.rows for panel in grid.panels]
-    return element("div", panels, class_="panels" + (" narrow" if is_narrow else " one" if len(panels) == 1 else ""))
+    figure, style = grid.figure, style_of(grid)
+    along = across(figure.x, grid.xs, figure.shape, len(grid.series))
+    draw = _bars if figure.shape is Shape.BARS else _lines
+    plan = planned(draw(along, upward(grid, style), grid.series), NARROW if is_narrow else WIDE)
+    drawer = _Drawer(grid, style, along, plan)
+    places = dict.fromkeys((row, panel) for row, panel, _, _ in grid.cells)
+    panels = [drawer.panel(row, panel) for row in grid.rows for panel in grid.panels if (row, panel) in places]
+    return Panels(tuple(panels), "narrow" if is_narrow else "one" if len(panels) == 1 else "")
 
 
-def legend(series: Sequence[str], shape: Shape) -> Markup:
-    key = bar_key if shape is Shape.BARS else line_key
-    return element(
-        "ul",
-        [element("li", key(look), name) for look, name in zip(looks_of(series), series, strict=True)],
-        class_="legend",
-    )
-
-
-def scale_of(grid: Grid) -> Scale:
-    """The same for all panels, so that they can be compared."""
-    least, most = min(cell.low for cell in grid.cells.values()), max(cell.high for cell in grid.cells.values())
-    is_log = grid.figure.shape is Shape.LINES and least > 0 and most / least >= _LOG_FROM
-    return log_scale(least, most) if is_log else linear_scale(most)
+def style_of(grid: Grid) -> Style:
+    return style_for(grid.figure.measure.quantity, [cell.median for cell in grid.cells.values()])
 
 
 class _Drawer(msgspec.Struct, frozen=True):
     grid: Grid
-    scale: Scale
-    numbers: Style
-    size: tuple[float, float]
+    style: Style
+    along: Across
+    plan: ChartPlan
 
     def panel(self, row: str, panel: str) -> Markup:
-        figure, grid = self.grid.figure, self.grid
+        figure = self.grid.figure
         title = ", ".join(axis.named(label) for axis, label in ((figure.panels, panel), (figure.rows, row)) if axis)
-        title = title or figure.value
-        frame = Frame(title, figure.x.title, self.scale, tick_style(figure.measure.quantity, self.scale), *self.size)
-        centres = self._centres(frame)
-        marks = []
-        for place, (name, look) in enumerate(zip(grid.series, looks_of(grid.series), strict=True)):
-            found = [(x, cell) for x in grid.xs if (cell := grid.cells.get((row, panel, x, name))) is not None]
-            aside = place - (len(grid.series) - 1) / 2
-            draw = self._bars if figure.shape is Shape.BARS else self._lines
-            marks.append(draw(frame, centres, found, look, aside, name))
-        told = (
-            f"{figure.what}{f', {title}' if title != figure.value else ''}, by {figure.x.title}; numbers in the table"
-        )
-        return drawing(frame, [(centres[x], x) for x in grid.xs], marks, told)
+        told = f"{figure.what}{title and ', '}{title}, by {figure.x.title}; numbers in the table"
+        return self.plan.drawn(self._rows(row, panel), title, told)
 
-    def _centres(self, frame: Frame) -> dict[str, float]:
-        xs = self.grid.xs
-        if self.grid.figure.shape is Shape.BARS:
-            return {x: frame.x((place + 0.5) / len(xs)) for place, x in enumerate(xs)}
-        return {x: frame.x(_INSET + (1 - 2 * _INSET) * share) for x, share in zip(xs, places_of(xs), strict=True)}
-
-    def _bars(
-        self, frame: Frame, centres: dict[str, float], found: list[tuple[str, Cell]], look: int, aside: float, name: str
-    ) -> Markup:
-        band = (frame.right - frame.left) / len(self.grid.xs) * _BAND
-        width = min(band / len(self.grid.series), _BAR_MOST)
-        bars = []
-        for x, cell in found:
-            middle = centres[x] + aside * width
-            body = bar(middle, width - 1, frame.y(cell.median), frame.bottom)
-            bars.append(with_tip(self._tip(name, x, cell), body, _range(frame, middle, cell)))
-        return in_look(look, bars)
-
-    def _lines(
-        self, frame: Frame, centres: dict[str, float], found: list[tuple[str, Cell]], look: int, aside: float, name: str
-    ) -> Markup:
-        points: list[Point] = [(centres[x] + 3.0 * aside, frame.y(cell.median)) for x, cell in found]
-        dots = [
-            with_tip(self._tip(name, label, cell), _range(frame, x, cell), point(look, x, y))
-            for (x, y), (label, cell) in zip(points, found, strict=True)
+    def _rows(self, row: str, panel: str) -> list[dict[str, Any]]:
+        size, grid = self.style.unit.size, self.grid
+        return [
+            {
+                "x": self.along.places[x],
+                "series": legible(name),
+                "value": cell.median / size,
+                "low": cell.low / size,
+                "high": cell.high / size,
+                "tip": legible(self._tip(name, x, cell)),
+            }
+            for name in grid.series
+            for x in grid.xs
+            if (cell := grid.cells.get((row, panel, x, name))) is not None
         ]
-        return in_look(look, line(points), dots)
 
     def _tip(self, name: str, x: str, cell: Cell) -> str:
-        runs = f"{cell.runs} runs, {self.numbers.span(cell.low, cell.high)}" if cell.runs > 1 else "one run"
+        runs = f"{cell.runs} runs, {self.style.span(cell.low, cell.high)}" if cell.runs > 1 else "one run"
         runs = runs if cell.runs else "computed"
         where = self.grid.figure.x.named(x)
-        return f"{name}, {where}: {self.numbers.text(cell.median)} ({runs})"
+        return f"{name}, {where}: {self.style.text(cell.median)} ({runs})"
 
 
-def _range(frame: Frame, x: float, cell: Cell) -> Markup | None:
-    return whisker(x, frame.y(cell.low), frame.y(cell.high))
+def _bars(along: Across, up: Any, series: Sequence[str]) -> list[Any]:
+    names, looks = list(map(legible, series)), looks_of(series)
+    base = panel().encode(x=along.channel)
+    if len(series) > 1:
+        base = base.encode(xOffset=alt.XOffset("series:N", sort=None, scale=alt.Scale(domain=names)))
+    bars = base.mark_bar(strokeWidth=1).encode(
+        y=up,
+        fill=alt.Fill("series:N", scale=_scale(names, [look.fill for look in looks]), legend=None),
+        stroke=alt.Stroke("series:N", scale=_scale(names, [look.colour for look in looks]), legend=None),
+        description="tip:N",
+    )
+    return [bars, *_whiskers(base)]
+
+
+def _lines(along: Across, up: Any, series: Sequence[str]) -> list[Any]:
+    base = panel().encode(x=along.channel)
+    lines, points = lines_of(base.encode(y=up), series)
+    return [lines, *_whiskers(base), points]
+
+
+def lines_of(base: Any, series: Sequence[str], thickness: float = 2, points: int = 46) -> tuple[Any, Any]:
+    """Lines of `series`, and the points on them, which tell their numbers."""
+    names, looks = list(map(legible, series)), looks_of(series)
+    colours = _scale(names, [look.colour for look in looks])
+    dashes = _scale(names, [[int(length) for length in look.dash.split()] or [1, 0] for look in looks])
+    return (
+        base.mark_line(strokeWidth=thickness, aria=False).encode(
+            stroke=alt.Stroke("series:N", scale=colours, legend=None),
+            strokeDash=alt.StrokeDash("series:N", scale=dashes, legend=None),
+        ),
+        base.mark_point(size=points, strokeWidth=points / 46, opacity=1, stroke="var(--ground)").encode(
+            fill=alt.Fill("series:N", scale=colours, legend=None),
+            shape=alt.Shape("series:N", scale=_scale(names, [look.shape for look in looks]), legend=None),
+            description="tip:N",
+        ),
+    )
+
+
+def _whiskers(base: Any) -> list[Any]:
+    """None where the least is the most."""
+    spread = base.transform_filter("datum.low < datum.high")
+    ends = [
+        spread.mark_tick(aria=False, color="var(--ink)", size=6, thickness=1).encode(y=end)
+        for end in ("low:Q", "high:Q")
+    ]
+    return [spread.mark_rule(aria=False, color="var(--ink)").encode(y="low:Q", y2="high:Q"), *ends]
+
+
+def _scale(names: list[str], values: Sequence[Any]) -> Any:
+    return alt.Scale(domain=names, range=list(values))

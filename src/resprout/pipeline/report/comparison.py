@@ -13,12 +13,11 @@ import msgspec
 from resprout.pipeline.metrics.phases import ALL
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import in_order
-from resprout.pipeline.report.markup import Content, Markup, element, joined
 from resprout.pipeline.report.measures import share_of
-from resprout.pipeline.report.number_tables import boxed_table, rows_by_label
+from resprout.pipeline.report.page_tables import LabelledRow, PageCell, PageRow, PageTable, rows_by_label
 from resprout.pipeline.report.promised import Promised, promised_by
 from resprout.pipeline.report.quantities import MILLISECOND, NONE, Quantity, Style, style_for
-from resprout.pipeline.report.standing import RunStanding, standing_of, tag
+from resprout.pipeline.report.standing import RunStanding, worst_of
 from resprout.stacks.registry import BUILT_IN
 
 FAULT_AXIS: Final = "fault"
@@ -133,7 +132,6 @@ def _place(facts: RunFacts) -> tuple[str, str, str]:
 def _row(key: tuple[str, str, str, str], runs: Sequence[RunFacts]) -> ComparedRow:
     stack, asked, options, circumstances = key
     promised = promised_by(runs[0])
-    standings = [standing_of(one) for one in runs]
     broken = {rule: None for one in runs if one.verdict for rule in one.verdict.rules_violated}
     return ComparedRow(
         stack=stack,
@@ -141,7 +139,7 @@ def _row(key: tuple[str, str, str, str], runs: Sequence[RunFacts]) -> ComparedRo
         options=options,
         circumstances=circumstances,
         numbers=tuple(_number(column, runs) for column in COLUMNS),
-        standing=next(standing for standing in RunStanding if standing in standings),
+        standing=worst_of(runs),
         rules=tuple(broken),
         is_covered=all(promised.covers(one) for one in runs),
         promised=promised,
@@ -167,20 +165,18 @@ _CAPTION: Final = (
 )
 
 
-def comparison_table(facts: Sequence[RunFacts]) -> Markup:
+def comparison_table(facts: Sequence[RunFacts]) -> PageTable:
     rows = compared(facts)
     styles = styles_for(rows)
     titles = [_titled(column, style) for column, style in zip(COLUMNS, styles, strict=True)]
     heads = [
-        *(element("th", name, scope="col") for name in ("asked for", "what happens")),
-        *(element("th", title, scope="col", class_="num wrapped") for title in titles),
-        element("th", "judged", scope="col"),
+        *(PageCell(name, scope="col") for name in ("judged", "asked for", "what happens")),
+        *(PageCell(title, scope="col", look="num wrapped") for title in titles),
     ]
-    body = joined(
-        _of_stack(stack, [row for row in rows if row.stack == stack], styles)
-        for stack in dict.fromkeys(row.stack for row in rows)
-    )
-    return boxed_table(_CAPTION, element("tr", heads), body, "All stacks compared")
+    body: list[PageRow] = []
+    for stack in dict.fromkeys(row.stack for row in rows):
+        body += _of_stack(stack, [row for row in rows if row.stack == stack], styles)
+    return PageTable("All stacks compared", _CAPTION, (PageRow(tuple(heads)),), tuple(body))
 
 
 def styles_for(rows: Sequence[ComparedRow]) -> tuple[Style, ...]:
@@ -193,15 +189,12 @@ def styles_for(rows: Sequence[ComparedRow]) -> tuple[Style, ...]:
     )
 
 
-def _of_stack(stack: str, rows: Sequence[ComparedRow], styles: Sequence[Style]) -> Markup:
+def _of_stack(stack: str, rows: Sequence[ComparedRow], styles: Sequence[Style]) -> list[PageRow]:
     widest = max(rows, key=lambda row: len(row.promised.guarantees)).promised
-    told = [
-        element("strong", stack),
-        f" guarantees {widest.guarantees}. It survives {widest.survives}.",
-    ]
-    head = element("tr", element("td", told, colspan=len(COLUMNS) + 3), class_="first")
-    labelled = [((_asked(row), row.circumstances), _cells(row, styles)) for row in rows]
-    return joined(head, rows_by_label(labelled))
+    told = f" guarantees {widest.guarantees}. It survives {widest.survives}."
+    head = PageCell(told, strong=stack, colspan=len(COLUMNS) + 3, look="told")
+    labelled = [LabelledRow((_asked(row), row.circumstances), _cells(row, styles), _judged(row)) for row in rows]
+    return [PageRow((head,), is_first=True), *rows_by_label(labelled)]
 
 
 def _asked(row: ComparedRow) -> str:
@@ -212,8 +205,8 @@ def _titled(column: ComparedColumn, style: Style) -> str:
     return f"{column.title}, {style.unit.name}" if style.unit.name else column.title
 
 
-def _cells(row: ComparedRow, styles: Sequence[Style]) -> list[Markup]:
-    return [*(element("td", text, class_="num") for text in texts_of(row, styles)), element("td", _judged(row))]
+def _cells(row: ComparedRow, styles: Sequence[Style]) -> tuple[PageCell, ...]:
+    return tuple(PageCell(text, look="num") for text in texts_of(row, styles))
 
 
 def texts_of(row: ComparedRow, styles: Sequence[Style]) -> list[str]:
@@ -225,6 +218,6 @@ def texts_of(row: ComparedRow, styles: Sequence[Style]) -> list[str]:
     ]
 
 
-def _judged(row: ComparedRow) -> Content:
+def _judged(row: ComparedRow) -> PageCell:
     rules = f" {', '.join(row.rules)}" if row.rules else ""
-    return [tag(row.standing), rules, "" if row.is_covered else f" ({BEYOND})"]
+    return PageCell(f"{rules}{'' if row.is_covered else f' ({BEYOND})'}", standing=row.standing, look="judged")

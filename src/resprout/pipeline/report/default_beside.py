@@ -9,8 +9,15 @@ import msgspec
 from resprout.core.guarantee import Guarantee
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import in_order
-from resprout.pipeline.report.markup import Markup
-from resprout.pipeline.report.number_tables import Labels, boxed_table, cells_of, header, rows_by_label
+from resprout.pipeline.report.page_tables import (
+    LabelledRow,
+    Labels,
+    PageCell,
+    PageTable,
+    cells_of,
+    header,
+    rows_by_label,
+)
 from resprout.pipeline.report.quantities import NONE, Quantity, style_for
 from resprout.stacks.registry import BUILT_IN, DEFAULT, find_stack
 
@@ -63,12 +70,12 @@ def points_beside(facts: Sequence[RunFacts]) -> list[BesidePoint]:
     return found
 
 
-def default_beside(facts: Sequence[RunFacts]) -> Markup:
+def default_beside(facts: Sequence[RunFacts]) -> PageTable:
     points = points_beside(facts)
     axes = [axis for axis in (facts[0].run.labels if facts else {}) if axis != "stack"]
     style = style_for(Quantity.COUNT, [1.0])
     rows = [
-        (
+        LabelledRow(
             point.labels,
             cells_of(
                 [
@@ -76,13 +83,13 @@ def default_beside(facts: Sequence[RunFacts]) -> Markup:
                     style.number(point.rival_carried),
                     point.rival,
                     f"{point.carried / point.rival_carried:.2f}",
-                    point.verdict,
                     NONE if point.ordering_bytes is None else f"{point.ordering_bytes} B",
                 ]
             ),
+            PageCell(strong=point.verdict),
         )
         for point in points
     ]
-    names = [*axes, DEFAULT, "the best of the others", "which", "ratio", "it is", "ordering data, most"]
-    heads = header(*names, numeric_from=len(axes))
-    return boxed_table(_CAPTION, heads, rows_by_label(rows), "The default stack beside the other causal ones")
+    names = [f"{DEFAULT} is", *axes, DEFAULT, "the best of the others", "which", "ratio", "ordering data, most"]
+    heads = header(*names, numeric_from=len(axes) + 1)
+    return PageTable("The default stack beside the other causal ones", _CAPTION, heads, tuple(rows_by_label(rows)))

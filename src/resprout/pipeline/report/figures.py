@@ -27,6 +27,8 @@ class FigureAxis(msgspec.Struct, frozen=True):
     one: str = ""
     many: str = ""
     """What is counted, when its labels are numbers: `1 broker dies`, `2 brokers die`."""
+    is_percentile: bool = False
+    """Its labels are 50, 99, 99.9: the more nines, the further to the right."""
 
     def named(self, label: str) -> str:
         """The label as it can stand by itself."""

@@ -20,6 +20,8 @@ Coordinates = Mapping[str, str]
 Numbers = Iterator[tuple[Coordinates, float]]
 
 
+PERCENTILES: Final = ("50", "90", "95", "99", "99.9")
+"""Of which the table of latencies knows the wait."""
 _ON_PURPOSE: Final = ("leave", "move")
 
 
@@ -47,6 +49,21 @@ def _latency_by_phase(facts: RunFacts) -> Numbers:
     for row in facts.latency:
         if row.phase != "all":
             yield {"guarantee": row.guarantee, "phase": row.phase}, row.median_us
+
+
+def _percentiles(facts: RunFacts) -> Numbers:
+    for own, number in _percentiles_by_phase(facts):
+        if own["phase"] == "all":
+            yield own, number
+
+
+def _percentiles_by_phase(facts: RunFacts) -> Numbers:
+    """Those that were not measured are left out: a run without rows was only counted."""
+    for row in facts.latency:
+        waits = (row.median_us, row.p90_us, row.p95_us, row.p99_us, row.p999_us)
+        for label, wait_us in zip(PERCENTILES, waits, strict=True):
+            if wait_us is not None:
+                yield {"guarantee": row.guarantee, "phase": row.phase, "percentile": label}, wait_us
 
 
 def _repair_times(facts: RunFacts) -> Numbers:
@@ -182,6 +199,8 @@ def _copies(facts: RunFacts) -> Numbers:
 
 LATENCY = Measure(Quantity.TIME_US, _latency)
 LATENCY_BY_PHASE = Measure(Quantity.TIME_US, _latency_by_phase)
+LATENCY_PERCENTILES = Measure(Quantity.TIME_US, _percentiles)
+PERCENTILES_BY_PHASE = Measure(Quantity.TIME_US, _percentiles_by_phase)
 REPAIR_TIMES = Measure(Quantity.TIME_US, _repair_times)
 ROUND_TRIPS = Measure(Quantity.COUNT, _round_trips)
 REQUESTS = Measure(Quantity.COUNT, _requests)

@@ -1,52 +1,12 @@
-"""Tables: the numbers below a figure, and any other rows in a box that scrolls by itself when the page is narrow."""
+"""The numbers of a figure, as a table below or beside it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from resprout.pipeline.report.figures import Cell, Grid
-from resprout.pipeline.report.markup import Content, Markup, element
+from resprout.pipeline.report.page_tables import LabelledRow, PageCell, PageRow, PageTable, rows_by_label
 from resprout.pipeline.report.quantities import NONE, Style, style_for
-
-Labels = tuple[str, ...]
-
-
-def boxed_table(caption: Content, heads: Content, rows: Content, label: str) -> Markup:
-    """`label` names the box for those who reach it with the keyboard to scroll it."""
-    about = element("caption", element("span", caption))
-    table = element("table", about, element("thead", heads), element("tbody", rows))
-    return element("div", table, class_="box", tabindex="0", role="region", aria_label=label)
-
-
-def header(*names: str, numeric_from: int = 1) -> Markup:
-    cells = [
-        element("th", name, scope="col", class_="num" if place >= numeric_from else None)
-        for place, name in enumerate(names)
-    ]
-    return element("tr", cells)
-
-
-def rows_by_label(rows: Sequence[tuple[Labels, Content]]) -> Iterator[Markup]:
-    """Rows that begin with some labels each; a label that stands for several rows in turn is written once."""
-    for number, (labels, cells) in enumerate(rows):
-        heads = []
-        for depth, label in enumerate(labels):
-            shared = labels[: depth + 1]
-            if number and rows[number - 1][0][: depth + 1] == shared:
-                continue
-            span = next((n for n, (other, _) in enumerate(rows[number:]) if other[: depth + 1] != shared), None)
-            span = len(rows) - number if span is None else span
-            scope = "rowgroup" if span > 1 else "row"
-            heads.append(element("th", label, scope=scope, rowspan=span if span > 1 else None))
-        is_first = len(heads) == len(labels) and len(labels) > 1
-        yield element("tr", heads, cells, class_="first" if is_first else None)
-
-
-def cells_of(texts: Iterable[Content], numeric_from: int = 0) -> list[Markup]:
-    return [element("td", text, class_="num" if place >= numeric_from else None) for place, text in enumerate(texts)]
-
-
-# -- the numbers of a figure -----------------------------------------------------------------------------------------
 
 
 class _Columns(msgspec.Struct, frozen=True):
@@ -65,43 +25,37 @@ class _Columns(msgspec.Struct, frozen=True):
     def is_pair(self) -> bool:
         return len(self.series) == 2
 
-    def heads(self, axes: Sequence[str]) -> list[Markup]:
+    def heads(self, axes: Sequence[str]) -> tuple[PageRow, ...]:
         names = self.names
-        deep = 2 if len(names) > 1 else None
-        top = [element("th", axis, scope="col", rowspan=deep) for axis in axes]
-        top += [
-            element(
-                "th",
-                name,
-                scope="colgroup" if deep else "col",
-                colspan=len(names),
-                class_="group" if deep else "num group",
-            )
-            for name in self.series
-        ]
+        deep = 2 if len(names) > 1 else 1
+        scope, look = ("colgroup", "group") if deep > 1 else ("col", "num group")
+        top = [PageCell(axis, scope="col", rowspan=deep) for axis in axes]
+        top += [PageCell(name, scope=scope, colspan=len(names), look=look) for name in self.series]
         if self.is_pair:
-            top.append(element("th", "ratio", scope="col", rowspan=deep, class_="num group"))
+            top.append(PageCell("ratio", scope="col", rowspan=deep, look="num group"))
+        if deep == 1:
+            return (PageRow(tuple(top)),)
         below = [
-            element("th", name, scope="col", class_="num group" if place == 0 else "num")
+            PageCell(name, scope="col", look="num" if place else "num group")
             for _ in self.series
             for place, name in enumerate(names)
         ]
-        return [element("tr", top), *([element("tr", below)] if deep else [])]
+        return PageRow(tuple(top)), PageRow(tuple(below))
 
-    def cells(self, cells: Sequence[Cell | None]) -> list[Markup]:
+    def cells(self, cells: Sequence[Cell | None]) -> tuple[PageCell, ...]:
         out = []
         for cell in cells:
-            out.append(element("td", self.style.number(cell.median if cell else None), class_="num group"))
+            out.append(PageCell(self.style.number(cell.median if cell else None), look="num group"))
             if self.has_range:
-                out.append(element("td", self.style.span(cell.low, cell.high) if cell else NONE, class_="num range"))
+                out.append(PageCell(self.style.span(cell.low, cell.high) if cell else NONE, look="num range"))
             if self.has_runs:
-                out.append(element("td", str(cell.runs) if cell else NONE, class_="num range"))
+                out.append(PageCell(str(cell.runs) if cell else NONE, look="num range"))
         if self.is_pair:
-            out.append(element("td", _ratio(*cells), class_="num group"))
-        return out
+            out.append(PageCell(_ratio(*cells), look="num group"))
+        return tuple(out)
 
 
-def numbers_table(grid: Grid) -> Markup:
+def numbers_table(grid: Grid) -> PageTable:
     """One row for each place of the figure, all series side by side."""
     figure, found = grid.figure, list(grid.cells.values())
     columns = _Columns(
@@ -116,17 +70,22 @@ def numbers_table(grid: Grid) -> Markup:
         cells = [grid.cells.get((row, panel, x, name)) for name in grid.series]
         if any(cells):
             places = ((row, figure.rows), (panel, figure.panels), (x, figure.x))
-            rows.append((tuple(label for label, axis in places if axis is not None), columns.cells(cells)))
-    heads = columns.heads([axis.title for axis in axes])
-    return boxed_table(_caption(grid, columns), heads, rows_by_label(rows), f"{figure.title}: the numbers")
+            labels = tuple(label for label, axis in places if axis is not None)
+            rows.append(LabelledRow(labels, columns.cells(cells)))
+    return PageTable(
+        label=f"{figure.title}: the numbers",
+        caption=_caption(grid, columns),
+        heads=columns.heads([axis.title for axis in axes]),
+        rows=tuple(rows_by_label(rows)),
+    )
 
 
 def _caption(grid: Grid, columns: _Columns) -> str:
     unit = columns.style.unit.name
     what = grid.figure.what + (f", in {unit}" if unit else "")
     ratio = f"; ratio: {columns.series[0]} to {columns.series[1]}" if columns.is_pair else ""
-    if grid.runs == 1:
-        return f"{what}; one run each{ratio}"
+    if grid.runs <= 1:
+        return f"{what}; {'one run each' if grid.runs else 'computed'}{ratio}"
     runs = "" if columns.has_runs else f" of {grid.runs} runs"
     spread = "; range: the least to the most" if columns.has_range else ", which are all alike"
     return f"{what}: median{runs}{spread}{ratio}"

@@ -1,10 +1,21 @@
 """Where the page goes: checked before any work is done, written whole or not at all."""
 
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
-from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.errors import NoSparkError, PipelineError
+
+_DRAWER: Final = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-python"}
+"""What the page is drawn and put together with, and what its packages are called."""
+
+
+def check_drawer() -> None:
+    """NoSparkError when what draws the page is not installed: better said before the work than after it."""
+    if missing := [package for name, package in _DRAWER.items() if importlib.util.find_spec(name) is None]:
+        raise NoSparkError(f"the page needs {', '.join(missing)}: pip install 'resprout[spark]'")
 
 
 def check_target(path: Path, option: str = "--out") -> None:

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 from resprout import __version__
+from resprout.pipeline.report.anchors import anchor
 from resprout.pipeline.report.chapters import CHAPTERS
+from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts, by_experiment
 from resprout.pipeline.report.figures import in_order
-from resprout.pipeline.report.markup import Markup, element
-from resprout.pipeline.report.sections import GivenCommand, anchor, chapter_section, general_section, missing_section
-from resprout.pipeline.report.single_run import run_section
-from resprout.pipeline.report.style import CSS, PATTERNS
+from resprout.pipeline.report.rendering import page_rendered
+from resprout.pipeline.report.run_list import targets_of
+from resprout.pipeline.report.sections import ExperimentSection, chapter_section, general_section, missing_chapters
+from resprout.pipeline.report.single_run import RunSection, run_section
 from resprout.pipeline.report.trail import Trails
-from resprout.pipeline.report.verdicts import banner, verdict_section
+from resprout.pipeline.report.verdicts import NOT_KEPT, banner, verdicts_of
 
 
 def page_of(facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand) -> str:
@@ -19,43 +21,22 @@ def page_of(facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand) -> s
     chapters = [chapter for chapter in CHAPTERS if chapter.experiment in experiments]
     known = {chapter.experiment for chapter in chapters}
     others = [name for name in in_order(experiments) if name not in known]
-    contents = [
-        ("Verdicts", "verdicts"),
-        *((chapter.title, anchor(chapter.experiment)) for chapter in chapters),
-        *((_title(experiments[name]), anchor(name)) for name in others),
-    ]
-    missing = missing_section(known) if chapters else None
-    body = [
-        element("a", "To the content", href="#content", class_="skip"),
-        PATTERNS,
-        _header(facts, contents),
-        element(
-            "main",
-            verdict_section(facts),
-            [chapter_section(chapter, experiments[chapter.experiment], asked) for chapter in chapters],
-            [_other_section(name, experiments[name], trails, asked) for name in others],
-            missing,
-            id="content",
-        ),
-        element("footer", element("p", f"Made by resprout {__version__} from the traces alone.")),
-    ]
-    head = [
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", "Resprout report"),
-        element("style", CSS),
-    ]
-    return "<!doctype html>\n" + element("html", element("head", head), element("body", body), lang="en") + "\n"
-
-
-def _header(facts: Sequence[RunFacts], contents: Sequence[tuple[str, str]]) -> Markup:
-    links = [element("li", element("a", title, href=f"#{target}")) for title, target in contents]
-    return element(
-        "header",
-        element("h1", "Resprout report"),
-        banner(facts),
-        element("p", _lead(facts), class_="lead"),
-        element("nav", element("ul", links), aria_label="Contents"),
+    return page_rendered(
+        version=__version__,
+        banner=banner(facts),
+        lead=_lead(facts),
+        contents=[
+            ("Verdicts", "verdicts"),
+            *((chapter.title, anchor(chapter.experiment)) for chapter in chapters),
+            *((_title(experiments[name]), anchor(name)) for name in others),
+        ],
+        verdicts=verdicts_of(facts, targets_of(facts)),
+        not_kept=NOT_KEPT,
+        sections=[
+            *(chapter_section(chapter, experiments[chapter.experiment], asked) for chapter in chapters),
+            *(_other_section(name, experiments[name], trails, asked) for name in others),
+        ],
+        missing=missing_chapters(known) if chapters else [],
     )
 
 
@@ -73,6 +54,8 @@ def _title(facts: Sequence[RunFacts]) -> str:
     return facts[0].run.scenario or facts[0].run.experiment if len(facts) == 1 else facts[0].run.experiment
 
 
-def _other_section(name: str, facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand) -> Markup:
+def _other_section(
+    name: str, facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand
+) -> ExperimentSection | RunSection:
     trail = trails.get((name, facts[0].run.run)) if len(facts) == 1 else None
     return general_section(name, facts, asked) if trail is None else run_section(facts[0], trail, asked)

@@ -1,19 +1,32 @@
 """A run that is shown by itself: what it was, what happened in it, how long messages took, who had how much to do."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
+
+import msgspec
+from markupsafe import Markup
 
 from resprout.pipeline.report import measures
-from resprout.pipeline.report.charts import charts
+from resprout.pipeline.report.anchors import anchor
+from resprout.pipeline.report.charts import Panels, charts
+from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.figures import Figure, FigureAxis, grid_of, in_order
+from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, grid_of, in_order
 from resprout.pipeline.report.happenings import sentence, worth_telling
-from resprout.pipeline.report.markup import Content, Markup, element
-from resprout.pipeline.report.number_tables import boxed_table, cells_of, header, rows_by_label
-from resprout.pipeline.report.over_time import over_time
+from resprout.pipeline.report.over_time import SERIES, over_time
+from resprout.pipeline.report.page_figures import PageFigure, PageLegend, figure_of, legend
+from resprout.pipeline.report.page_tables import (
+    LabelledRow,
+    PageCell,
+    PageRow,
+    PageTable,
+    cells_of,
+    header,
+    rows_by_label,
+)
+from resprout.pipeline.report.percentiles import percentile_figure
 from resprout.pipeline.report.quantities import NONE, Quantity, style_for
-from resprout.pipeline.report.sections import GivenCommand, anchor
-from resprout.pipeline.report.standing import standing_of, tag
+from resprout.pipeline.report.standing import RunStanding, standing_of
 from resprout.pipeline.report.trail import Trail
 from resprout.pipeline.tables import LatencyRow, RepairRow
 
@@ -26,20 +39,57 @@ _LOAD: Final = Figure(
     x=FigureAxis("broker", "broker"),
 )
 _LOAD_COLUMNS: Final = ("frames_sent", "bytes_sent", "frames_received", "bytes_received", "published", "delivered")
+_PERCENTILES: Final = percentile_figure(
+    panels=FigureAxis("phase", "phase"),
+    series=FigureAxis("guarantee", "guarantee"),
+    measure=measures.PERCENTILES_BY_PHASE,
+    note="By the phase of the repairs in which it was published; all: the whole run.",
+)
 
 
-def run_section(facts: RunFacts, trail: Trail, asked: GivenCommand) -> Markup:
+class RunSection(msgspec.Struct, frozen=True, kw_only=True):
+    TEMPLATE: ClassVar[str] = "run.html"
+
+    id: str
+    title: str
+    standing: RunStanding
+    size: str
+    happened: PageTable | None
+    left_out: int
+    repairs: PageTable | None
+    over_time: tuple[Markup, ...]
+    over_time_legend: PageLegend
+    slice_s: str
+    latencies: PageTable | None
+    percentiles: PageFigure | None
+    load: Panels | None
+    load_tables: tuple[PageTable, ...]
+    recipe: str | None
+    again: str
+
+
+def run_section(facts: RunFacts, trail: Trail, asked: GivenCommand) -> RunSection:
     run = facts.run
-    return element(
-        "section",
-        element("h2", run.scenario or run.experiment),
-        element("p", tag(standing_of(facts)), f" {_size(facts)}"),
-        element("div", _happened(trail), _repairs(facts.repairs), class_="beside"),
-        over_time(trail, facts.repairs),
-        _latencies(facts.latency),
-        _load(facts),
-        _again(trail, asked),
+    percentiles = grid_of(_PERCENTILES, [facts])
+    return RunSection(
         id=anchor(run.experiment),
+        title=run.scenario or run.experiment,
+        standing=standing_of(facts),
+        size=_size(facts),
+        happened=_happened(trail),
+        left_out=trail.left_out,
+        repairs=_repairs(facts.repairs),
+        over_time=over_time(trail, facts.repairs),
+        over_time_legend=legend(SERIES, Shape.LINES),
+        slice_s=f"{trail.slice_us / 1e6:,.3g}",
+        latencies=_latencies(facts.latency),
+        percentiles=None if percentiles is None else _without_table(figure_of(percentiles)),
+        load=_load(facts),
+        load_tables=tuple(
+            table for role in in_order(one.role for one in facts.load) if (table := _load_table(facts, role))
+        ),
+        recipe=trail.recipe,
+        again=asked.report,
     )
 
 
@@ -53,34 +103,30 @@ def _size(facts: RunFacts) -> str:
     )
 
 
-def _happened(trail: Trail) -> Markup | None:
+def _happened(trail: Trail) -> PageTable | None:
     told = list(worth_telling(trail.happenings))
     if not told:
         return None
-    rows = [(_seconds(one.time_us), sentence(one)) for one in told]
-    heads = element("tr", element("th", "at, s", scope="col", class_="num"), element("th", "what", scope="col"))
-    cells = [element("tr", element("td", at, class_="num"), element("td", what)) for at, what in rows]
-    more = element("p", f"... and {trail.left_out:,} more.", class_="quiet") if trail.left_out else None
-    table = boxed_table("Faults, and what brokers noted about their repairs", heads, cells, "What happened")
-    return element("div", element("h3", "What happened"), table, more)
+    heads = (PageRow((PageCell("at, s", scope="col", look="num"), PageCell("what", scope="col"))),)
+    rows = [PageRow((PageCell(_seconds(one.time_us), look="num"), PageCell(sentence(one)))) for one in told]
+    return PageTable("What happened", "Faults, and what brokers noted about their repairs", heads, tuple(rows))
 
 
 def _seconds(us: int) -> str:
     return f"{us / 1e6:,.3f}"
 
 
-def _repairs(repairs: Sequence[RepairRow]) -> Markup | None:
+def _repairs(repairs: Sequence[RepairRow]) -> PageTable | None:
     if not repairs:
         return None
-    rows = [((" ".join(one.dead),), cells_of(_repair(one), numeric_from=2)) for one in repairs]
+    rows = [LabelledRow((" ".join(one.dead),), cells_of(_repair(one), numeric_from=2)) for one in repairs]
     names = ("repaired", "cause", "led by", "noticed, ms", "took, ms", "round trips", "requests")
     about = (
         "Noticed: from the fault to the beginning of the repair. Took: from there until the last broker around the "
         "dead had its place. A round trip is there and back over the slowest link around the dead; requests are those "
         "for a parent."
     )
-    table = boxed_table(about, header(*names, numeric_from=3), rows_by_label(rows), "Repairs")
-    return element("div", element("h3", "Repairs"), table)
+    return PageTable("Repairs", about, header(*names, numeric_from=3), tuple(rows_by_label(rows)))
 
 
 def _repair(one: RepairRow) -> tuple[str, ...]:
@@ -98,36 +144,33 @@ def _count(number: int | None) -> str:
     return NONE if number is None else f"{number:,}"
 
 
-def _latencies(found: Sequence[LatencyRow]) -> list[Content]:
+def _latencies(found: Sequence[LatencyRow]) -> PageTable | None:
     if not found:
-        return []
+        return None
     style = style_for(Quantity.TIME_US, [one.median_us for one in found])
     rows = []
     for one in found:
-        waits = (one.mean_us, one.median_us, one.p95_us, one.p99_us, one.max_us)
-        rows.append(((one.guarantee, one.phase), cells_of([f"{one.count:,}", *map(style.number, waits)])))
-    names = ("guarantee", "phase", "deliveries", "mean", "median", "95 %", "99 %", "longest")
+        waits = (one.mean_us, one.median_us, one.p90_us, one.p95_us, one.p99_us, one.p999_us, one.max_us)
+        rows.append(LabelledRow((one.guarantee, one.phase), cells_of([f"{one.count:,}", *map(style.number, waits)])))
+    names = ("guarantee", "phase", "deliveries", "mean", "median", "90 %", "95 %", "99 %", "99.9 %", "longest")
     about = (
         f"From publish to deliver, in {style.unit.name}. The phase, before, during or after the repairs, is that in"
         " which it was published; 95 % is what 95 of 100 deliveries do not exceed."
     )
-    table = boxed_table(about, header(*names, numeric_from=2), rows_by_label(rows), "Latency of each guarantee")
-    return [element("h3", "Latency of each guarantee"), table]
+    return PageTable("Latency of each guarantee", about, header(*names, numeric_from=2), tuple(rows_by_label(rows)))
 
 
-def _load(facts: RunFacts) -> list[Content]:
-    tables = [table for role in in_order(one.role for one in facts.load) if (table := _load_table(facts, role))]
-    if not tables:
-        return []
+def _without_table(figure: PageFigure) -> PageFigure:
+    """The table of all latencies follows."""
+    return msgspec.structs.replace(figure, table=None, is_beside=False)
+
+
+def _load(facts: RunFacts) -> Panels | None:
     grid = grid_of(_LOAD, [facts])
-    if grid is None or len(grid.xs) > BROKERS_MAX:
-        return [element("h3", _LOAD.title), tables]
-    caption = "Frames that each broker sent on all its links, for each publication of the run."
-    drawn = element("figure", charts(grid), element("figcaption", caption))
-    return [element("h3", _LOAD.title), element("div", drawn, element("div", tables), class_="beside")]
+    return None if grid is None or len(grid.xs) > BROKERS_MAX else charts(grid)
 
 
-def _load_table(facts: RunFacts, role: str) -> Markup | None:
+def _load_table(facts: RunFacts, role: str) -> PageTable | None:
     """Columns that nobody has anything in are left out."""
     some = [one for one in facts.load if one.role == role]
     used = [name for name in _LOAD_COLUMNS if any(getattr(one, name) for one in some)]
@@ -135,19 +178,6 @@ def _load_table(facts: RunFacts, role: str) -> Markup | None:
         return None
     order = in_order(one.node for one in some)
     nodes = sorted(some, key=lambda one: order.index(one.node))
-    rows = [((one.node,), cells_of(_count(getattr(one, name)) for name in used)) for one in nodes]
+    rows = [LabelledRow((one.node,), cells_of(_count(getattr(one, name)) for name in used)) for one in nodes]
     heads = header(role, *(name.replace("_", " ") for name in used))
-    return boxed_table(f"What went through each {role}", heads, rows_by_label(rows), f"Load of each {role}")
-
-
-def _again(trail: Trail, asked: GivenCommand) -> list[Content]:
-    if trail.recipe is None:
-        return [element("h3", "Make this page again"), element("pre", asked.report, tabindex="0")]
-    return [
-        element("h3", "Make it again"),
-        element(
-            "p", "In virtual time, with the scenario below in a file; with real processes, say run instead of sim."
-        ),
-        element("pre", f"resprout sim scenario.toml --trace DIR\n{asked.report}", tabindex="0"),
-        element("details", element("summary", "scenario.toml"), element("pre", trail.recipe, tabindex="0")),
-    ]
+    return PageTable(f"Load of each {role}", f"What went through each {role}", heads, tuple(rows_by_label(rows)))

@@ -6,17 +6,23 @@ from collections.abc import Iterable
 from resprout.audit.verdict import CLEAN, NOT_JUDGED, VIOLATED
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.known import is_documented
-from resprout.pipeline.report.markup import Markup, element
 
 
 class RunStanding(enum.Enum):
-    """How a run came out: the word for it, and the class it is shown with. The worst comes first: columns are in this
-    order, and a phone shows the first of them."""
+    """How a run came out: the word for it, and the class it is shown with. The worst comes first."""
 
     VIOLATED = (VIOLATED, "bad")
     NOT_JUDGED = (NOT_JUDGED, "plain")
     DOCUMENTED = ("documented anomaly", "known")
     CLEAN = (CLEAN, "good")
+
+    @property
+    def word(self) -> str:
+        return self.value[0]
+
+    @property
+    def look(self) -> str:
+        return self.value[1]
 
 
 def standing_of(facts: RunFacts) -> RunStanding:
@@ -29,9 +35,9 @@ def standing_of(facts: RunFacts) -> RunStanding:
     return RunStanding.CLEAN if verdict.status == CLEAN else RunStanding.NOT_JUDGED
 
 
-def tag(standing: RunStanding) -> Markup:
-    word, look = standing.value
-    return element("span", word, class_=f"tag {look}")
+def worst_of(facts: Iterable[RunFacts]) -> RunStanding:
+    found = set(map(standing_of, facts))
+    return next(standing for standing in RunStanding if standing in found)
 
 
 def count_standings(facts: Iterable[RunFacts]) -> dict[RunStanding, int]:

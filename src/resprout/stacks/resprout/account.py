@@ -1,6 +1,6 @@
 """What a broker of the default stack says of itself to people and monitors."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -10,6 +10,10 @@ from resprout.stacks.status import MemberSeen, RepairSeen, StackStatus, TopicRea
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.broker import ResproutBroker
+
+NOT_BELIEVED: Final = "it said what is for others to say, and was not believed"
+NEVER_SAID: Final = "it passed on what a client here never said"
+NO_NEIGHBOUR: Final = "it spoke as a neighbour, and is none"
 
 
 def status_of(broker: "ResproutBroker") -> StackStatus:
@@ -35,6 +39,15 @@ def status_of(broker: "ResproutBroker") -> StackStatus:
         log_bytes=core.log.bytes_held,
         log_bundles=len(core.log.entries),
         log_bytes_max=core.options.log_bytes,
+        refused={
+            reason: count
+            for reason, count in (
+                (NOT_BELIEVED, broker.council.unbelieved),
+                (NEVER_SAID, core.forwarding.forged),
+                (NO_NEIGHBOUR, broker.strange),
+            )
+            if count
+        },
     )
 
 

@@ -21,6 +21,7 @@ from resprout.core.contract import (
     Timer,
     Writable,
 )  # fmt: skip
+from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import AskAudience, Attend, ForgetBrokers, Publish, Taken
@@ -74,12 +75,12 @@ from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Supers
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
-from resprout.stacks.resprout.revival import NothingKept, Revival
+from resprout.stacks.resprout.revival import Revival
 from resprout.stacks.resprout.sessions import PeerSessions
 from resprout.stacks.resprout.tree_news import TreeNews
 from resprout.stacks.resprout.waiting import Waits
 from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.desk import Desk, ignore
+from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.stack import BrokerSeat
@@ -100,6 +101,8 @@ class Tick(Timer, frozen=True):
 class ResproutBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
         core = self.core = Core(seat, options, rng)
+        self.strange = 0
+        """How often somebody spoke as a neighbour who is none."""
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
         self.council = Council(core.view, council_options, core.peers.post, core.outcomes, core.waves)
         self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
@@ -246,8 +249,12 @@ class ResproutBroker(Shell):
                 **self.tree_news.handlers,
             },
             heard=self.council.heard,
-            strange=ignore,
+            strange=self._pass_over,
         )
+
+    def _pass_over(self, name: str, message: Any) -> None:
+        """From one that is no neighbour; often it was one, and does not know yet."""
+        self.strange += 1
 
     def _newcomers(self) -> Desk:
         """Brokers that have no right to their names yet: others are taken before."""

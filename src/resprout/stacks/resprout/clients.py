@@ -15,9 +15,9 @@ there when that is known, and held while that is still being decided.
 from collections.abc import Callable
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import CancelTimer, Close, EndCode, Send
+from resprout.core.contract import CancelTimer, Close, EndCode, Send, SetTimer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.broker.answering import Answering
+from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
@@ -251,6 +251,8 @@ class Clients:
             last_us = core.kept_until_us if is_kept else core.now_us + core.options.ghost_us
             due_us = None if is_certain else last_us
             self.answering.adopt(session, self._answered_for(session), due_us)
+            if due_us is not None:  # all are settled by then; those who are due before are settled with a heartbeat
+                core.out.append(SetTimer(NothingKept(), max(self.answering.unsettled.values())))
         if attend.tried and resumed:
             self._give_share(session, attend)
         if attend.tried and self._ghosts.awaits(session.name):
@@ -323,7 +325,7 @@ class Clients:
         if self._core.seen.has(message.bundle):
             self._core.sessions.known(session, message.bundle, everywhere=self.answering.is_settled(session))
         else:
-            self._accept(session, self._stamped(message.bundle), message.prompt)
+            self._accept(session, self._stamped(message.bundle), message)
 
     def drain_all(self) -> None:
         """Beginning with another one each time: there may be room for one only."""
@@ -357,7 +359,7 @@ class Clients:
             if core.seen.has(bundle):
                 core.sessions.known(session, bundle, everywhere=self.answering.is_settled(session))
             elif bundle.guarantee is not Guarantee.TOTAL and not self._must_follow(session, bundle):
-                self._accept(session, self._stamped(bundle), message.prompt)
+                self._accept(session, self._stamped(bundle), message)
             elif totals.is_under_way(bundle):
                 pass  # said again: it is delivered at its place
             elif totals.is_overtaken(bundle):
@@ -386,11 +388,12 @@ class Clients:
     def _stamped(self, bundle: Bundle) -> Bundle:
         return bundle.stamped(self._core.clock.stamp_after(bundle.stamp))
 
-    def _accept(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
+    def _accept(self, session: ClientSession, bundle: Bundle, message: Publish) -> None:
         if self._durable is not None:
             self._durable.write(bundle)
-        entry = self._core.forwarding.accept(bundle, None, session, 0, prompt)
+        entry = self._core.forwarding.accept(bundle, None, session, 0, message.awaits_all)
         assert entry is not None, "it was not known"
+        entry.awaits = message.awaits
         if self._core.sessions.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
             self._core.log.held_back.put_wall()
         if self._durable is not None:

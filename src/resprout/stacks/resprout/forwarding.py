@@ -25,6 +25,8 @@ class Forwarding:
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
         self._liars: dict[str, None] = {}
+        self.forged = 0
+        """Bundles that were passed over as such."""
         """Neighbours behind which somebody makes up publications, as people were told."""
         self.restoring: Republished | None = None
         """What is accepted now was in the log before everything stopped."""
@@ -140,6 +142,7 @@ class Forwarding:
         """It is counted, because its sender counts it. Who has made it up is not known: a neighbour passes on what it
         hears."""
         core = self._core
+        self.forged += 1
         repeat = nothing_more_to_do(message.bundle, link, message.hops, core.faults)
         link.arrived.add(repeat)
         core.reports.arrived(repeat, link)

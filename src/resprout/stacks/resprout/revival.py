@@ -19,7 +19,8 @@ what they missed cannot be made good: a loss that is told, and no hole in the or
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from resprout.core.contract import SetTimer, Timer
+from resprout.core.contract import SetTimer
+from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.filters.predicate import parse_predicate
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
 EVERYTHING: Final = "#"
 AGAIN_LEASES: Final = 4
 """What was handed up is handed up again after so long: somebody on the way may have died."""
-
-
-class NothingKept(Timer, frozen=True):
-    """When to count as delivered what was published before everything stopped: nobody keeps it for anybody any more."""
 
 
 class Revival:

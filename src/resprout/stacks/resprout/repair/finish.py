@@ -6,7 +6,6 @@ import msgspec
 
 from resprout.core.contract import ProtocolMessage, SetTimer
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
-from resprout.edge.broker.session import ClientSession
 from resprout.order.link import Link
 from resprout.order.totals.handover import MemberLocks, MergedLocks, Piece
 from resprout.order.totals.messages import GrantedLock
@@ -75,7 +74,7 @@ class FinishRepair:
             core.neighbours.open(link)
         core.handover.lead(merged)
         if not spread:
-            self._push(taking, links, core.sessions.all[ghost])
+            self._push(taking, links)
         taking.settle()
         self._tell(repair, links)
         repair.move_to(RepairState.DONE)
@@ -212,15 +211,16 @@ class FinishRepair:
             else:
                 source = links[members[thing.side - 1]] if thing.side > 0 else None
                 entry, entered = taking.take(thing, source, 0, keeps_source=thing.side == OWN_SIDE)
-                if entry.bundle is None and isinstance(thing, Item) and self._ghosts.wants(ghost, thing.bundle):
-                    taking.revive(entry, thing.bundle)
                 for link in links.values():
                     if link is not source:
                         core.log.enter_link(link, entry, sent=True)
                     elif not entered:
                         core.log.enter_link(link, entry, sent=False)
-            if entry is not None:
-                self._ghosts.read(ghost, entry)
+            if entry is None:
+                continue
+            if entry.bundle is None and not isinstance(thing, Stub) and self._ghosts.wants(ghost, thing.bundle):
+                taking.revive(entry, thing.bundle)
+            self._ghosts.read(ghost, entry)
 
     def _grant(
         self,
@@ -249,7 +249,7 @@ class FinishRepair:
             send(name, part)
         send(name, ParcelEnd())
 
-    def _push(self, taking: Taking, fresh: dict[str, Link], ghost: ClientSession) -> None:
+    def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
         core = self._core
         others = [link for link in core.links.values() if link.name not in fresh and link.open]
@@ -258,9 +258,10 @@ class FinishRepair:
                 if entry.source is not link and entry.bundle is not None and core.forwarding.has_room(link):
                     core.forwarding.send_copy(link, entry)
         kept = [link.kept() for link in others]
-        for entry in taking.read_by(ghost):
-            assert entry.bundle is not None, "the ghost keeps it"
+        for entry in taking.undelivered():
             missing = core.faults - len(fresh) - sum(id(entry) in each for each in kept)
+            if missing > 0:
+                entry.copies = 1 + sum(link.has(entry) for link in others)  # the dead were counted
             for link, each in zip(others, kept, strict=True):
                 if missing > 0 and id(entry) not in each and core.forwarding.has_room(link):
                     core.forwarding.send_copy(link, entry)

@@ -10,7 +10,6 @@ from typing import Final
 
 from resprout.core.bundle import Bundle, shadow
 from resprout.core.errors import PeerError
-from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
 from resprout.order.totals.messages import GrantedLock, id_of
@@ -232,10 +231,11 @@ class Taking:
         """What was taken and has not been shown."""
         return [entry for entry in self._touched.values() if not entry.shown or entry.is_backup]
 
-    def read_by(self, ghost: ClientSession) -> list[Entry]:
-        """What was shown before the ghost came, so that others may be through with it and have forgotten it."""
+    def undelivered(self) -> list[Entry]:
+        """What was shown before, and somebody has not taken: the dead may have had the only other copy of it, and where
+        the ghost reads it, others may be through with it and have forgotten it."""
         shown = [entry for entry in self._touched.values() if entry.shown and not entry.is_backup]
-        return [entry for entry in shown if ghost in entry.readers]
+        return [entry for entry in shown if entry.undone and entry.bundle is not None]
 
     def settle(self) -> None:
         """When all links are as they will be."""
