@@ -16,7 +16,7 @@ FORGED = "forged `Forward`"
 NOT_ITS_OWN = "it said what it may not say"
 NO_PAPERS = "it has no certificate, and a broker needs one here"
 
-EXPECTED = {
+EXPECTED: dict[tuple[str, bool], dict[str, tuple[str, str | None]]] = {
     (STRANGER, True): dict.fromkeys(LIES, ("refused at the greeting", NO_PAPERS)),
     (STRANGER, False): {
         **dict.fromkeys(LIES, ("not believed", NOT_BELIEVED)),
