@@ -99,7 +99,7 @@ def test_of_all_who_send_much_at_once_one_has_a_turn_in_each_turn_of_the_loop(
     monkeypatch: pytest.MonkeyPatch, fast_loop: bool
 ) -> None:
     monkeypatch.setattr(connection, "TURN_BYTES", 16_384)
-    receive, turn = connection.TcpConnection._receive, 0
+    receive, turn = connection.TcpConnection.receive, 0
     turns: list[int] = []
 
     def noted(self: connection.TcpConnection, data: bytes) -> None:
@@ -107,7 +107,7 @@ def test_of_all_who_send_much_at_once_one_has_a_turn_in_each_turn_of_the_loop(
             turns.append(turn)
         receive(self, data)
 
-    monkeypatch.setattr(connection.TcpConnection, "_receive", noted)
+    monkeypatch.setattr(connection.TcpConnection, "receive", noted)
     payloads = pack_payloads([b"x" * 1000] * 16)
 
     async def scene() -> None:

@@ -134,11 +134,11 @@ class TcpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if len(data) >= TURN_BYTES and self._hold():
-            self._host.line.join(partial(self._receive, data))
+            self._host.line.join(partial(self.receive, data))
         else:
-            self._receive(data)
+            self.receive(data)
 
-    def _receive(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         if self._transport is None:
             return  # it was lost while it stood in line, and what was not taken was not acknowledged
         if self._tls is not None:
