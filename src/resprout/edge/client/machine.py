@@ -323,7 +323,7 @@ class ClientMachine:
         search = self._search
         try:
             if event.peer == search.candidate:
-                self._answered(event, now_us, out)
+                self._answered(event.peer, event.message, now_us, out)
             elif event.peer == search.home and search.stands:
                 if search.searching:  # whatever it says, others were told too little by now
                     search.heard(event.peer, out)
@@ -336,13 +336,12 @@ class ClientMachine:
                 self._end(str(error), out)
                 out.append(Answer(SessionLost(str(error), over=True)))
 
-    def _answered(self, event: Received, now_us: int, out: list[Effect]) -> None:
+    def _answered(self, broker: str, message: Any, now_us: int, out: list[Effect]) -> None:
         """By the broker that was asked to serve."""
-        message = event.message
         if isinstance(message, GoTo):
-            self._search.go_to(event.peer, message.successor, now_us, out)
+            self._search.go_to(broker, message.successor, now_us, out)
         elif isinstance(message, Serving):
-            self._serve(event.peer, message, now_us, out)
+            self._serve(broker, message, now_us, out)
         else:
             raise WireError(f"{type(message).__name__} before Serving")
 
@@ -354,8 +353,9 @@ class ClientMachine:
         self.serving = message
         self.publishing.offered(message)
         if before is None:
-            offered = message.guarantees
-            out.append(Answer(SessionBegan(message.stack, offered, message.faults_tolerated, message.receipts)))
+            out.append(
+                Answer(SessionBegan(message.stack, message.guarantees, message.faults_tolerated, message.receipts))
+            )
         elif before != broker:
             out.append(Answer(BrokerChanged(broker)))
         self.incoming.begin_session(broker, out)
@@ -386,18 +386,15 @@ class ClientMachine:
         self.incoming.deliver(message, self._search.home, out)
 
     def _subscribed(self, message: Subscribed, now_us: int, out: list[Effect]) -> None:
-        request = self._wanted.confirm(message)
-        if request is not None:
+        if (request := self._wanted.confirm(message)) is not None:
             out.append(Answer(SubscriptionConfirmed(request.filter, request.where)))
 
     def _subscribe_refused(self, message: SubscribeRefused, now_us: int, out: list[Effect]) -> None:
-        request = self._wanted.remove(message.id)
-        if request is not None:
+        if (request := self._wanted.remove(message.id)) is not None:
             out.append(Answer(Refused(request, message.reason, definite=True)))
 
     def _unsubscribed(self, message: Unsubscribed, now_us: int, out: list[Effect]) -> None:
-        request = self._wanted.remove(message.id)
-        if request is not None:
+        if (request := self._wanted.remove(message.id)) is not None:
             out.append(Answer(SubscriptionEnded(request.filter, request.where)))
 
 

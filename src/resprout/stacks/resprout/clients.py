@@ -36,13 +36,7 @@ from resprout.wire.columns import check_columns
 
 
 class Clients:
-    def __init__(
-        self,
-        core: Core,
-        ghosts: Ghosts,
-        book: ClientBook,
-        durable: Durable | None,
-    ) -> None:
+    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook, durable: Durable | None) -> None:
         self._core = core
         self._ghosts = ghosts
         self._book = book
