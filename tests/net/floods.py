@@ -83,7 +83,7 @@ async def publications(address: Address, count: int) -> AsyncIterator[None]:
                     number += 1
                     first = 16 * (number - 1) + 1
                     bundle = Bundle(name, 1, first, 16, 0, "junk", (), Guarantee.CAUSAL, b"", payloads)
-                    peer.say_messages(number + 1, Publish(bundle, False))
+                    peer.say_messages(number + 1, Publish(bundle, 0))
                     await peer.writer.drain()
                     await asyncio.sleep(0)
 

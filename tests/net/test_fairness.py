@@ -118,7 +118,7 @@ def test_of_all_who_send_much_at_once_one_has_a_turn_in_each_turn_of_the_loop(
                 peer.say_messages(1, Attend(0))
                 for number in range(60):
                     bundle = Bundle(name, 1, 16 * number + 1, 16, 0, "t", (), Guarantee.FIFO, b"", payloads)
-                    peer.say_messages(number + 2, Publish(bundle, False))
+                    peer.say_messages(number + 2, Publish(bundle, 0))
             while running.broker.books.tally.published < 2 * 60 * 16:
                 turn += 1
                 await asyncio.sleep(0)
