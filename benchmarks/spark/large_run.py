@@ -24,9 +24,11 @@ from benchmarks.spark.processes import output_and_peak, processor_seconds
 from resprout.pipeline.archive.check import count_rows
 from resprout.pipeline.archive.contents import MANIFEST_NAME
 from resprout.pipeline.archive.manifest import write_manifest
+from resprout.pipeline.judging.columns import Words
 from resprout.pipeline.judging.fingerprint import Fingerprint
 from resprout.pipeline.judging.large import detect_large
 from resprout.pipeline.judging.portions import Limits
+from resprout.pipeline.judging.reading import Group, read_group
 from resprout.pipeline.places import RunPlace, find_runs, place_of
 from resprout.pipeline.session import session
 from resprout.trace.store import INFO_NAME, RunInfo
@@ -70,7 +72,7 @@ def _spoiled(clean: RunPlace, folder: Path) -> RunPlace:
     for part in clean.parts:
         table = pq.read_table(part.path, columns=["kind", "node"], partitioning=None)
         shaken |= set(table.filter(pc.is_in(table["kind"], pa.array(_SHAKEN)))["node"].unique().to_pylist())
-    victim, rows, fingerprint = "", 0, Fingerprint()
+    victim, rows, fingerprint, words = "", 0, Fingerprint(), Words()
     for part in clean.parts:
         table = pq.read_table(part.path, partitioning=None)
         if not victim and part.first_row * 100 > clean.info.rows:
@@ -79,7 +81,8 @@ def _spoiled(clean: RunPlace, folder: Path) -> RunPlace:
             table = _one_less(table, victim, 0)
         path = folder / Path(part.path).name
         pq.write_table(table, path, compression="zstd")
-        fingerprint.add(pq.read_table(path, partitioning=None, read_dictionary=_texts(table)))
+        for number in range(pq.read_metadata(path).num_row_groups):
+            read_group(Group(str(path), number, 0, 0), words, fingerprint)
         rows += table.num_rows
     info = RunInfo(
         scenario={"name": "generated"}, seed=clean.info.seed, ended="quiescent", digest=fingerprint.value, rows=rows
@@ -103,10 +106,6 @@ def _one_less(table: Any, victim: str, since: int) -> Any:
     later = pc.and_(later, pa.array(np.arange(table.num_rows) >= since))
     position = pc.if_else(later, pc.subtract(table["position"], 1), table["position"])
     return table.set_column(table.schema.get_field_index("position"), table.schema.field("position"), position)
-
-
-def _texts(table: Any) -> list[str]:
-    return [field.name for field in table.schema if pa.types.is_string(field.type)]
 
 
 def _judged(place: RunPlace) -> dict[str, Any]:
