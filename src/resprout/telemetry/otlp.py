@@ -58,4 +58,14 @@ class _Heard(logging.Handler):
         """Later ones only say that it was tried again."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.first = self.first or record.getMessage()
+        if not self.first:
+            causes = [one for one in record.args or () if isinstance(one, BaseException)]
+            said = record.getMessage().partition(" encountered while")[0]  # what follows is that it will be tried again
+            self.first = str(_innermost(causes[0])) if causes else said
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What the system said; around it there are layers of libraries, each with a sentence of its own."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return error
