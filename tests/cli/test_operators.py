@@ -1,5 +1,6 @@
 """status, top, who and trace at the command line; the page and the log of a broker."""
 
+import importlib.util
 import json
 import signal
 import urllib.request
@@ -7,9 +8,11 @@ from datetime import datetime
 
 import pytest
 
+from resprout.cli.main import run
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
 from tests.cli.processes import broker, complaint, resprout, subscriber, until_note
+from tests.telemetry.collector import collecting
 
 
 def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
@@ -27,6 +30,10 @@ def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
             traced = json.loads(resprout("trace", id, "--server", at_b1, "--json").stdout)
             assert [(one["broker"], one["came_from"]) for one in traced["brokers"]] == [("b0", "teller"), ("b1", "b0")]
             assert traced["brokers"][1]["readers"] == ["reader"]
+            if importlib.util.find_spec("opentelemetry"):  # tests/telemetry says so where it is missing
+                with collecting() as collector:
+                    assert run(["trace", id, "--server", at_b1, "--otlp", collector.url]) == 0
+                assert [path for path, body in collector.posts if b"relay bank/1" in body] == ["/v1/traces"]
             assert resprout("trace", "teller.1/ordered:9", "--server", address).returncode == 1
             lines = resprout("status", "--server", at_b1).stdout.decode().splitlines()
             assert lines[0].startswith("network b0.") and "2 brokers, 1 client" in lines[0]
