@@ -89,3 +89,7 @@ def test_a_colon_in_a_relative_path_is_part_of_the_name(
     make_runs(Path("a:b"))
     assert run(["audit", "a:b"]) == 1
     assert "3 runs, 47 deliveries" in capfd.readouterr().out
+
+
+def test_a_store_without_a_bucket_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "'s3://' names no bucket: one is s3://BUCKET/FOLDER" in refused(capfd, ("audit", "{}"), "s3://")

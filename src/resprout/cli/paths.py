@@ -38,7 +38,9 @@ class RunsPath(LocalPath):
         if isinstance(value, str) and (found := _ADDRESS.match(value)) is not None:
             from resprout.pipeline.stores import SCHEMES, location  # here: it needs what only runs need
 
-            if found[0][:-3].lower() in SCHEMES and value[found.end() :].strip("/"):
+            if found[0][:-3].lower() in SCHEMES:
+                if not value[found.end() :].strip("/"):
+                    self.fail(f"{value!r} names no bucket: one is {found[0]}BUCKET/FOLDER", param, ctx)
                 return location(value)
         return super().convert(value, param, ctx)
 

@@ -28,6 +28,8 @@ _ADDRESS: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.+
 _SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """How others write the same."""
 SCHEMES: Final = ("s3", "gs", *_SAME)
+_PATIENCE: Final = {"gs": "?retry_limit_seconds=60"}
+"""Where a library would try for a quarter of an hour before it says that nobody answers."""
 PARTIAL: Final = ".partial"
 """Ends the name of a file that is being written, on a file system."""
 
@@ -193,7 +195,7 @@ def system_of(scheme: str, bucket: str) -> Any:
     try:
         if scheme in MAKERS:
             return MAKERS[scheme]()
-        return fs.FileSystem.from_uri(f"{scheme}://{bucket}")[0]
+        return fs.FileSystem.from_uri(f"{scheme}://{bucket}{_PATIENCE.get(scheme, '')}")[0]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise PipelineError(f"{scheme}://{bucket}: cannot be reached: {' '.join(str(error).split())[:200]}") from None
 

@@ -353,9 +353,8 @@ class ClientMachine:
         self.serving = message
         self.publishing.offered(message)
         if before is None:
-            out.append(
-                Answer(SessionBegan(message.stack, message.guarantees, message.faults_tolerated, message.receipts))
-            )
+            began = SessionBegan(message.stack, message.guarantees, message.faults_tolerated, message.receipts)
+            out.append(Answer(began))
         elif before != broker:
             out.append(Answer(BrokerChanged(broker)))
         self.incoming.begin_session(broker, out)
@@ -373,8 +372,7 @@ class ClientMachine:
             out.append(Answer(SessionLost(reason, over=False)))
         self.publishing.unconfirmed.send_again()
         while self._early:
-            request, token = self._early.popleft()
-            self.ask(request, token, out)
+            self.ask(*self._early.popleft(), out)
         self.flush(out)
 
     def _sent_on(self, message: GoTo, now_us: int, out: list[Effect]) -> None:
