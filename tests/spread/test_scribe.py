@@ -316,7 +316,7 @@ def test_s2_a_subscription_that_is_not_marked_is_shown_nothing(monkeypatch: pyte
 
 
 def test_brokers_that_wait_for_each_other_in_a_ring_do_not_tell_each_other_in_and_out_for_ever() -> None:
-    """Found as scribe's seed 121085: a broker froze, ways ran in a ring, and over links without latency no time passed."""
+    """Found as seed 121085 of `scribe`: a broker froze, ways ran in a ring, and over those links no time passed."""
     net = TreeNet({"a": "b", "b": "c", "c": "a"})
     net.want("a", "b", "c")
     net.on_the_way += [("b", "a", TreeJoined("t", 0)), ("b", "a", TreeJoined("t", NOWHERE))]  # of a way that was

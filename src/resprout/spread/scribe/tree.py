@@ -11,8 +11,8 @@ MISSED_TOGETHER: Final = 128
 
 
 class TreePlace:
-    __slots__ = ("after", "asked", "children", "cut_off_us", "early", "hears_us", "is_root", "is_waking", "missing", "parent",
-                 "position", "told", "topic", "waiting", "wanted")  # fmt: skip
+    __slots__ = ("after", "asked", "children", "cut_off_us", "early", "hears_us", "is_root", "is_waking", "missing",
+                 "parent", "position", "told", "topic", "waiting", "wanted")  # fmt: skip
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
