@@ -23,7 +23,8 @@ what an earlier one has published is no repeat where a later one was faster."""
 CausalKey = tuple[int, str, str, int, int]
 """(stamp, publisher, stream, incarnation, first number)."""
 
-KEY_FRAME_BYTES: Final = limits.KEY_BYTES + 3
+KEY_FRAME_BYTES: Final = 3
+"""Around a key."""
 
 _STREAMS: Final = tuple(guarantee.stream for guarantee in Guarantee)
 
@@ -76,8 +77,10 @@ class Bundle:
 
     @property
     def key_bytes(self) -> int:
-        """At most what the keys take in a frame; the cost leaves them out."""
-        return KEY_FRAME_BYTES * len(self.keys)
+        """At most what the keys take in a frame; the cost leaves them out. What may be on its way is counted with them,
+        so it is no more than that: counted as long as a key may be, short ones would be a round trip later."""
+        text = "".join(self.keys)
+        return KEY_FRAME_BYTES * len(self.keys) + (len(text) if text.isascii() else len(text.encode()))
 
     def stamped(self, stamp: int) -> "Bundle":
         """The same messages with the Lamport clock of the edge broker that accepts them."""
