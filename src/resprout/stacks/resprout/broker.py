@@ -308,7 +308,7 @@ class ResproutBroker(Shell):
         self.act()
         core.tick()
         if core.attached:
-            self.company.remember(self.admission.admitted)
+            self.company.remember(self.admission.claims.admitted)
             self.coordinator.bury_children()
             self.council.tick(core.now_us)
             self.act()  # whether this is a moment of calm depends on it
@@ -338,12 +338,12 @@ class ResproutBroker(Shell):
         self.core.total_way.drain()
 
     def _settled(self, outcome: Settled) -> None:
-        self.company.remember(self.admission.admitted)
+        self.company.remember(self.admission.claims.admitted)
         self.clients.tell_successors()
         if self.durable is not None and self.clients.serving:
             self.durable.offer()
         self.clients.decide_all()
-        if self.core.attached:
+        if self.core.attached and self.admission.claims.waiting:
             self.admission.admit()
 
     def _joined(self, outcome: TakenIn) -> None:

@@ -19,15 +19,17 @@ class ClientBook:
     def pack(self, dead: str | None = None) -> list[ProtocolMessage]:
         """For a parcel; for an `Attach` also what was known of the dead neighbour."""
         lives = pack_client_lives(self.roll.lives())
-        return [*self.listeners.handed_over(dead), *lives, *self.durables.pack()]
+        return [*self.listeners.handed_over(dead), *lives, *(self.durables.pack() if self.durables.states else ())]
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""
         self.listeners.meet(neighbour, parcel)
         self.roll.learn(parcel.client_lives, neighbour)
-        self.durables.meet(neighbour, parcel.durables)
+        if parcel.durables or self.durables.states:
+            self.durables.meet(neighbour, parcel.durables)
 
     def lost(self, neighbour: str) -> set[str]:
         """It is replaced by others. Tells whom it stood for."""
-        self.durables.lost(neighbour)
+        if self.durables.waves:
+            self.durables.lost(neighbour)
         return self.listeners.lost(neighbour)

@@ -28,7 +28,7 @@ class Dismissing:
 
     def _let_go(self, ghost: str) -> None:
         core = self._core
-        if self._admission.admitting:
+        if self._admission.claims.admitted:
             core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.heartbeat_us))
             return
         if not self._ghosts.let_go(ghost):

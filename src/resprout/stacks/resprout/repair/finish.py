@@ -51,7 +51,8 @@ class FinishRepair:
         # 4. Interest of the members becomes theirs; what they had confirmed to the dead counts as confirmed (I8).
         grants, later = self._merge_interest(links, parcels)
         core.handover.take_locks(merged.locks, merged.last, [link.name for link in old], list(links))
-        core.book.replace([link.name for link in old], list(links))
+        if core.book.heard:
+            core.book.replace([link.name for link in old], list(links))
         # 5. The pool, in one order for all, before anything that is logged from now on (I1, I4).
         taking = Taking(core, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
         core.forwarding.fresh = tuple(links.values())
@@ -155,8 +156,7 @@ class FinishRepair:
             core.totals.become_root(view.epoch + 1)
         links = {name: core.neighbours.add(name, repair.got[name][0]) for name in parcels}
         for name, parcel in parcels.items():
-            self._book.listeners.meet(name, parcel)
-            self._book.durables.meet(name, parcel.durables)
+            self._book.meet(name, parcel)
         here = view.publish_place()
         for name, link in links.items():
             place = view.places.get(name)

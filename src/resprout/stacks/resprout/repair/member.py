@@ -142,7 +142,8 @@ class Member:
         learn(core, parcel)
         link.cursor = repair.inventory.snapshot
         core.handover.take_locks(parcel.granted_locks, parcel.last_totals, (old.name,), (coordinator,))
-        core.book.replace((old.name,), (coordinator,))
+        if core.book.heard:
+            core.book.replace((old.name,), (coordinator,))
         # The pool, in the order that all take it in (I4): what came from here as sent, all else as arrived (I5).
         taking = Taking(core, repair.inventory, owed, spread=head.spread)
         me = head.members.index(core.seat.name) + 1
