@@ -15,7 +15,6 @@ from typing import Any, Final
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Alive, PreVote, Vote
-from resprout.overlay.outcomes import declare
 from resprout.overlay.places import Life, check_lives, is_among
 from resprout.overlay.probes import Probes
 from resprout.overlay.view import MembershipView
@@ -94,7 +93,7 @@ class Election:
         yes = [voter.life for voter in configuration.voters if voter.name in ballot.yes]
         if self._view.is_majority(configuration, yes, self._detector.is_ended):
             self.ballot = None
-            declare(self._view, sorted(ballot.dead), self._outcomes)
+            self._outcomes.append(self._view.declare(sorted(ballot.dead)))
 
     def _on_pre_vote(self, peer: str, message: PreVote, now_us: int) -> None:
         here = self._view

@@ -42,7 +42,6 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.dismissing import Dismissing
 from resprout.stacks.resprout.draining import Draining, DrainOver
 from resprout.stacks.resprout.durable import Durable
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
@@ -53,6 +52,7 @@ from resprout.stacks.resprout.joining.balance import Balance
 from resprout.stacks.resprout.joining.choosing import ChooseParent
 from resprout.stacks.resprout.joining.newcomer import JoinAgain, Newcomer
 from resprout.stacks.resprout.joining.offers import Offers
+from resprout.stacks.resprout.lost_brokers import Dismissing
 from resprout.stacks.resprout.messages import (
     Attach,
     AttachRequest,
@@ -122,7 +122,7 @@ class ResproutBroker(Shell):
         self.audience = Audience(core)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)
-        self.dismissing = Dismissing(core, self.ghosts, self.clients, self.admission)
+        self.dismissing = Dismissing(core, self.ghosts, self.book, self.admission.claims)
         self.wishes = Wishes(core, self.book)
         self.tree_news = TreeNews(core, self.council, self.admission)
         self.parcels = ParcelDesk(

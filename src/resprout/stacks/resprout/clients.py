@@ -15,10 +15,10 @@ there when that is known, and held while that is still being decided.
 from collections.abc import Callable, Collection
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import CancelTimer, Close, EndCode, Send, SetTimer
+from resprout.core.contract import Close, EndCode, Send, SetTimer
 from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.answering import Answering, NothingKept
-from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
+from resprout.edge.broker.ghosts import Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors, Taken
@@ -147,12 +147,6 @@ class Clients:
         """As if the later one had come to this broker."""
         self._core.out.append(Close(name, f"{name} restarted", EndCode.REPLACED))
         self.leave(name)
-
-    def end_ghost(self, ghost: str) -> None:
-        core = self._core
-        missing = self._ghosts.expire(ghost, core.out)
-        core.out.append(CancelTimer(GhostOver(ghost)))
-        self._book.listeners.check(sorted(missing))
 
     def look_again(self) -> None:
         """At the end of a step, while places are awaited: perhaps what a repair brought is shown by now."""
