@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from resprout.core.bundle import Origin
 from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
+from resprout.core.stowed import whole
 from resprout.order.entry import Entry
 from resprout.order.seen import ORIGINS_KEPT
 from resprout.overlay.places import Life
@@ -71,7 +72,7 @@ class DiskLog:
         neighbours = tuple(sent_to)
         readers = [session.name for session in entry.readers]
         self._kept.append((entry, neighbours))
-        self._core.out.append(Persist(bundle_record(entry.bundle, entry.place, readers, neighbours)))
+        self._core.out.append(Persist(bundle_record(whole(entry.bundle), entry.place, readers, neighbours)))
 
     def moved(self, client: str) -> None:
         """It has come from elsewhere, and will be given what was shown before it came. To be said before it is
