@@ -15,7 +15,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
 from resprout.core.stowed import whole
 from resprout.edge.broker.portion import Portion
-from resprout.edge.broker.ports import Patience
+from resprout.edge.broker.ports import SpillPatience
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.broker.sharing import Consumer, SharedQueue
@@ -75,7 +75,7 @@ class HeldDurable:
 
 class Consumers:
     def __init__(
-        self, sessions: ClientSessions, changed: Callable[[HeldDurable], None], patience: Patience | None = None
+        self, sessions: ClientSessions, changed: Callable[[HeldDurable], None], patience: SpillPatience | None = None
     ) -> None:
         """`changed` is told when a subscription has other consumers than before. `patience` is told of what may wait on
         disk."""

@@ -83,7 +83,7 @@ class RetentionPort(Protocol):
         """One more than was known. Where it was not shown yet it will be shown to this one, too."""
 
 
-class Patience(Protocol):
+class SpillPatience(Protocol):
     """Told of items that a reader lets wait on disk."""
 
     def be_patient(self, item: Any) -> None:

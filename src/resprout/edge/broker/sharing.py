@@ -16,7 +16,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.keys import Pair, pairs_of
 from resprout.core.marks import Mark, Marks
 from resprout.edge.broker.portion import Portion
-from resprout.edge.broker.ports import HeldBundle, Patience
+from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Span
 from resprout.order.ranges import Ranges
@@ -64,7 +64,7 @@ class SharedQueue:
         """What has a place before this one may have been handed out by the broker that held the subscription before."""
         self.dirty: dict[Origin, None] = {}
         """Of which more is done than was told (`marks`)."""
-        self.patience: Patience | None = None
+        self.patience: SpillPatience | None = None
         """Told of what waits, where it may wait on disk."""
         self._is_shared = is_shared
         self._took = took

@@ -17,12 +17,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET
+
 from resprout.core.bundle import Bundle
 from resprout.core.stowed import STOWED_COST, StowedBundle, stow
 from resprout.edge.durable_messages import WhenFull
 from resprout.filters.topics import topic_matches
 from resprout.order.entry import Entry
 from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.status import Absent, SpillSeen
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.core import Core
@@ -71,6 +74,13 @@ class Spilling:
     @property
     def bundles_on_disk(self) -> int:
         return self._store.places if self._store is not None else 0
+
+    def status(self) -> SpillSeen | Absent:
+        """For people, once somebody has asked for it."""
+        if not self.filters and not self.bytes_spilled:
+            return UNSET
+        most = self._core.options.spill_bytes
+        return SpillSeen(self.bytes_on_disk, self.bundles_on_disk, most, self.bytes_spilled, self.refused)
 
     # -- what may be put aside -----------------------------------------------------------------------------------------
 
