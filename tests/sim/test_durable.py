@@ -9,7 +9,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import CLEAN
-from resprout.journal.spill import SpillSegments
+from resprout.journal.spill import SpillPlace, SpillSegments
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
@@ -65,9 +65,14 @@ def test_the_ready_made_scenario_hands_out_everything_over_all_deaths() -> None:
 def test_all_brokers_are_killed_at_once_and_durable_subscriptions_go_on_also_without_a_consumer(
     spills: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stowed: list[object] = []
+    stowed: list[int] = []
     put = SpillSegments.put
-    monkeypatch.setattr(SpillSegments, "put", lambda store, content: stowed.append(0) or put(store, content))
+
+    def counted(store: SpillSegments, content: bytes) -> SpillPlace | None:
+        stowed.append(len(content))
+        return put(store, content)
+
+    monkeypatch.setattr(SpillSegments, "put", counted)
     more = [SPILLING, "options.log_bytes=4096"] if spills else []
     scenario = load_scenario(SCENARIO, ['options.durable="journal"', *more])
     faults = [

@@ -13,6 +13,8 @@ from resprout.spread.scribe.options import TreeOptions
 from resprout.spread.scribe.trees import Trees
 
 OPTIONS = TreeOptions(beat_us=1, silent_us=3, join_us=2)
+MESSAGES_MAX = 10_000
+"""Until a net must have come to rest."""
 
 
 def scribed(position: int, topic: str = "t") -> Scribed:
@@ -122,7 +124,9 @@ class TreeNet:
         self.settle()
 
     def settle(self) -> None:
-        while self.on_the_way:
+        for _ in range(MESSAGES_MAX):
+            if not self.on_the_way:
+                return
             source, name, message = self.on_the_way.popleft()
             if name not in self.members:
                 continue
@@ -130,6 +134,7 @@ class TreeNet:
                 self._answer(source, message)
             else:
                 self[name].trees.hear(source, message)
+        raise AssertionError(f"messages without end; the next ones: {list(self.on_the_way)[:4]}")
 
     def pass_time(self, ticks: int) -> None:
         for _ in range(ticks):

@@ -313,3 +313,16 @@ def test_s2_a_subscription_that_is_not_marked_is_shown_nothing(monkeypatch: pyte
     net["b"].trees.places["t"].wanted = False
     net.publish()
     assert net["b"].got == [] and net["c"].got == [1]
+
+
+def test_brokers_that_wait_for_each_other_in_a_ring_do_not_tell_each_other_in_and_out_for_ever() -> None:
+    """Found as seed 121085 of `scribe`: a broker froze, ways ran in a ring, and over those links no time passed."""
+    net = TreeNet({"a": "b", "b": "c", "c": "a"})
+    net.want("a", "b", "c")
+    net.on_the_way += [("b", "a", TreeJoined("t", 0)), ("b", "a", TreeJoined("t", NOWHERE))]  # of a way that was
+    net.settle()
+    assert not any(net[name].parent for name in "abc"), "no way leads from the root to any of them"
+    net.ways["c"] = "root"
+    net.pass_time(4)
+    net.publish(3)
+    assert net["a"].got == net["b"].got == net["c"].got == [1, 2, 3]

@@ -11,8 +11,8 @@ MISSED_TOGETHER: Final = 128
 
 
 class TreePlace:
-    __slots__ = ("after", "asked", "children", "early", "hears_us", "is_root", "is_waking", "missing", "parent",
-                 "position", "told", "topic", "waiting", "wanted")  # fmt: skip
+    __slots__ = ("after", "asked", "children", "cut_off_us", "early", "hears_us", "is_root", "is_waking", "missing",
+                 "parent", "position", "told", "topic", "waiting", "wanted")  # fmt: skip
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -27,6 +27,8 @@ class TreePlace:
         self.children: dict[str, None] = {}
         self.waiting: dict[str, None] = {}
         """Children that were not told yet that they are in the tree."""
+        self.cut_off_us: int | None = None
+        """When a parent said last that it is in the tree no more."""
         self.position: int | None = None
         """All up to here was passed on, or is not wanted; None before a parent has told where to begin."""
         self.after: int | None = None

@@ -238,11 +238,21 @@ class Trees:
 
     def _cut_off(self, place: TreePlace, name: str) -> None:
         """The parent is in the tree no more. It may be waited for, like one that was asked just now, if it still is on
-        the way."""
-        if place.parent == name:
-            place.parent, place.asked = None, name
+        the way. But not the second time within a short while: while ways are not settled, brokers may wait for each
+        other in a ring, around which "in" and "out" would chase each other without end. Whoever has seen both twice
+        steps out of it, and asks again when that is due."""
+        if place.parent != name:
+            return
+        before, place.cut_off_us = place.cut_off_us, self._lines.now_us
+        place.parent = None
+        if before is None or place.cut_off_us - before >= self._options.join_us:
+            place.asked = name
             self._came_out(place)
             self._seek(place)
+        else:
+            self._lines.say(name, LeaveTree(place.topic))
+            self._came_out(place)
+            self._seek(place, but=name)
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 

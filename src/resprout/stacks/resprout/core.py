@@ -122,7 +122,7 @@ class Core(Step):
             self.pressure.release(self.out)
         if sessions.patient and not reports.taken_soon:
             reports.receipts_soon()
-        if not self.links and len(self.book):
+        if not self.links and self.book.entries:
             self.total_way.report()  # nobody is told, and no timer comes: forget what is delivered
         if self.book.urgent:
             self.total_way.report(only_done=True)
@@ -199,5 +199,6 @@ class Core(Step):
 
     def confirmed(self, wishes: list[Wish]) -> None:
         """Wishes of local clients; and interest has changed."""
-        self.sessions.confirm(wishes, self.out)
+        if wishes:
+            self.sessions.confirm(wishes, self.out)
         self.routes.forget()

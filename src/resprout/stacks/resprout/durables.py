@@ -60,6 +60,7 @@ class Durables:
         core.sessions.is_confirmed = self._confirmed
         clients.left = self.leave
         clients.looked = self.decide_all
+        clients.durables = (book.durables.states, self._waiting)
         book.durables.changed = self._changed
         book.durables.heard_of = self._heard_of
         self.of_clients: dict[type, Handler] = {

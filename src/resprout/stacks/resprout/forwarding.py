@@ -134,7 +134,8 @@ class Forwarding:
         if entry is not None:
             core.reports.arrived(entry, link)
         core.show()
-        core.pressure.check(link.name, link.held_bytes, core.out)
+        if link.held_bytes > core.pressure.most:
+            core.pressure.check(link.name, link.held_bytes, core.out)
 
     def _is_forged(self, bundle: Bundle) -> bool:
         """A client that is served here publishes here: what it has not published yet cannot come from elsewhere. Were

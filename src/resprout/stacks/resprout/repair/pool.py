@@ -243,7 +243,7 @@ class Taking:
     def settle(self) -> None:
         """When all links are as they will be."""
         core = self._core
-        for entry in (*self._touched.values(), *core.book.entries()):
+        for entry in (*self._touched.values(), *core.book.entries.values()):
             core.log.settle(entry)
             if entry.delivered:
                 core.finished(entry)
