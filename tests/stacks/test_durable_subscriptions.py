@@ -8,7 +8,7 @@ import pytest
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.client.consumer import ConsumerMachine
-from resprout.edge.durable_messages import Standing, Terms, WhenFull
+from resprout.edge.durable_messages import Consume, Standing, Terms, WhenFull
 from resprout.edge.requests import (
     AcknowledgeRequest,
     ClientRequest,
@@ -205,6 +205,21 @@ def test_when_its_broker_dies_the_consumer_goes_on_without_a_repeat() -> None:
         publish(tree, 4)
         settle(tree)
         assert [message.seq for message in tree.delivered["w0"]] == list(range(1, 11)), seed
+
+
+def test_what_is_acknowledged_while_the_next_broker_is_asked_is_done_there_as_well() -> None:
+    tree = make_tree(brokers=4)
+    tree.react = acknowledging(tree, but=["w0"])
+    tree.consume("w0", "b2", "orders", JOBS)
+    settle(tree)
+    publish(tree, 3)
+    settle(tree)
+    tree.crash("b2")
+    while not any(isinstance(said, Consume) for at in tree.brokers for _, said in tree.streams.between("w0", at)):
+        assert tree.one()
+    tree.ask("w0", AcknowledgeRequest(tuple(tree.delivered["w0"])))  # type: ignore[arg-type]
+    settle(tree)
+    assert all(not broker.core.log.entries for broker in tree.brokers.values())
 
 
 @pytest.mark.parametrize("block", range(cases(1, 24)))
