@@ -374,7 +374,7 @@ class ClientSessions:
 
 def _delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
     assert item.bundle is not None, "a reader pins the bundle"
-    bundle = whole(item.bundle)
+    bundle = item.bundle if type(item.bundle) is Bundle else whole(item.bundle)  # nearly never
     offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None
     if offsets is not None:
         bundle = pick(bundle, offsets)
