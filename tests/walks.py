@@ -6,15 +6,16 @@
 Four brokers, b1 below b0, b2 and b3 below b1; a publisher at b0, a reader at b2. Either the publisher publishes once,
 and everything until its last receipt is counted; or b1 crashes, and everything until the last repair is over. Counted
 is what the brokers' steps call in the pure floors: functions, without comprehensions and lambdas, and without the steps
-that only give signs of life. [docs/walks.md](../docs/walks.md) has what came out.
+that only give signs of life. Lines are those of the functions, each once; the deepest call is so many below the driver.
+[docs/walks.md](../docs/walks.md) has what came out.
 """
 
 import argparse
+import ast
 import sys
-from collections import Counter
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import resprout
 from resprout.core.contract import Received, TimerFired
@@ -37,8 +38,14 @@ FLOORS: Final = ("core/", "filters/", "order/", "spread/", "overlay/", "replicas
 SIGNS_OF_LIFE: Final = ("Ping", "Pong", "Tell", "Told", "Tick")
 BEGIN_US: Final = 5_000_000
 
-Call = tuple[str, str]
-"""(file, function)."""
+
+class Call(NamedTuple):
+    file: str
+    name: str
+    line: int
+    """Where its function begins."""
+    depth: int
+    """1 for what the driver calls."""
 
 
 def scenario(stack: str, what: str) -> Scenario:
@@ -74,12 +81,16 @@ def walk(stack: str, what: str) -> list[tuple[int, str, list[Call]]]:
 
     def followed(self: Any, event: Any, now_us: int) -> Any:
         calls: list[Call] = []
+        depth = 0
 
         def note(frame: FrameType, kind: str, arg: Any) -> None:
+            nonlocal depth
             code = frame.f_code
             file = code.co_filename.removeprefix(SOURCE)
-            if kind == "call" and file.startswith(FLOORS) and not code.co_name.startswith("<"):
-                calls.append((file, code.co_name))
+            if kind in ("call", "return") and file.startswith(FLOORS) and not code.co_name.startswith("<"):
+                depth += 1 if kind == "call" else -1
+                if kind == "call":
+                    calls.append(Call(file, code.co_name, code.co_firstlineno, depth))
 
         sys.setprofile(note)
         try:
@@ -106,6 +117,18 @@ def _name(event: Any) -> str:
     return type(event.timer if isinstance(event, TimerFired) else event).__name__
 
 
+def lines_of(calls: list[Call]) -> int:
+    """Of the functions that are called, decorators included."""
+    begins = {(call.file, call.line) for call in calls}
+    lines = 0
+    for file in {file for file, _ in begins}:
+        for node in ast.walk(ast.parse(Path(SOURCE, file).read_text())):
+            if isinstance(node, ast.FunctionDef):
+                first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
+                lines += (node.end_lineno or first) - first + 1 if (file, first) in begins else 0
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.walks")
     parser.add_argument("stack", choices=["resprout", "ginger"])
@@ -113,14 +136,17 @@ def main() -> None:
     asked = parser.parse_args()
     steps = walk(asked.stack, asked.what)
     for at_us, event, calls in steps:
-        ways = [f"{Path(file).stem}.{name}" for file, name in calls]
+        ways = [f"{Path(call.file).stem}.{call.name}" for call in calls]
         sys.stdout.write(f"{at_us:>8} {event}: {len(calls)} calls\n         {' '.join(ways)}\n")
     calls = [call for _, _, made in steps for call in made]
-    own = [call for call in calls if call[0].startswith(f"stacks/{asked.stack}/")]
+    own = [call for call in calls if call.file.startswith(f"stacks/{asked.stack}/")]
     for title, some in (("all", calls), ("of the stack itself", own)):
-        files = Counter(file for file, _ in some)
-        counts = f"{len(files)} files, {len(set(some))} functions, {len(some)} calls in {len(steps)} steps"
-        sys.stdout.write(f"{title}: {counts}\n")
+        files, functions = {call.file for call in some}, {(call.file, call.name) for call in some}
+        deepest = max(call.depth for call in some)
+        sys.stdout.write(
+            f"{title}: {len(files)} files, {len(functions)} functions of {lines_of(some)} lines, "
+            f"{len(some)} calls in {len(steps)} steps, the deepest {deepest} deep\n"
+        )
 
 
 if __name__ == "__main__":

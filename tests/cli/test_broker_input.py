@@ -142,6 +142,11 @@ def test_an_address_where_nobody_listens_is_a_bad_address(words: tuple[str, ...]
     assert complaint(*words, "--server", "127.0.0.1:1") == "cannot connect to 127.0.0.1:1: connection refused"
 
 
+def test_servers_that_are_given_one_by_one_are_all_tried() -> None:
+    refused = complaint("pub", "t", "x", "--server", "127.0.0.1:1,127.0.0.1:2", "--server", "127.0.0.1:3")
+    assert [f"127.0.0.1:{port}: connection refused" in refused for port in (1, 2, 3)] == [True] * 3
+
+
 def test_a_line_that_is_too_long_is_refused_with_its_number() -> None:
     with broker("b1") as (_, address):
         reason = complaint("pub", "t", "-", "--server", address, stdin=b"short\n" + b"x" * (1 << 21))

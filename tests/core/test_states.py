@@ -9,7 +9,8 @@ import pytest
 from resprout.core.states import transition
 from resprout.order.link_state import LINK_STATES, LinkState
 from resprout.stacks.resprout.joining.newcomer import NEWCOMER_STATES, NewcomerState
-from resprout.stacks.resprout.repair.states import REPAIR_STATES, RepairState
+from resprout.stacks.resprout.repair.coordinator import COORDINATOR_STATES, CoordinatorState
+from resprout.stacks.resprout.repair.member import MEMBER_STATES, MemberState
 
 
 def test_a_transition_that_the_table_allows_gives_the_new_state() -> None:
@@ -23,7 +24,12 @@ def test_a_transition_that_the_table_does_not_have_is_our_own_bug() -> None:
 
 @pytest.mark.parametrize(
     ("states", "table"),
-    [(LinkState, LINK_STATES), (NewcomerState, NEWCOMER_STATES), (RepairState, REPAIR_STATES)],
+    [
+        (LinkState, LINK_STATES),
+        (NewcomerState, NEWCOMER_STATES),
+        (CoordinatorState, COORDINATOR_STATES),
+        (MemberState, MEMBER_STATES),
+    ],
 )
 def test_a_table_has_a_row_for_every_state(states: type[Enum], table: Mapping[Any, frozenset[Any]]) -> None:
     assert list(table) == list(states)

@@ -35,10 +35,15 @@ def test_a_result_is_there_while_others_still_work(spark: "SparkSession", tmp_pa
     assert list(results) == [2]
 
 
-def test_everything_is_done_once_in_however_many_jobs(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("together", "jobs"), [(False, 5), (True, 3)])
+def test_everything_is_done_once_in_however_many_jobs(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, together: bool, jobs: int
+) -> None:
     monkeypatch.setattr(tasks, "BATCH", 2)
-    assert sorted(run_each(spark, lambda number: number * number, range(5))) == [0, 1, 4, 9, 16]
-    assert list(run_each(spark, str, [])) == []
+    monkeypatch.setattr("resprout.pipeline.tasks.secrets.token_hex", lambda _: f"counted-{together}")
+    assert sorted(run_each(spark, lambda number: number * number, range(5), together)) == [0, 1, 4, 9, 16]
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"resprout-counted-{together}")) == jobs
+    assert list(run_each(spark, str, [], together)) == []
 
 
 def test_what_the_function_raises_ends_the_loop_in_one_line(spark: "SparkSession") -> None:

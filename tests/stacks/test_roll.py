@@ -7,7 +7,7 @@ import pytest
 from resprout.order.link import Link
 from resprout.overlay.places import Life
 from resprout.spread.outbound import Outbound
-from resprout.stacks.resprout import roll as roll_module
+from resprout.stacks.resprout import client_book
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged, ListenersHeard
 from resprout.stacks.resprout.options import ResproutOptions
@@ -50,7 +50,7 @@ def test_whoever_speaks_of_an_earlier_life_is_told_of_the_later_one() -> None:
 
 
 def test_the_roll_forgets_names_that_were_quiet_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roll_module, "NAMES_KEPT", 10)
+    monkeypatch.setattr(client_book, "NAMES_KEPT", 10)
     roll = broker_with().book.roll
     roll.learn([Life(f"c{n}", 1) for n in range(100)])
     assert len(list(roll.lives())) <= 21 and roll.latest("c99") == 1 and roll.latest("c0") == 0
@@ -92,5 +92,5 @@ def test_whom_an_expired_ghost_had_waited_for_is_told_in_an_order_that_every_pro
     broker.ghosts.add("~b9", frozenset({Life("b9", 1)}), (), [], awaited)
     broker.book.listeners.check(awaited)
     assert outbound(broker) == [("m", ListenersChanged(tuple(awaited), ()))]
-    broker.clients.end_ghost("~b9")
+    broker.dismissing.end("~b9")
     assert outbound(broker) == [("m", ListenersChanged((), tuple(awaited)))]

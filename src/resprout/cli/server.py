@@ -21,7 +21,8 @@ from resprout.net.identity.secret import read_login
 CONNECT_SECONDS: Final = 10.0
 
 server_option: Final = click.option(
-    "--server", metavar="HOST:PORT[,...]", default=f"localhost:{DEFAULT_PORT}", envvar="RESPROUT_SERVER",
+    "--server", metavar="HOST:PORT[,...]", default=[f"localhost:{DEFAULT_PORT}"], envvar="RESPROUT_SERVER",
+    multiple=True, callback=lambda context, parameter, given: ",".join(given),
     show_default=True, show_envvar=True, help="The broker to talk to; several are tried in turn.",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ import msgspec
 
 from resprout.core import limits
 from resprout.core.errors import WireError
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import STREAM_OF, Guarantee
 from resprout.core.keys import topics_of
 from resprout.core.names import Attributes, AttributeValue
 
@@ -23,22 +23,25 @@ what an earlier one has published is no repeat where a later one was faster."""
 CausalKey = tuple[int, str, str, int, int]
 """(stamp, publisher, stream, incarnation, first number)."""
 
-KEY_FRAME_BYTES: Final = 3
-"""Around a key."""
-
-_STREAMS: Final = tuple(guarantee.stream for guarantee in Guarantee)
+KEY_HEAD_BYTES: Final = 3
+"""Before each key, at most."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_payloads: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 _decode_attributes: Final = msgspec.msgpack.Decoder(list[dict[str, str | int | float | bool]]).decode
 
 
+def _in_frame(keys: tuple[str, ...]) -> int:
+    text = "".join(keys)
+    return KEY_HEAD_BYTES * len(keys) + (len(text) if text.isascii() else len(text.encode()))
+
+
 class Bundle:
     """Messages `first .. first + count - 1` of one origin. Treated as immutable; `stamped` makes a changed copy."""
 
     __slots__ = (
-        "attributes", "cost", "count", "first", "guarantee", "incarnation", "keys", "last", "origin", "payloads",
-        "publisher", "stamp", "stream", "topic",
+        "attributes", "cost", "count", "first", "guarantee", "incarnation", "key_bytes", "keys", "last", "origin",
+        "payloads", "publisher", "stamp", "stream", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -65,22 +68,18 @@ class Bundle:
         self.attributes = attributes
         self.payloads = payloads
         self.last = first + count - 1
-        self.stream = _STREAMS[guarantee]
+        self.stream = STREAM_OF[guarantee]
         self.origin: Origin = (publisher, self.stream, incarnation)
         self.cost = len(payloads) + len(attributes) + 64
         """Bytes that count against windows and logs: the columns and an allowance for everything around them."""
+        self.key_bytes = _in_frame(keys) if keys else 0
+        """At most what the keys take in a frame; the cost leaves them out. What may be on its way is counted with them,
+        so it is hardly more: counted as long as a key may be, short ones would be a round trip later."""
 
     @property
     def topics(self) -> tuple[str, ...]:
         """Every topic it names; more than one only when a key belongs to another topic."""
         return topics_of(self.topic, self.keys) if self.keys else (self.topic,)
-
-    @property
-    def key_bytes(self) -> int:
-        """At most what the keys take in a frame; the cost leaves them out. What may be on its way is counted with them,
-        so it is no more than that: counted as long as a key may be, short ones would be a round trip later."""
-        text = "".join(self.keys)
-        return KEY_FRAME_BYTES * len(self.keys) + (len(text) if text.isascii() else len(text.encode()))
 
     def stamped(self, stamp: int) -> "Bundle":
         """The same messages with the Lamport clock of the edge broker that accepts them."""

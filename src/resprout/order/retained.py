@@ -42,4 +42,4 @@ class Retained:
         for link in self._links.values():
             yield link.sent.entries.values()
             yield link.arrived.entries.values()
-        yield self._book.entries()
+        yield self._book.entries.values()

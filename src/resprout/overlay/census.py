@@ -60,7 +60,8 @@ class Census:
         self._post = post
         self.claims: Callable[[str], list[Namesake]] = lambda name: []
         """Newcomers that ask this broker for a place under a name."""
-        self._running: dict[int, _Search] = {}
+        self.running: dict[int, _Search] = {}
+        """Questions that wait for answers."""
         self._started = 0
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {Seek: self._on_seek, Sought: self._on_sought}
 
@@ -70,7 +71,7 @@ class Census:
 
     def unwait(self, name: str) -> None:
         """This neighbour will never answer; nobody knows who is behind it."""
-        for number, search in list(self._running.items()):
+        for number, search in list(self.running.items()):
             if search.waiting.pop(name, self) is None:
                 search.findings.complete = False
                 self._check(number)
@@ -88,7 +89,7 @@ class Census:
             return
         self._started += 1
         number = self._started
-        self._running[number] = _Search(waiting, findings, done)
+        self.running[number] = _Search(waiting, findings, done)
         for name in list(waiting):
             self._post(name, Seek(number, names))
 
@@ -101,15 +102,15 @@ class Census:
         return min(max(dead, met - 1), NUMBER_MAX)
 
     def _check(self, number: int) -> None:
-        search = self._running.get(number)
+        search = self.running.get(number)
         if search is not None and not search.waiting:
-            del self._running[number]
+            del self.running[number]
             search.done(search.findings)
 
     def _on_seek(self, peer: str, message: Seek, now_us: int) -> None:
         if len(message.names) > NAMES_MAX or len(set(message.names)) != len(message.names):
             raise PeerError(f"{len(message.names)} names sought at once; at most {NAMES_MAX}, and each of them once")
-        if len(self._running) >= SEARCHES_MAX:
+        if len(self.running) >= SEARCHES_MAX:
             raise PeerError(f"more than {SEARCHES_MAX} searches at a time")
 
         def answer(findings: CensusFindings) -> None:
@@ -120,7 +121,7 @@ class Census:
         self._run(message.names, peer, answer)
 
     def _on_sought(self, peer: str, message: Sought, now_us: int) -> None:
-        search = self._running.get(message.number)
+        search = self.running.get(message.number)
         if search is None or peer not in search.waiting:
             return
         if len(message.latest) != len(search.findings.latest) or len(message.namesakes) > NAMESAKES_MAX:

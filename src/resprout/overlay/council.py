@@ -141,7 +141,8 @@ class Council:
         self._detector.lost(peer, refused)
         if refused:
             self._suspicions.ended(peer, now_us)
-            self._election.look_again(now_us)
+            if self._election.ballot is not None or self._election.denied:
+                self._election.look_again(now_us)
             self._registry.look_again()
 
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:

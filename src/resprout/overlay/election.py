@@ -15,7 +15,6 @@ from typing import Any, Final
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Alive, PreVote, Vote
-from resprout.overlay.outcomes import declare
 from resprout.overlay.places import Life, check_lives, is_among
 from resprout.overlay.probes import Probes
 from resprout.overlay.view import MembershipView
@@ -50,9 +49,10 @@ class Election:
         self._probes = probes
         self._post = post
         self._outcomes = outcomes
-        self._ballot: _Ballot | None = None
+        self.ballot: _Ballot | None = None
+        """The question that this broker has put, until it has its answer."""
         self._number = 0
-        self._denied: dict[str, tuple[PreVote, int]] = {}
+        self.denied: dict[str, tuple[PreVote, int]] = {}
         """Who was told that an accused is heard, and when: if its host says otherwise soon, so does this voter."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {PreVote: self._on_pre_vote, Vote: self._on_vote}
 
@@ -60,14 +60,14 @@ class Election:
         """Ask the voters whether these, the root among them, may be declared dead; not more often than once a
         lease."""
         here = self._view
-        ballot, lives, lease_us = self._ballot, here.lives(dead), self._detector.lease_us
+        ballot, lives, lease_us = self.ballot, here.lives(dead), self._detector.lease_us
         if ballot is not None and now_us - ballot.asked_us < lease_us:
             return
         if not here.configuration.voters:
             return
         if ballot is None or ballot.lives != lives:
             self._number += 1
-            ballot = self._ballot = _Ballot(self._number, dead, lives)
+            ballot = self.ballot = _Ballot(self._number, dead, lives)
         ballot.asked_us = now_us
         ballot.yes = {name: at_us for name, at_us in ballot.yes.items() if now_us - at_us < CONSENT_LEASES * lease_us}
         ballot.yes.pop(here.name, None)
@@ -87,13 +87,13 @@ class Election:
         return any(self._detector.hears(life.name, now_us) for life in known)
 
     def _count(self) -> None:
-        ballot, configuration = self._ballot, self._view.configuration
+        ballot, configuration = self.ballot, self._view.configuration
         if ballot is None:
             return
         yes = [voter.life for voter in configuration.voters if voter.name in ballot.yes]
         if self._view.is_majority(configuration, yes, self._detector.is_ended):
-            self._ballot = None
-            declare(self._view, sorted(ballot.dead), self._outcomes)
+            self.ballot = None
+            self._outcomes.append(self._view.declare(sorted(ballot.dead)))
 
     def _on_pre_vote(self, peer: str, message: PreVote, now_us: int) -> None:
         here = self._view
@@ -111,23 +111,23 @@ class Election:
             if life.name in here.places:
                 self._probes.knock(life.name, now_us)
         is_heard = accused or self._hears(message.dead, now_us)
-        self._denied.pop(peer, None)
+        self.denied.pop(peer, None)
         if is_heard and not accused and not message.force:
-            self._denied[peer] = (message, now_us)
+            self.denied[peer] = (message, now_us)
         self._post(peer, Vote(message.number, message.force or not is_heard))
 
     def look_again(self, now_us: int) -> None:
         """A host has said that a process is gone: a vote against that may have been wrong, or superfluous."""
         self._count()
-        for peer, (message, asked_us) in list(self._denied.items()):
+        for peer, (message, asked_us) in list(self.denied.items()):
             if now_us - asked_us > self._detector.lease_us:
-                del self._denied[peer]
+                del self.denied[peer]
             elif not self._hears(message.dead, now_us):
-                del self._denied[peer]
+                del self.denied[peer]
                 self._post(peer, Vote(message.number, True))
 
     def _on_vote(self, peer: str, message: Vote, now_us: int) -> None:
-        ballot = self._ballot
+        ballot = self.ballot
         if ballot is None or ballot.number != message.number:
             return
         if message.yes:

@@ -1,10 +1,6 @@
 """What the overlay finds out, for the broker to act on."""
 
-from collections import deque
-from collections.abc import Sequence
-
 from resprout.core.contract import Outcome
-from resprout.overlay.view import MembershipView
 
 
 class Declared(Outcome, frozen=True):
@@ -21,10 +17,3 @@ class Expelled(Outcome, frozen=True):
     """This broker was declared dead, or left out: its life is over."""
 
     reason: str
-
-
-def declare(view: MembershipView, names: Sequence[str], outcomes: deque[Outcome]) -> None:
-    """Bury them at once: what the overlay does until the broker acts on it must not declare them a second time."""
-    for name in names:
-        view.bury(name, view.incarnation_of(name))
-    outcomes.append(Declared(tuple(names)))

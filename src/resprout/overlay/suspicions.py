@@ -15,7 +15,7 @@ from resprout.overlay.election import Election
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.liveness import Liveness
 from resprout.overlay.messages import Alive, Gone, Orphan, Suspect
-from resprout.overlay.outcomes import Expelled, declare
+from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import check_lives
 from resprout.overlay.probes import Probes
 from resprout.overlay.registry import Registry
@@ -129,9 +129,10 @@ class Suspicions:
     def _judge(self, name: str, piece: frozenset[str], now_us: int, force: bool) -> None:
         if len(piece) == 1 and lineage.parent_of(self._view, name) == self._view.name:
             if force or (self._detector.is_sure(name, now_us) and self._probes.is_crash(piece, now_us)):
-                declare(self._view, (name,), self._outcomes)
+                self._outcomes.append(self._view.declare((name,)))
         elif force and any(lineage.parent_of(self._view, other) == self._view.name for other in piece):
-            declare(self._view, sorted(piece), self._outcomes)  # a part below this broker: no matter of configuration
+            # A part below this broker: no matter of configuration.
+            self._outcomes.append(self._view.declare(sorted(piece)))
         elif force or self._probes.is_crash(piece, now_us):
             self._election.call(piece, now_us, force)
 

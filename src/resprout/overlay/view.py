@@ -8,11 +8,12 @@ earlier life is then still needed to repair it, so the new one waits in line (`l
 a place by the newcomer should wait as well (`admits`).
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from resprout.overlay import lineage
 from resprout.overlay.liveness import Liveness
+from resprout.overlay.outcomes import Declared
 from resprout.overlay.places import (
     LEAP_MAX,
     LIVES_MAX,
@@ -131,6 +132,13 @@ class MembershipView:
         self.tombstones[name] = incarnation
         if len(self.tombstones) > TOMBSTONES_MAX:
             del self.tombstones[next(iter(self.tombstones))]
+
+    def declare(self, names: Sequence[str]) -> Declared:
+        """These are dead, by the word of this broker. They are buried at once: what the overlay does until the broker
+        acts on it must not declare them a second time."""
+        for name in names:
+            self.bury(name, self.incarnation_of(name))
+        return Declared(tuple(names))
 
     def mark_replaced(self, names: Iterable[str]) -> None:
         """The repair of these is finished here."""

@@ -81,7 +81,8 @@ class Waves:
 
     def unwait(self, name: str) -> None:
         """This neighbour will never answer."""
-        self.census.unwait(name)
+        if self.census.running:
+            self.census.unwait(name)
         for number, wave in list(self._running.items()):
             if wave.waiting.pop(name, self) is None:
                 self._check(number)

@@ -31,28 +31,36 @@ _CANCEL_SECONDS: Final = 0.2
 _CANCEL_ATTEMPTS: Final = 50
 
 
-def run_each(spark: "SparkSession", work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+def run_each(spark: "SparkSession", work: Callable[[T], R], items: Iterable[T], together: bool = False) -> Iterator[R]:
     """What `work` returns for each item, in order of arrival; items are begun in their own order. What `work` raises
-    ends everything. Leaving the loop, or an interrupt in it, cancels what is still under way."""
+    ends everything. Leaving the loop, or an interrupt in it, cancels what is still under way. `together`: nobody wants
+    results before all are there, so it is one job, and each task is cheaper by what a job costs."""
     things = list(items)
     if not things:
         return
     cores = cores_of(spark)
     for begin in range(0, len(things), BATCH):
-        yield from _run_batch(spark, work, things[begin : begin + BATCH], cores)
+        some = things[begin : begin + BATCH]
+        yield from _run_batch(spark, work, some, len(some) if together else -(-len(some) // JOBS), cores)
 
 
 def cores_of(spark: "SparkSession") -> int:
-    """How many tasks run side by side: into so many parts Spark divides a table when nobody tells it otherwise."""
+    """How many tasks run side by side: into so many parts Spark divides a table when nobody tells it otherwise. A
+    server of Spark Connect tells only by doing so."""
+    from pyspark.sql import is_remote
     from pyspark.sql.functions import spark_partition_id
 
+    if not is_remote():
+        return spark.sparkContext.defaultParallelism
     return spark.range(1 << 16).select(spark_partition_id()).distinct().count()
 
 
-def _run_batch(spark: "SparkSession", work: Callable[[T], R], items: Sequence[T], cores: int) -> Iterator[R]:
+def _run_batch(
+    spark: "SparkSession", work: Callable[[T], R], items: Sequence[T], width: int, cores: int
+) -> Iterator[R]:
+    """`width`: items of one job."""
     from pyspark import inheritable_thread_target
 
-    width = -(-len(items) // JOBS)
     portions = [items[begin : begin + width] for begin in range(0, len(items), width)]
     tag = f"resprout-{secrets.token_hex(8)}"
 

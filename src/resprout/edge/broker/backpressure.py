@@ -10,11 +10,12 @@ from resprout.core.contract import Effect, Hold, Release
 
 
 class BackPressure:
-    __slots__ = ("_account", "_low", "_most", "holding")
+    __slots__ = ("_account", "_low", "holding", "most")
 
     def __init__(self, most: int, account: Callable[[str], int]) -> None:
         """`account` tells what counts against a source that is held."""
-        self._most = most
+        self.most = most
+        """More than that, and a source is held."""
         self._low = max(1, most // 2)
         self._account = account
         self.holding: dict[str, None] = {}
@@ -22,7 +23,7 @@ class BackPressure:
 
     def check(self, source: str, amount: int, out: list[Effect]) -> None:
         """So much counts against it now."""
-        if amount > self._most and source not in self.holding:
+        if amount > self.most and source not in self.holding:
             self.holding[source] = None
             out.append(Hold(source))
 

@@ -60,7 +60,8 @@ class Retention:
     def forget(self, source: str) -> None:
         """Its session is over. What it brought is still kept, and counts against its next one."""
         self._over.pop(source, None)
-        self._pressure.forget(source)
+        if self._pressure.holding:
+            self._pressure.forget(source)
 
     def push_back(self, out: list[Effect]) -> None:
         """At the end of a step: hold back who brought too much, release who did not."""

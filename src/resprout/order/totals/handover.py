@@ -101,21 +101,23 @@ class Handover:
     # -- everyone installs ---------------------------------------------------------------------------------------------
 
     def take_locks(
-        self, locks: Sequence[GrantedLock], last: Iterable[Mark], dead: Collection[str], new: Collection[str]
+        self, locks: Sequence[GrantedLock], last: Sequence[Mark], dead: Collection[str], new: Collection[str]
     ) -> None:
         """First step, when `seat.neighbours` has the new links instead of the dead ones. Locks that were unknown here
         are passed on to the other links; the new ones have them already. Raises PeerError before it changes anything.
         """
         totals = self._totals
-        check_locks(locks)
-        unknown = [lock.bundle.cost for lock in locks if not totals.is_ordered(lock.bundle)]
-        totals.backlog.check_room(len(unknown), sum(unknown))
+        if locks:
+            check_locks(locks)
+            unknown = [lock.bundle.cost for lock in locks if not totals.is_ordered(lock.bundle)]
+            totals.backlog.check_room(len(unknown), sum(unknown))
         totals.held = totals.unsubmitted = True
         self._new = new
         others = self._others()
         for lock in locks:
             totals.add_lock((lock.epoch, lock.number), lock.bundle, others)
-        totals.submissions.note_ordered(last)
+        if last:
+            totals.submissions.note_ordered(last)
         self._told, self._heard = {}, {}
         for record in totals.locks.undelivered.values():
             _take_out(record.told, dead, self._told, record.id)
@@ -149,7 +151,8 @@ class Handover:
         dead had said, or above everything that is known. The clock must have been raised to the clocks of all members
         and to all stamps of the pool."""
         clock = self._totals.clock
-        for record in self._totals.locks.in_line():
+        locks = self._totals.locks
+        for record in locks.in_line() if locks.undelivered else ():
             record.heard.update(merged.told.get(record.id, {}))
             if (said := merged.said.get(record.id)) is not None:
                 record.floor = max(record.floor, said.highest, clock.tick() if said.is_unclosed else 0)
@@ -159,8 +162,9 @@ class Handover:
         more only after that (`Totals.unsubmitted`): what is ordered behind later ones of its publisher is dropped."""
         totals = self._totals
         totals.held = False
-        totals.progress()
-        totals.resubmit()
+        if totals.backlog.count:
+            totals.progress()
+            totals.resubmit()
         totals.unsubmitted = False
 
 

@@ -65,8 +65,8 @@ class TotalBook:
         self._done_is_all = faults_tolerated <= 1
         self._reaches = max(1, faults_tolerated)
         self._finished = finished
-        self._entries: dict[TotalId, Entry] = {}
-        self._heard: dict[TotalId, dict[str, Said]] = {}
+        self.entries: dict[TotalId, Entry] = {}
+        self.heard: dict[TotalId, dict[str, Said]] = {}
         """By total: the neighbours that have to report it, and what they have said; for one that is not yet delivered
         here, only who was early."""
         self._told: dict[TotalId, dict[str, Said]] = {}
@@ -77,20 +77,17 @@ class TotalBook:
         """One of those has a publisher that waits."""
 
     def __len__(self) -> int:
-        return len(self._entries)
-
-    def entries(self) -> list[Entry]:
-        return list(self._entries.values())
+        return len(self.entries)
 
     def entry(self, id: TotalId) -> Entry | None:
-        return self._entries.get(id)
+        return self.entries.get(id)
 
     def add(self, entry: Entry, neighbours: Iterable[str]) -> None:
         """Delivered here; the log counts each of these neighbours as one that has to report."""
         id = (entry.publisher, entry.incarnation, entry.first)
-        self._entries[id] = entry
-        early = self._heard.pop(id, {})
-        self._heard[id] = dict.fromkeys(neighbours, _NOTHING)
+        self.entries[id] = entry
+        early = self.heard.pop(id, {})
+        self.heard[id] = dict.fromkeys(neighbours, _NOTHING)
         self._told[id] = {}
         self.touch(entry)
         for name, said in early.items():
@@ -99,12 +96,12 @@ class TotalBook:
     def add_stub(self, bundle: Bundle, entry: Entry, neighbours: Iterable[str]) -> None:
         """Everybody on this side is through with it, and these neighbours still wait to hear so."""
         id = id_of(bundle)
-        self._entries[id] = entry
-        self._heard[id] = {}
+        self.entries[id] = entry
+        self.heard[id] = {}
         self._told[id] = {}
         self._touched[id] = None
         for name in neighbours:
-            self._heard[id][name] = _NOTHING
+            self.heard[id][name] = _NOTHING
             self._log.await_one(entry)
 
     # -- hearing -------------------------------------------------------------------------------------------------------
@@ -116,17 +113,17 @@ class TotalBook:
             said = (min(item.reach, self._reaches - 1), min(item.level, self._faults), item.done)
             if item.done and self._done_is_all:
                 said = (self._reaches - 1, self._faults, True)
-            entry = self._entries.get(id)
+            entry = self.entries.get(id)
             if entry is not None:
                 self._take(name, id, entry, said)
             elif is_coming(id):
-                self._heard.setdefault(id, {})[name] = said
+                self.heard.setdefault(id, {})[name] = said
 
     def _take(self, name: str, id: TotalId, entry: Entry, said: Said) -> None:
-        before = self._heard[id].get(name)
+        before = self.heard[id].get(name)
         if before is None:  # it came later than the total, and has nothing to report
             return
-        self._heard[id][name] = (max(before[0], said[0]), max(before[1], said[1]), before[2] or said[2])
+        self.heard[id][name] = (max(before[0], said[0]), max(before[1], said[1]), before[2] or said[2])
         self.touch(entry)
         for reach in range(before[0] + 1, said[0] + 1):
             self._log.reached(entry, reach)
@@ -140,17 +137,17 @@ class TotalBook:
     def touch(self, entry: Entry) -> None:
         """A total in the log has come further."""
         id = (entry.publisher, entry.incarnation, entry.first)
-        if id in self._entries:
+        if id in self.entries:
             self._touched[id] = None
             self.urgent |= entry.prompt
 
     def touch_all(self) -> None:
         """Somebody could not be told for a while."""
-        self._touched.update(dict.fromkeys(self._entries))
+        self._touched.update(dict.fromkeys(self.entries))
 
     def reports(self, names: Iterable[str], only_done: bool = False) -> Iterator[tuple[str, TotalLevels]]:
         """News for neighbours, to be told at once; `only_done`: of totals that everybody on this side has."""
-        ids = self._looked_at = list(self._touched if only_done else self._entries)
+        ids = self._looked_at = list(self._touched if only_done else self.entries)
         self._touched = {}
         self.urgent = False
         for name in names:
@@ -162,8 +159,8 @@ class TotalBook:
         told = self._told[id].get(name)
         if told is not None and told[2] and self._done_is_all:
             return None
-        entry = self._entries[id]
-        heard = self._heard[id].get(name)
+        entry = self.entries[id]
+        heard = self.heard[id].get(name)
         awaited = 0 if heard is None or heard[2] else 1
         done = entry.undone <= awaited
         said = (min(entry.reach, self._reaches - 1), min(entry.level, self._faults), done)
@@ -178,13 +175,13 @@ class TotalBook:
         through = [
             id
             for id in self._looked_at
-            if (entry := self._entries[id]).bundle is None
+            if (entry := self.entries[id]).bundle is None
             and entry.undone == 0
             and all(self._is_final(id, name) for name in neighbours)
         ]
         for id in through:
-            self._left.note(self._entries.pop(id))
-            del self._heard[id], self._told[id]
+            self._left.note(self.entries.pop(id))
+            del self.heard[id], self._told[id]
             self._touched.pop(id, None)
         self._looked_at = []
         return through
@@ -199,8 +196,8 @@ class TotalBook:
         """The dead will report nothing more, and the new ones have to. What may have risen settles later."""
         self.touch_all()
         gone = list(dead)
-        for id, heard in self._heard.items():
-            entry = self._entries.get(id)
+        for id, heard in self.heard.items():
+            entry = self.entries.get(id)
             for name in gone:
                 said = heard.pop(name, None)
                 if entry is not None and said is not None:

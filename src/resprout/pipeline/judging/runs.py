@@ -62,7 +62,7 @@ def _in_tasks(
     if not runs:
         return []
     portions = _portions(runs, cores_of(spark), limits.task_rows)
-    done = run_each(spark, lambda portion: list(map(work, portion)), portions)
+    done = run_each(spark, lambda portion: list(map(work, portion)), portions, together=True)
     return [judged for portion in done for judged in portion]
 
 

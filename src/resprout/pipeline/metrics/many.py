@@ -42,7 +42,7 @@ def measure_runs(spark: "SparkSession | None", places: Sequence[RunPlace]) -> Me
         [orders_here] = _dealt(places, 1)
         return _together((order.number, _measured(order)) for order in orders_here)
     dealt = _dealt(places, TASKS_PER_CORE * cores_of(spark))
-    done = run_each(spark, lambda orders: [(order.number, _measured(order)) for order in orders], dealt)
+    done = run_each(spark, lambda orders: [(order.number, _measured(order)) for order in orders], dealt, together=True)
     return _together(found for portion in done for found in portion)
 
 

@@ -42,7 +42,6 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.dismissing import Dismissing
 from resprout.stacks.resprout.draining import Draining, DrainOver
 from resprout.stacks.resprout.durable import Durable
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
@@ -53,6 +52,7 @@ from resprout.stacks.resprout.joining.balance import Balance
 from resprout.stacks.resprout.joining.choosing import ChooseParent
 from resprout.stacks.resprout.joining.newcomer import JoinAgain, Newcomer
 from resprout.stacks.resprout.joining.offers import Offers
+from resprout.stacks.resprout.lost_brokers import Dismissing
 from resprout.stacks.resprout.messages import (
     Attach,
     AttachRequest,
@@ -122,7 +122,7 @@ class ResproutBroker(Shell):
         self.audience = Audience(core)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)
-        self.dismissing = Dismissing(core, self.ghosts, self.clients, self.admission)
+        self.dismissing = Dismissing(core, self.ghosts, self.book, self.admission.claims)
         self.wishes = Wishes(core, self.book)
         self.tree_news = TreeNews(core, self.council, self.admission)
         self.parcels = ParcelDesk(
@@ -179,6 +179,7 @@ class ResproutBroker(Shell):
                 (self.book.listeners.answers, self.book.listeners.settle),
                 (self.ghosts.idle, self.dismissing.let_idle_go),
                 (core.sessions.waking, self.durables.hand_out),
+                (core.spilling.candidates, core.spilling.tidy),
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
                 *([core.disk.end] if core.disk is not None else []),
@@ -198,6 +199,9 @@ class ResproutBroker(Shell):
 
     def status(self) -> StackStatus:
         return account.status_of(self)
+
+    def store_failed(self, reason: str) -> None:
+        self.core.retire(f"{reason}; others have copies")
 
     def readers(self, topic: str) -> TopicReaders:
         return account.readers_of(self, topic)
@@ -308,7 +312,7 @@ class ResproutBroker(Shell):
         self.act()
         core.tick()
         if core.attached:
-            self.company.remember(self.admission.admitted)
+            self.company.remember(self.admission.claims.admitted)
             self.coordinator.bury_children()
             self.council.tick(core.now_us)
             self.act()  # whether this is a moment of calm depends on it
@@ -338,12 +342,12 @@ class ResproutBroker(Shell):
         self.core.total_way.drain()
 
     def _settled(self, outcome: Settled) -> None:
-        self.company.remember(self.admission.admitted)
+        self.company.remember(self.admission.claims.admitted)
         self.clients.tell_successors()
         if self.durable is not None and self.clients.serving:
             self.durable.offer()
         self.clients.decide_all()
-        if self.core.attached:
+        if self.core.attached and self.admission.claims.waiting:
             self.admission.admit()
 
     def _joined(self, outcome: TakenIn) -> None:

@@ -1,13 +1,23 @@
-"""What brokers tell each other about clients: who listens where, the latest life of each name, durable subscriptions.
-All are said as they change, and as a whole at the beginning of a new link."""
+"""What brokers tell each other about clients: who listens where (`ListenerBook`), the latest life of each name
+(`Roll`), and durable subscriptions (`durable_book`). All are said as they change, and as a whole at the beginning of a
+new link.
+"""
+
+from collections.abc import Iterable
+from typing import Final
 
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.ghosts import Ghosts
+from resprout.order.link import Link
+from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable_book import DurableBook
-from resprout.stacks.resprout.listeners import ListenerBook
-from resprout.stacks.resprout.repair.parcels import Parcel, pack_client_lives
-from resprout.stacks.resprout.roll import Roll
+from resprout.stacks.resprout.messages import PART_ITEMS, ClientBegan, Listeners, ListenersChanged, ListenersHeard
+from resprout.stacks.resprout.outcomes import Superseded
+from resprout.stacks.resprout.repair.parcels import Parcel, pack_client_lives, pack_listeners
+
+NAMES_KEPT: Final = 100_000
+"""Of clients, in the roll: those that are remembered for certain, the latest ones; up to twice as many are."""
 
 
 class ClientBook:
@@ -19,15 +29,177 @@ class ClientBook:
     def pack(self, dead: str | None = None) -> list[ProtocolMessage]:
         """For a parcel; for an `Attach` also what was known of the dead neighbour."""
         lives = pack_client_lives(self.roll.lives())
-        return [*self.listeners.handed_over(dead), *lives, *self.durables.pack()]
+        return [*self.listeners.handed_over(dead), *lives, *(self.durables.pack() if self.durables.states else ())]
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""
         self.listeners.meet(neighbour, parcel)
         self.roll.learn(parcel.client_lives, neighbour)
-        self.durables.meet(neighbour, parcel.durables)
+        if parcel.durables or self.durables.states:
+            self.durables.meet(neighbour, parcel.durables)
 
     def lost(self, neighbour: str) -> set[str]:
         """It is replaced by others. Tells whom it stood for."""
-        self.durables.lost(neighbour)
+        if self.durables.waves:
+            self.durables.lost(neighbour)
         return self.listeners.lost(neighbour)
+
+
+class ListenerBook:
+    """Who listens where: the clients with subscriptions that each neighbour stands for.
+
+    Whoever repairs a dead broker keeps everything for its clients until they return. To know when all of them have,
+    somebody must know who they were, so every broker tells its neighbours. No subscription of a client is confirmed to
+    it before all of them have heard of the client: a wish that is covered by what is asked already is confirmed without
+    a word to anybody. One that has no confirmed subscription is owed nothing, and need not be waited for.
+
+    A broker also stands for the clients that its ghosts wait for. Where nobody is left who knew the clients of a dead
+    broker, the ghost waits for a client that does not exist, until it expires.
+    """
+
+    def __init__(self, core: Core, ghosts: Ghosts) -> None:
+        self._core = core
+        self._ghosts = ghosts
+        self._mine: dict[str, None] = {}
+        """As the neighbours were told."""
+        self._of: dict[str, set[str]] = {}
+        """By neighbour."""
+        self._unheard: dict[str, set[str]] = {}
+        """Clients here, and the neighbours that have not said that they know of them."""
+        self.answers: list[str] = []
+        """Neighbours that have said so, or are gone, in this step."""
+
+    # -- here ----------------------------------------------------------------------------------------------------------
+
+    def came(self, name: str) -> None:
+        """A client is about to have its first subscription here."""
+        if name not in self._mine and self._core.links:
+            self._unheard[name] = set(self._core.links)
+        if name in self._unheard:
+            self._core.sessions.all[name].announced = False
+        self._change([name], ())
+
+    def returned(self, name: str) -> None:
+        """A client brings subscriptions along, which were confirmed elsewhere."""
+        self._change([name], ())
+
+    def check(self, names: Iterable[str]) -> None:
+        """Something has become of these clients, or of the ghosts that wait for them."""
+        stands = {name: self._stands_for(name) for name in names}
+        self._change([n for n, does in stands.items() if does], [n for n, does in stands.items() if not does])
+
+    def _stands_for(self, name: str) -> bool:
+        session = self._core.sessions.all.get(name)
+        is_here = session is not None and (session.attending or session.is_inner) and bool(session.subscriptions)
+        return is_here or self._ghosts.awaits(name)
+
+    def _change(self, came: Iterable[str], went: Iterable[str]) -> None:
+        came = [name for name in came if name not in self._mine]
+        went = [name for name in went if name in self._mine]
+        self._mine.update(dict.fromkeys(came))
+        for name in went:
+            del self._mine[name]
+            self._unheard.pop(name, None)
+        if self._core.disk is not None and (came or went):
+            self._core.disk.listeners(came, went)
+        for start in range(0, max(len(came), len(went)), PART_ITEMS):
+            end = start + PART_ITEMS
+            news = ListenersChanged(tuple(came[start:end]), tuple(went[start:end]))
+            self._core.outbound.extend([(name, news) for name in self._core.links])
+
+    # -- neighbours ----------------------------------------------------------------------------------------------------
+
+    def changed(self, link: Link, message: ListenersChanged) -> None:
+        names = self._of.setdefault(link.name, set())
+        names.difference_update(message.went)
+        names.update(message.came)
+        if message.came:
+            self._core.outbound.append((link.name, ListenersHeard(message.came)))
+
+    def heard(self, link: Link, message: ListenersHeard) -> None:
+        for name in message.names:
+            if name in self._unheard:
+                self._unheard[name].discard(link.name)
+                self.answers.append(link.name)
+
+    def settle(self) -> None:
+        """At the end of a step with answers: clients that everybody has heard of may be told what is confirmed."""
+        self.answers.clear()
+        for name in [name for name, waiting in self._unheard.items() if not waiting]:
+            del self._unheard[name]
+            session = self._core.sessions.all.get(name)
+            if session is not None:
+                self._core.sessions.announced(session, self._core.out)
+
+    def handed_over(self, dead: str | None = None) -> list[Listeners]:
+        """For a parcel: who listens here, and who did at a dead neighbour."""
+        mine = pack_listeners(self._core.seat.name, self._mine)
+        return mine if dead is None else [*mine, *pack_listeners(dead, self._of.get(dead, ()))]
+
+    def meet(self, neighbour: str, parcel: Parcel) -> None:
+        """The first word of a new neighbour."""
+        self._of[neighbour] = parcel.listeners.get(neighbour, set())
+        if self._unheard:
+            for waiting in self._unheard.values():
+                waiting.add(neighbour)
+            self._core.outbound.append((neighbour, ListenersChanged(tuple(self._unheard), ())))
+
+    def lost(self, name: str) -> set[str]:
+        """A neighbour is replaced by others: whom it stood for."""
+        for waiting in self._unheard.values():
+            waiting.discard(name)
+        self.answers.append(name)
+        return self._of.pop(name, set())
+
+
+class Roll:
+    """The latest life of every client that was heard of, so that a name belongs to one session in the whole tree.
+
+    A life that is served for the first time is announced to everybody (`ClientBegan`). Where an earlier life of the
+    same name is served, that one is told that it is over, as if the later one had come to the same broker. A client
+    that goes to another broker is in the same life, and nothing is announced. New links begin with the rolls of both
+    sides.
+
+    Nothing else depends on it: what an earlier life published is delivered like anything else, and its receipts are
+    true until the end of its session.
+
+    Two generations: what is met again moves to the young one, and when that is full the old one is forgotten.
+    """
+
+    def __init__(self, core: Core, ghosts: Ghosts) -> None:
+        self._core = core
+        self._ghosts = ghosts
+        self._young: dict[str, int] = {}
+        self._old: dict[str, int] = {}
+
+    def latest(self, name: str) -> int:
+        return self._young.get(name) or self._old.get(name, 0)
+
+    def lives(self) -> list[Life]:
+        """Everything that is remembered."""
+        return [Life(name, incarnation) for name, incarnation in {**self._old, **self._young}.items()]
+
+    def heard(self, neighbour: str, message: ClientBegan) -> None:
+        name, known = message.name, self.latest(message.name)
+        if message.incarnation < known:  # whoever says so must not have heard, and may serve it
+            self._core.outbound.append((neighbour, ClientBegan(name, known)))
+        elif message.incarnation > known:
+            self._begin(name, message.incarnation, message, neighbour)
+            if name in self._core.sessions.all or self._ghosts.awaits(name):
+                self._core.outcomes.append(Superseded((name,)))
+
+    def learn(self, lives: Iterable[Life], source: str | None = None) -> None:
+        """From a neighbour, or of a client that is served here. What is new is passed on to all others."""
+        begun: list[str] = []
+        for life in lives:
+            if life.incarnation > self.latest(life.name):
+                self._begin(life.name, life.incarnation, ClientBegan(life.name, life.incarnation), source)
+                begun.append(life.name)
+        if begun:
+            self._core.outcomes.append(Superseded(tuple(begun)))
+
+    def _begin(self, name: str, incarnation: int, news: ClientBegan, source: str | None) -> None:
+        self._young[name] = incarnation
+        if len(self._young) > NAMES_KEPT:
+            self._old, self._young = self._young, {}
+        self._core.outbound.extend([(link, news) for link in self._core.links if link != source])

@@ -12,13 +12,13 @@ A client that lost its broker comes with the names of the brokers it tried. It i
 there when that is known, and held while that is still being decided.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import CancelTimer, Close, EndCode, Send, SetTimer
+from resprout.core.contract import Close, EndCode, Send, SetTimer
 from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.answering import Answering, NothingKept
-from resprout.edge.broker.ghosts import GhostOver, Ghosts, home_of
+from resprout.edge.broker.ghosts import Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors, Taken
@@ -60,7 +60,9 @@ class Clients:
         self.left: Callable[[str], None] = lambda name: None
         """Told whose session is over."""
         self.looked: Callable[[], None] = lambda: None
-        """Told when all that wait were looked at again."""
+        """Told when all that wait were looked at again, while there is anything in `durables`."""
+        self.durables: tuple[Collection[str], ...] = ()
+        """Durable subscriptions that are known, and consumers that wait for one."""
         core.total_way.drain = self.drain_all
 
     @property
@@ -146,12 +148,6 @@ class Clients:
         self._core.out.append(Close(name, f"{name} restarted", EndCode.REPLACED))
         self.leave(name)
 
-    def end_ghost(self, ghost: str) -> None:
-        core = self._core
-        missing = self._ghosts.expire(ghost, core.out)
-        core.out.append(CancelTimer(GhostOver(ghost)))
-        self._book.listeners.check(sorted(missing))
-
     def look_again(self) -> None:
         """At the end of a step, while places are awaited: perhaps what a repair brought is shown by now."""
         if self.is_shown(min(self.awaited)):
@@ -164,7 +160,8 @@ class Clients:
             session = self._core.sessions.all.get(name)
             if session is not None:
                 self._decide(session)
-        self.looked()
+        if any(self.durables):
+            self.looked()
 
     def settle(self) -> None:
         """What a client published before it came here, and of which nothing is left here, may still be kept for others
@@ -293,7 +290,7 @@ class Clients:
     def _answered_for(self, session: ClientSession) -> list[Entry]:
         """Publications of the client that this broker answers for, because the broker that took them is dead."""
         core, me = self._core, (session.name, session.incarnation)
-        entries = [*core.log.entries.values(), *core.book.entries()]
+        entries = [*core.log.entries.values(), *core.book.entries.values()]
         entries += [entry for link in core.links.values() for entry in link.sent.entries.values()]
         mine = {id(entry): entry for entry in entries if (entry.publisher, entry.incarnation) == me}
         return [entry for entry in mine.values() if entry.source is None]
@@ -313,7 +310,8 @@ class Clients:
             core.log.local_bytes += bundle.cost
             self.drain(session)
         core.show()
-        core.pressure.check(session.name, core.log.local_bytes, core.out)
+        if core.log.local_bytes > core.pressure.most:
+            core.pressure.check(session.name, core.log.local_bytes, core.out)
 
     def _take_eventual(self, session: ClientSession, message: Publish) -> None:
         if self._core.seen.has(message.bundle):
@@ -369,7 +367,7 @@ class Clients:
     def _must_follow(self, session: ClientSession, bundle: Bundle) -> bool:
         """Whether it has to come behind a total that is not delivered here."""
         totals = self._core.totals
-        if totals.backlog.has_any(session.name) or totals.locks.is_closed(bundle):
+        if totals.backlog.count and (totals.backlog.has_any(session.name) or totals.locks.is_closed(bundle)):
             return True
         ahead = self._ahead.get(session.name)
         if ahead is None:

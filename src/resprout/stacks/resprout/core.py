@@ -40,6 +40,7 @@ from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.resprout.total_way import TotalWay
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
@@ -82,6 +83,7 @@ class Core(Step):
             self.links, self.faults, options.ack_delay_us, self.outbox.pass_by, lambda entry: self.book.touch(entry)
         )
         self.log = Log(self.faults, self.reports.rose)
+        self.spilling = Spilling(self)
         self.interest = Interest(self._base)
         self.outbound: Outbound = []
         self.adverts = Adverts(self.outbound)
@@ -120,7 +122,7 @@ class Core(Step):
             self.pressure.release(self.out)
         if sessions.patient and not reports.taken_soon:
             reports.receipts_soon()
-        if not self.links and len(self.book):
+        if not self.links and self.book.entries:
             self.total_way.report()  # nobody is told, and no timer comes: forget what is delivered
         if self.book.urgent:
             self.total_way.report(only_done=True)
@@ -197,5 +199,6 @@ class Core(Step):
 
     def confirmed(self, wishes: list[Wish]) -> None:
         """Wishes of local clients; and interest has changed."""
-        self.sessions.confirm(wishes, self.out)
+        if wishes:
+            self.sessions.confirm(wishes, self.out)
         self.routes.forget()

@@ -90,7 +90,7 @@ class Draining:
         silent = [name for name in core.links if not self._answered.get(name)]
         if silent:  # it may be dead, and nobody has noticed yet
             return f"a sign of life of {silent[0]}"
-        if self._admission.admitting:
+        if self._admission.claims.admitted:
             return "a newcomer"
         if self._ghosts.lives():
             return "clients of a broker that is gone"

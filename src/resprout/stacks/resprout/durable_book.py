@@ -15,6 +15,7 @@ from resprout.core.bundle import Origin
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import NOTHING, Marks, Reached, raise_to, to_marks
 from resprout.core.names import check_name
+from resprout.edge.durable_messages import WhenFull
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.places import LEAP_MAX, NUMBER_MAX
@@ -35,7 +36,7 @@ class DurableBook:
         self.states: dict[str, DurableState] = {}
         """By name; `done` of them is in `_done`."""
         self._done: dict[str, dict[Origin, Reached]] = {}
-        self._waves: dict[_Wave, tuple[str, set[str]]] = {}
+        self.waves: dict[_Wave, tuple[str, set[str]]] = {}
         """States that are on their way: who is to be answered (empty: this broker itself wants to know), and the
         neighbours that have not answered."""
         self.changed: Callable[[DurableState], None] = lambda state: None
@@ -120,7 +121,7 @@ class DurableBook:
 
     def lost(self, neighbour: str) -> None:
         """It will not answer."""
-        for wave in [wave for wave, (_, waiting) in self._waves.items() if neighbour in waiting]:
+        for wave in [wave for wave, (_, waiting) in self.waves.items() if neighbour in waiting]:
             self._answered(wave, neighbour)
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -131,6 +132,8 @@ class DurableBook:
             self._done.pop(state.subscription, None)
         raise_to(self._done.setdefault(state.subscription, {}), state.done)
         kept = self.states[state.subscription] = msgspec.structs.replace(state, done=())
+        if state.terms.when_full is WhenFull.SPILL:
+            self._core.spilling.know(self.states.values())
         if self._core.disk is not None:
             self._core.disk.durable(self.whole(kept))
 
@@ -145,21 +148,21 @@ class DurableBook:
         core = self._core
         waiting = {name for name in core.links if name != source}
         wave = (state.subscription, state.term, state.edition)
-        self._waves[wave] = (source, waiting)
+        self.waves[wave] = (source, waiting)
         news = DurableKnown(self.whole(state))
         core.outbound.extend([(name, news) for name in core.links if name != source])
         if not waiting:
             self._complete(wave)
 
     def _answered(self, wave: _Wave, neighbour: str) -> None:
-        under_way = self._waves.get(wave)
+        under_way = self.waves.get(wave)
         if under_way is not None:
             under_way[1].discard(neighbour)
             if not under_way[1]:
                 self._complete(wave)
 
     def _complete(self, wave: _Wave) -> None:
-        source, _ = self._waves.pop(wave)
+        source, _ = self.waves.pop(wave)
         state = self.states.get(wave[0])
         if source in self._core.links:
             self._core.outbound.append((source, DurableHeard(*wave)))

@@ -1,15 +1,22 @@
-"""Who looks after the clients of brokers that are lost: their successors, as far as this broker has heard."""
+"""Clients of brokers that are lost: who looks after them, as far as this broker has heard (`LostBrokers`), and when it
+does so no longer itself (`Dismissing`)."""
 
 from typing import Final
 
+from resprout.core.contract import CancelTimer, SetTimer
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.overlay.places import Life
+from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.joining.claims import Claims
 
 SUCCEEDED_MAX: Final = 4_096
 """Dead brokers whose successors are remembered; those heard of longest ago are forgotten first."""
 
 
 class LostBrokers:
+    """Their successors."""
+
     def __init__(self, core: Core) -> None:
         self._core = core
         self._succeeded_by: dict[str, tuple[str, int]] = {}
@@ -78,3 +85,42 @@ class LostBrokers:
                 break
             successor = following
         return successor
+
+
+class Dismissing:
+    """The end of ghosts: clients of a dead broker that are not waited for any more.
+
+    First those who would replace this broker hear so: they must not take over what is not kept. A place that is being
+    told for a newcomer must not be overtaken by one without it.
+    """
+
+    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook, claims: Claims) -> None:
+        self._core = core
+        self._ghosts = ghosts
+        self._book = book
+        self._claims = claims
+
+    def due(self, timer: GhostOver) -> None:
+        self._let_go(timer.ghost)
+
+    def let_idle_go(self) -> None:
+        """At the end of a step: those that wait for nobody any more."""
+        for ghost in self._ghosts.take_idle():
+            self._let_go(ghost)
+
+    def _let_go(self, ghost: str) -> None:
+        core = self._core
+        if self._claims.admitted:
+            core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.heartbeat_us))
+            return
+        if not self._ghosts.let_go(ghost):
+            return
+        core.view.looks_after = self._ghosts.lives()
+        core.waves.start(core.view.publish_place(), core.view.reach, lambda: self.end(ghost))
+
+    def end(self, ghost: str) -> None:
+        """Everybody has heard so who must."""
+        if ghost in self._ghosts:
+            missing = self._ghosts.expire(ghost, self._core.out)
+            self._core.out.append(CancelTimer(GhostOver(ghost)))
+            self._book.listeners.check(sorted(missing))

@@ -49,7 +49,8 @@ class Neighbours:
             link.move_to(LinkState.IN_REPAIR)
             del self.heard[link.name]
             core.view.neighbours[link.name] = False
-            core.pressure.forget(link.name)
+            if core.pressure.holding:
+                core.pressure.forget(link.name)
             if link.cursor is None:
                 link.cursor = core.log.next_no
 

@@ -14,7 +14,7 @@ from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.joining.admission import Admission
-from resprout.stacks.resprout.joining.newcomer import Newcomer
+from resprout.stacks.resprout.joining.newcomer import Newcomer, NewcomerState
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
 
@@ -126,11 +126,13 @@ class PeerSessions:
             link.silent = True
         if peer.is_newcomer:
             return  # it will come again or not
-        if self._coordinator.awaits(event.peer):
+        if core.leading and self._coordinator.awaits(event.peer):
             core.peers.open(event.peer)  # its host will tell whether it is gone
         self._council.silent(event.peer, event.refused, core.now_us)
-        self._coordinator.tick()
-        self._newcomer.silent(event.peer)
+        if core.leading:
+            self._coordinator.tick()
+        if self._newcomer.state is not NewcomerState.PLACED:
+            self._newcomer.silent(event.peer)
 
     def heard(self, event: Heard) -> None:
         core = self._core

@@ -42,25 +42,20 @@ class Admission:
         self._ghosts = ghosts
         self._book = book
         self._company = company
-        self._claims = Claims(core)
+        self.claims = Claims(core)
         """Newcomers that ask for a place here."""
-
-    @property
-    def admitting(self) -> bool:
-        """Newcomers are being told of."""
-        return bool(self._claims.admitted)
 
     def lost(self, peer: str) -> None:
         """The session of one who asks is over, and the request with it."""
-        self._claims.drop(peer)
+        self.claims.drop(peer)
 
     def withdrawn(self, name: str, message: JoinWithdrawn) -> None:
         """Too late when it is a child already: then it hears the Welcome first. And in vain while it is looked for in a
         tree that is wide: another broker would have to begin again, and would not be waited for either."""
         core = self._core
-        if self._core.attached and self._room > 0 and self._core.is_calm and self._claims.gets_on(name):
+        if self._core.attached and self._room > 0 and self._core.is_calm and self.claims.gets_on(name):
             return
-        if self._claims.drop(name) or name not in core.links:
+        if self.claims.drop(name) or name not in core.links:
             core.outbox.send(name, JoinElsewhere(()))
 
     def requested(self, key: str, incarnation: int, message: JoinRequest) -> None:
@@ -77,7 +72,7 @@ class Admission:
             if key != name:
                 core.peers.close(key, "it was told why")
             return
-        self._claims.put(claim)
+        self.claims.put(claim)
         self.admit()
 
     def arrived(self, key: str, name: str, incarnation: int) -> None:
@@ -96,8 +91,8 @@ class Admission:
     def admit(self) -> None:
         """Take those who wait, if this is a moment for it."""
         core = self._core
-        claims = self._claims
-        if not self._core.attached or claims.admitted or not claims or not self._core.is_calm or core.retired:
+        claims = self.claims
+        if not self._core.attached or claims.admitted or not claims.waiting or not self._core.is_calm or core.retired:
             return
         view = core.view
         room = self._room
@@ -120,15 +115,10 @@ class Admission:
             view.places[here.name] = foretold
             core.waves.start(foretold, view.reach, lambda: self._take_in(links))
 
-    @property
-    def admitted(self) -> tuple[str, ...]:
-        """Newcomers that are being taken in."""
-        return tuple(self._claims.admitted)
-
     def _grant(self, claim: Claim) -> None:
         """The newcomer has its name from now on."""
         core = self._core
-        self._claims.admit(claim)
+        self.claims.admit(claim)
         if claim.key != claim.name:
             core.peers.adopt(claim.key, claim.name)
             claim.key = claim.name
@@ -143,17 +133,17 @@ class Admission:
         core = self._core
         offers = self._offers.make(claim.name, self._ghosts.wanted(claim.name))
         if offers:
-            self._claims.drop(claim.key)
+            self.claims.drop(claim.key)
             core.peers.post(claim.key, JoinElsewhere(offers))
 
     def _take_in(self, links: tuple[str, ...]) -> None:
         """The new place is known. If the neighbours have changed meanwhile, it is not the place that was told."""
         core = self._core
-        self._company.remember(self.admitted)
-        admitted, self._claims.admitted = self._claims.admitted, {}
+        self._company.remember(self.claims.admitted)
+        admitted, self.claims.admitted = self.claims.admitted, {}
         if tuple(core.links) != links or not self._core.is_calm:
             for claim in admitted.values():
-                self._claims.put_back(claim)
+                self.claims.put_back(claim)
             self.admit()
             return
         for name, claim in admitted.items():

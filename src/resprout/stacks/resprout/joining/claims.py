@@ -47,32 +47,29 @@ class Claims:
         self._core = core
         self._census = core.waves.census
         self._census.claims = self._told
-        self._claims: dict[str, Claim] = {}
-        """By the key of the session."""
+        self.waiting: dict[str, Claim] = {}
+        """Those that ask, by the keys of their sessions."""
         self._asked: list[Claim] | None = None
         """For whom a census is under way. A claim that came later may have been missed by another one's."""
         self._is_looking = False
         self.admitted: dict[str, Claim] = {}
         """Those that are being taken in."""
 
-    def __len__(self) -> int:
-        return len(self._claims)
-
     def put(self, claim: Claim) -> None:
         """Whoever asks again, because a census takes longer than it waits, is looked for already: it goes on."""
-        known = self._claims.get(claim.key)
+        known = self.waiting.get(claim.key)
         if known is None or known.life != claim.life:
-            self._claims[claim.key] = claim
+            self.waiting[claim.key] = claim
 
     def all(self) -> list[Claim]:
-        return list(self._claims.values())
+        return list(self.waiting.values())
 
     def admit(self, claim: Claim) -> None:
-        del self._claims[claim.key]
+        del self.waiting[claim.key]
         self.admitted[claim.name] = claim
 
     def put_back(self, claim: Claim) -> None:
-        self._claims.setdefault(claim.key, claim)
+        self.waiting.setdefault(claim.key, claim)
 
     def drop(self, key: str) -> bool:
         """It went, or goes elsewhere. True when it was here."""
@@ -81,30 +78,30 @@ class Claims:
         if admitted is not None and admitted.key == key:
             del self.admitted[name]
             return True
-        return self._claims.pop(key, None) is not None
+        return self.waiting.pop(key, None) is not None
 
     def gets_on(self, key: str) -> bool:
         """Its turn will come here, and would not come sooner elsewhere."""
-        claim = self._claims.get(key) or self.admitted.get(key)
+        claim = self.waiting.get(key) or self.admitted.get(key)
         return claim is not None and claim.rests_until_us <= self._core.now_us
 
     def clear(self, room: int) -> list[Claim]:
         """Those whose names are theirs; the others are looked for, unless there is no room for more than these."""
         core = self._core
-        for key, claim in list(self._claims.items()):
+        for key, claim in list(self.waiting.items()):
             if core.peers.incarnation(key) != claim.incarnation:
-                del self._claims[key]
-        if sum(claim.is_clear for claim in self._claims.values()) < room:
+                del self.waiting[key]
+        if sum(claim.is_clear for claim in self.waiting.values()) < room:
             self._is_looking = True
             self._look()
             self._is_looking = False
-        return [claim for claim in self._claims.values() if claim.is_clear]
+        return [claim for claim in self.waiting.values() if claim.is_clear]
 
     def _look(self) -> None:
         now_us = self._core.now_us
         if self._asked is not None:
             return
-        unclear = [claim for claim in self._claims.values() if not claim.is_clear and claim.rests_until_us <= now_us]
+        unclear = [claim for claim in self.waiting.values() if not claim.is_clear and claim.rests_until_us <= now_us]
         if unclear:
             asked = self._asked = unclear[:NAMES_MAX]
             self._census.ask(tuple(dict.fromkeys([claim.name for claim in asked])), self._found)
@@ -112,7 +109,7 @@ class Claims:
     def _told(self, name: str) -> list[Namesake]:
         """To a census of somebody else, or our own."""
         now_us, me = self._core.now_us, self._core.seat.name
-        waiting = [claim for claim in self._claims.values() if claim.name == name and claim.yields_until_us <= now_us]
+        waiting = [claim for claim in self.waiting.values() if claim.name == name and claim.yields_until_us <= now_us]
         if name in self.admitted:
             waiting.append(self.admitted[name])
         return [Namesake(name, claim.incarnation, claim.address, me, False) for claim in waiting]
@@ -121,7 +118,7 @@ class Claims:
         core = self._core
         asked, self._asked = self._asked or [], None
         for claim in asked:
-            if self._claims.get(claim.key) is claim and core.peers.incarnation(claim.key) == claim.incarnation:
+            if self.waiting.get(claim.key) is claim and core.peers.incarnation(claim.key) == claim.incarnation:
                 self._judge(claim, findings)
         if not self._is_looking:
             core.outcomes.append(Cleared())
@@ -147,7 +144,7 @@ class Claims:
 
     def _turn_away(self, claim: Claim, answer: ProtocolMessage) -> None:
         """Its life is over, and so is its session."""
-        del self._claims[claim.key]
+        del self.waiting[claim.key]
         self._core.outbox.send(claim.key, answer)
         if claim.key != claim.name:
             self._core.peers.close(claim.key, "it was told why")

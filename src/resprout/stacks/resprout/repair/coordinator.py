@@ -4,8 +4,11 @@ what was on its way. What it makes of that is in `finish`. One round trip, then 
 Beside it the dead are registered (`overlay.council`), so that no other repair of the same piece can end as well (I6).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from typing import Final
 
+from resprout.core.states import transition
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.overlay.council import Council
@@ -16,7 +19,41 @@ from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Attach, AttachRequest, NotMember
 from resprout.stacks.resprout.repair.finish import FinishRepair
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
-from resprout.stacks.resprout.repair.states import LedRepair
+
+
+class CoordinatorState(Enum):
+    """How far a repair has come at its coordinator."""
+
+    COLLECTING = auto()
+    """Members are asked, and the dead are registered; whoever is found dead joins the piece."""
+    FINISHING = auto()
+    """All is here: the pool is being taken, in one step."""
+    DONE = auto()
+
+
+COORDINATOR_STATES: Final[Mapping[CoordinatorState, frozenset[CoordinatorState]]] = {
+    CoordinatorState.COLLECTING: frozenset({CoordinatorState.FINISHING}),
+    CoordinatorState.FINISHING: frozenset({CoordinatorState.DONE}),
+    CoordinatorState.DONE: frozenset(),
+}
+
+
+class LedRepair:
+    """One repair that this broker leads."""
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+        self.state = CoordinatorState.COLLECTING
+        self.dead: dict[str, Life] = {}
+        self.asked: dict[str, int] = {}
+        """Members, and when they were asked."""
+        self.got: dict[str, tuple[int, Parcel]] = {}
+        """Members that have attached: their incarnation, and what they brought."""
+        self.others: dict[str, None] = {}
+        """Asked, and no members after all."""
+
+    def move_to(self, state: CoordinatorState) -> None:
+        self.state = transition(COORDINATOR_STATES, self.state, state)
 
 
 class Coordinator:
@@ -81,7 +118,9 @@ class Coordinator:
             self.current = None
             core.leading = False
             self._council.drop_registration()
+            repair.move_to(CoordinatorState.FINISHING)
             self._finish.run(repair, members)
+            repair.move_to(CoordinatorState.DONE)
 
     def _ask(self, repair: LedRepair, name: str) -> None:
         self._core.peers.post(name, AttachRequest(repair.token, tuple(repair.dead.values())))
@@ -152,4 +191,6 @@ class Coordinator:
         self._core.neighbours.shut(link)
         self._core.peers.close(link.name, "it went elsewhere")
         self._core.waves.unwait(link.name)
+        repair.move_to(CoordinatorState.FINISHING)
         self._finish.run(repair, [])
+        repair.move_to(CoordinatorState.DONE)

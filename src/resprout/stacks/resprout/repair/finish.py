@@ -2,6 +2,8 @@
 it, and becomes the centre of the star. The numbers are those of docs/protocol.md, "Finish".
 """
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from resprout.core.contract import ProtocolMessage, SetTimer
@@ -17,7 +19,9 @@ from resprout.stacks.resprout.messages import Grant, Item, ParcelEnd, Stub
 from resprout.stacks.resprout.outcomes import Repaired
 from resprout.stacks.resprout.repair.parcels import Parcel, pack_asks, pack_last_totals, pack_marks, pack_surroundings
 from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, Taking, in_order
-from resprout.stacks.resprout.repair.states import LedRepair, RepairState
+
+if TYPE_CHECKING:
+    from resprout.stacks.resprout.repair.coordinator import LedRepair
 
 
 class FinishRepair:
@@ -26,10 +30,9 @@ class FinishRepair:
         self._ghosts = ghosts
         self._book = book
 
-    def run(self, repair: LedRepair, members: list[str]) -> None:
+    def run(self, repair: "LedRepair", members: list[str]) -> None:
         """`members`: all living brokers around the dead, each of which has attached."""
         core = self._core
-        repair.move_to(RepairState.FINISHING)
         assert all(name in repair.got for name in members), "a repair ends when everybody is in"
         # 1. What is said on the old links' terms is said before they go.
         core.speaking.say_all()
@@ -51,7 +54,8 @@ class FinishRepair:
         # 4. Interest of the members becomes theirs; what they had confirmed to the dead counts as confirmed (I8).
         grants, later = self._merge_interest(links, parcels)
         core.handover.take_locks(merged.locks, merged.last, [link.name for link in old], list(links))
-        core.book.replace([link.name for link in old], list(links))
+        if core.book.heard:
+            core.book.replace([link.name for link in old], list(links))
         # 5. The pool, in one order for all, before anything that is logged from now on (I1, I4).
         taking = Taking(core, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
         core.forwarding.fresh = tuple(links.values())
@@ -77,9 +81,8 @@ class FinishRepair:
             self._push(taking, links)
         taking.settle()
         self._tell(repair, links)
-        repair.move_to(RepairState.DONE)
 
-    def _tell(self, repair: LedRepair, links: dict[str, Link]) -> None:
+    def _tell(self, repair: "LedRepair", links: dict[str, Link]) -> None:
         """The tree, and the other parts of this broker, that it is over."""
         core = self._core
         view = core.view
@@ -91,7 +94,7 @@ class FinishRepair:
         core.note("repair_end", " ".join(names))
         core.outcomes.append(Repaired(names, core.seat.name))
 
-    def _merge_locks(self, repair: LedRepair, parcels: dict[str, Parcel]) -> MergedLocks:
+    def _merge_locks(self, repair: "LedRepair", parcels: dict[str, Parcel]) -> MergedLocks:
         core = self._core
         pieces: list[Piece] = []
         left = dict.fromkeys(repair.dead)
@@ -107,7 +110,7 @@ class FinishRepair:
         }
         return core.handover.merge(reports, pieces)
 
-    def _raise_ghost(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> str:
+    def _raise_ghost(self, repair: "LedRepair", old: list[Link], parcels: dict[str, Parcel]) -> str:
         """Whoever was behind the dead as a client will be looked after here."""
         core = self._core
         predicates = dict.fromkeys(p for link in old for p in core.interest.index.predicates_of(link.name))
@@ -125,7 +128,7 @@ class FinishRepair:
         core.routes.forget()
         return ghost
 
-    def _listeners(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
+    def _listeners(self, repair: "LedRepair", old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
         """The clients of the dead, as far as they are owed anything and are not here already. None when nobody is left
         who was next to one of the dead."""
         told = {link.name: self._book.lost(link.name) for link in old}
@@ -139,7 +142,7 @@ class FinishRepair:
             name for names in told.values() for name in names if name not in sessions or not sessions[name].attending
         }
 
-    def _rewire(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
+    def _rewire(self, repair: "LedRepair", old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
         core = self._core
         view = core.view
         for parcel in parcels.values():
@@ -155,8 +158,7 @@ class FinishRepair:
             core.totals.become_root(view.epoch + 1)
         links = {name: core.neighbours.add(name, repair.got[name][0]) for name in parcels}
         for name, parcel in parcels.items():
-            self._book.listeners.meet(name, parcel)
-            self._book.durables.meet(name, parcel.durables)
+            self._book.meet(name, parcel)
         here = view.publish_place()
         for name, link in links.items():
             place = view.places.get(name)
@@ -224,7 +226,7 @@ class FinishRepair:
 
     def _grant(
         self,
-        repair: LedRepair,
+        repair: "LedRepair",
         members: list[str],
         name: str,
         items: list[Item | Stub],

@@ -4,8 +4,13 @@ Between the two, the dead link is owed everything that this side logs. The Grant
 coordinator that begins with the pool in one order for all; what was logged meanwhile follows.
 """
 
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout.core.states import transition
 from resprout.order.link import Link
 from resprout.order.totals.messages import Closed, GrantedLock
 from resprout.overlay.messages import Fenced
@@ -24,7 +29,42 @@ from resprout.stacks.resprout.repair.parcels import (
     pack_surroundings,
 )
 from resprout.stacks.resprout.repair.pool import Inventory, Taking, in_order
-from resprout.stacks.resprout.repair.states import AttachedRepair, RepairState
+
+
+class MemberState(Enum):
+    """How far a repair has come at a member."""
+
+    ATTACHED = auto()
+    """It has handed over what crossed the dead link, and waits for the Grant."""
+    FINISHING = auto()
+    """All is here: the pool is being taken, in one step."""
+    TAKEN_OVER = auto()
+    """Its coordinator is dead, too, and another has asked."""
+    DONE = auto()
+
+
+MEMBER_STATES: Final[Mapping[MemberState, frozenset[MemberState]]] = {
+    MemberState.ATTACHED: frozenset({MemberState.FINISHING, MemberState.TAKEN_OVER}),
+    MemberState.FINISHING: frozenset({MemberState.DONE}),
+    MemberState.TAKEN_OVER: frozenset(),
+    MemberState.DONE: frozenset(),
+}
+
+
+class AttachedRepair:
+    """One repair in which this broker is a member: of one dead link."""
+
+    __slots__ = ("coordinator", "dead", "inventory", "state", "token")
+
+    def __init__(self, coordinator: str, token: int, dead: tuple[Life, ...], inventory: Inventory) -> None:
+        self.coordinator = coordinator
+        self.token = token
+        self.dead = dead
+        self.inventory = inventory
+        self.state = MemberState.ATTACHED
+
+    def move_to(self, state: MemberState) -> None:
+        self.state = transition(MEMBER_STATES, self.state, state)
 
 
 class Member:
@@ -78,7 +118,7 @@ class Member:
         core.speaking.say_all()
         inventory = Inventory(core, link)
         if link.name in self._repairs:
-            self._repairs[link.name].move_to(RepairState.TAKEN_OVER)
+            self._repairs[link.name].move_to(MemberState.TAKEN_OVER)
         self._repairs[link.name] = AttachedRepair(coordinator, token, dead, inventory)
         core.view.attached[link.name] = coordinator
         core.speaking.unsaid[link.name] = []
@@ -109,13 +149,13 @@ class Member:
         if core.seat.name not in head.members:
             raise PeerError("a Grant for others")
         repair = self._repairs.pop(dead)
-        repair.move_to(RepairState.FINISHING)
+        repair.move_to(MemberState.FINISHING)
         core.view.attached.pop(dead, None)
         self._replace(repair, core.links[dead], peer, incarnation, parcel)
         names = tuple([life.name for life in head.dead])
         core.note("repair_end", " ".join(names))
         core.outcomes.append(Repaired(names, peer))
-        repair.move_to(RepairState.DONE)
+        repair.move_to(MemberState.DONE)
 
     def _replace(self, repair: AttachedRepair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
         core = self._core
@@ -142,7 +182,8 @@ class Member:
         learn(core, parcel)
         link.cursor = repair.inventory.snapshot
         core.handover.take_locks(parcel.granted_locks, parcel.last_totals, (old.name,), (coordinator,))
-        core.book.replace((old.name,), (coordinator,))
+        if core.book.heard:
+            core.book.replace((old.name,), (coordinator,))
         # The pool, in the order that all take it in (I4): what came from here as sent, all else as arrived (I5).
         taking = Taking(core, repair.inventory, owed, spread=head.spread)
         me = head.members.index(core.seat.name) + 1
