@@ -33,7 +33,7 @@ _decode_attributes: Final = msgspec.msgpack.Decoder(list[dict[str, str | int | f
 
 def _in_frame(keys: tuple[str, ...]) -> int:
     text = "".join(keys)
-    return KEY_HEAD_BYTES * len(keys) + (len(text) if text.isascii() else len(text.encode()))
+    return KEY_HEAD_BYTES * len(keys) + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
 class Bundle:
