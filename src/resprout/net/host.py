@@ -328,9 +328,8 @@ class Host:
                 connection = self._connections.get(effect.connection)
                 if connection is not None and not self._closing:
                     connection.send(effect.frame)
-            elif (
-                type(effect) is SetTimer or type(effect) is CancelTimer
-            ):  # nobody waits for these; what is sent goes first
+            elif type(effect) is SetTimer or type(effect) is CancelTimer:
+                # Nobody waits for these; what is sent goes first.
                 if timers is None:
                     timers = []
                 timers.append(effect)
