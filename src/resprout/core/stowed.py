@@ -59,6 +59,7 @@ class StowedBundle(Bundle):
         self.stream = bundle.stream
         self.origin = bundle.origin
         self.cost = bundle.cost
+        self.key_bytes = bundle.key_bytes
         self._at = len(bundle.attributes)
         self._store = store
         self._place = place

@@ -193,6 +193,7 @@ class RunningBroker:
             first_epoch=random_epoch(),
             bodies=EncodedBodies(self._codec),
             incarnation_max=incarnation_max,
+            deliveries_last=True,
         )
         host = self._host = Host(
             node,

@@ -110,7 +110,9 @@ def _struct_rule(info: inspect.StructType, outer: tuple[type, ...], items_max: i
                 wrong = next(name for name in numbers if not 0 <= getattr(value, name) <= INT64_MAX)
                 raise WireError(f"{wrong} {getattr(value, wrong)} is not in 0 to 2^63 - 1")
         for name, rule in rules:
-            rule(getattr(value, name))
+            inner = getattr(value, name)
+            if inner is not None:  # of which nothing is demanded
+                rule(inner)
 
     return check
 

@@ -185,10 +185,12 @@ class ClientMachine:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def _requested(self, event: Request, now_us: int, out: list[Effect]) -> None:
-        if type(event.body) is not FlushRequest:
-            self.ask(event.body, event.token, out)
+        if type(event.body) is FlushRequest:  # as often as anything is published
+            self.flush(out)
+            return
+        self.ask(event.body, event.token, out)
         self.flush(out)
-        if self._search.stands:
+        if self._search.stands and self.incoming.taken != self.incoming.told:
             self.incoming.tell_soon(self.broker, now_us, out)
 
     def ask(self, request: ClientRequest, token: int, out: list[Effect]) -> None:
@@ -207,10 +209,15 @@ class ClientMachine:
             out.append(Send(broker, self._controls.popleft()))
         if self._forgetting.unsent or self._reading.unsent or self._audience.unsent:
             self._ask_questions(broker, out)
-        while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.awaits)) is not None:
+        publishing = self.publishing
+        while self._room > 0 and (self.outgoing.queue or publishing.unconfirmed.again):
+            publish = publishing.next(self.incoming.clock, self.awaits)
+            if publish is None:  # what was to be sent again is safe by now
+                break
             self._room -= publish.bundle.cost
             out.append(Send(broker, publish))
-        self.publishing.relieve(out)
+        if publishing.pausing:
+            publishing.relieve(out)
 
     def _ask_questions(self, broker: str, out: list[Effect]) -> None:
         if not self._offers(Extra.FORGETTING):
@@ -328,7 +335,8 @@ class ClientMachine:
                 if search.searching:  # whatever it says, others were told too little by now
                     search.heard(event.peer, out)
                 self._on_message.get(type(event.message), _out_of_place)(event.message, now_us, out)
-                self.incoming.tell_soon(search.home, now_us, out)
+                if self.incoming.taken != self.incoming.told:
+                    self.incoming.tell_soon(search.home, now_us, out)
         except WireError as error:
             if search.was_served and event.peer == search.candidate:
                 search.refuse(str(error), now_us, out)
