@@ -92,9 +92,10 @@ class Spilling:
             return
         self.filters = filters
         self._known.clear()
-        self.candidates.clear()
+        known = set(self.candidates)
         for entry in self._core.log.entries.values():
-            self.came(entry)
+            if entry not in known:
+                self.came(entry)
 
     def came(self, entry: Entry) -> None:
         """It is in the log now."""
