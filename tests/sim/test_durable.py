@@ -9,7 +9,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import CLEAN
-from resprout.journal.spill import SpillPlace, SpillSegments
+from resprout.journal.spill import SpillSegments
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
@@ -68,7 +68,7 @@ def test_all_brokers_are_killed_at_once_and_durable_subscriptions_go_on_also_wit
     stowed: list[int] = []
     put = SpillSegments.put
 
-    def counted(store: SpillSegments, content: bytes) -> SpillPlace | None:
+    def counted(store: SpillSegments, content: bytes) -> int | None:
         stowed.append(len(content))
         return put(store, content)
 

@@ -5,7 +5,7 @@ it: `payloads` (brokers never look inside) and `attributes` (looked at only wher
 message has any). A bundle is atomic: it is accepted, logged, ordered, acknowledged and dropped as a whole.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -119,8 +119,7 @@ def shadow(publisher: str, stream: str, incarnation: int, first: int, last: int,
     return Bundle(publisher, incarnation, first, max(1, last - first + 1), stamp, "", (), guarantee, b"", b"")
 
 
-def pack_payloads(payloads: Sequence[bytes]) -> bytes:
-    return _encode(payloads)
+pack_payloads: Final[Callable[[Sequence[bytes]], bytes]] = _encode
 
 
 def pack_attributes(rows: Sequence[Attributes]) -> bytes:
@@ -142,7 +141,7 @@ def unpack_payloads(bundle: Bundle) -> list[bytes]:
 def unpack_attributes(bundle: Bundle) -> list[dict[str, AttributeValue]]:
     """One mapping per message, in order. Raises WireError when the column does not fit the bundle."""
     if not bundle.attributes:
-        return [{} for _ in range(bundle.count)]
+        return [{} for _ in range(bundle.count)] if bundle.count > 1 else [{}]
     try:
         rows = _decode_attributes(bundle.attributes)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

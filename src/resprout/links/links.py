@@ -172,6 +172,8 @@ class Links:
                 self._acknowledging.answer(link, now_us, out)
         else:
             self._on.get(type(event), self._tell)(event, now_us, out)
+            if self._unsent and not self._news:
+                self._ship_all(now_us, out)
         if self._unsent or self._news or self._express:
             self._settle(now_us, out)
         return out

@@ -132,13 +132,11 @@ class TcpConnection(asyncio.Protocol):
         else:
             self._begin()
 
-    def data_received(self, data: bytes) -> None:
-        if len(data) >= TURN_BYTES and self._hold():
-            self._host.line.join(partial(self.receive, data))
-        else:
-            self.receive(data)
-
-    def receive(self, data: bytes) -> None:
+    def data_received(self, data: bytes, in_line: bool = False) -> None:
+        """`in_line`: it has stood there."""
+        if len(data) >= TURN_BYTES and not in_line and self._hold():
+            self._host.line.join(partial(self.data_received, data, True))
+            return
         if self._transport is None:
             return  # it was lost while it stood in line, and what was not taken was not acknowledged
         if self._tls is not None:

@@ -77,12 +77,12 @@ class Incoming:
         messages = map(
             Message, repeat(bundle.publisher), repeat(bundle.incarnation), seqs, repeat(bundle.topic),
             repeat(bundle.keys), repeat(bundle.guarantee), rows, payloads, range(position, self._position),
-            repeat(message.hops), repeat(share), _places(message, seqs),
+            repeat(message.hops), repeat(share), repeat(-1) if message.tseq < 0 else _places(message, seqs),
         )  # fmt: skip
         out.append(Deliver(list(messages)))
 
     def _keep(self, message: Delivery, broker: str, out: list[Effect]) -> None:
-        size = message.cost + MESSAGE_BYTES * message.bundle.count
+        size = message.bundle.cost + MESSAGE_BYTES * message.bundle.count
         self._untaken.append((size, message.prompt, self._session))
         self.untaken_bytes += size
         if self.untaken_bytes > self._options.untaken_bytes_max and not self._holding:
@@ -126,7 +126,7 @@ class Incoming:
 
 def _places(message: Delivery, seqs: Sequence[int]) -> Iterable[int]:
     """Of each message among all totals; -1 for what is none, however it travelled."""
-    if message.tseq < 0 or message.bundle.guarantee is not Guarantee.TOTAL:
+    if message.bundle.guarantee is not Guarantee.TOTAL:
         return repeat(-1)
     begin = message.tseq - message.bundle.first
     return [begin + seq for seq in seqs]

@@ -20,6 +20,8 @@ from resprout.sim.trial import Trial, formed_us
 LOG_BYTES: Final = (1 << 12, 1 << 12, 1 << 14, 64 << 20)
 SPILL_BYTES: Final = (1 << 12, 1 << 15, 1 << 20)
 READING_US: Final = (0, 0, 500, 20_000, 60_000)
+TIME_LIMIT_US: Final = 3600_000_000
+"""Three messages fill the smallest logs. Over ten slow links in a row each takes seconds (seed 8100312)."""
 
 
 def consumers(seed: int) -> Trial:
@@ -52,7 +54,9 @@ def _with_consumers(drawn: Scenario, rng: Random) -> Scenario:
                 ClientSpec(f"d{number}-{which}", broker, subscriptions=(wanted,), reading_us=reading_us)
             )  # fmt: skip
     options = {**drawn.options, "log_bytes": rng.choice(LOG_BYTES), "spill_bytes": rng.choice(SPILL_BYTES)}
-    return msgspec.structs.replace(drawn, clients=(*drawn.clients, *found), options=options)
+    return msgspec.structs.replace(
+        drawn, clients=(*drawn.clients, *found), options=options, time_limit_us=TIME_LIMIT_US
+    )
 
 
 def _deaths(scenario: Scenario, rng: Random, from_us: int) -> list[FaultSpec]:

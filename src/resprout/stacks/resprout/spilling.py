@@ -34,6 +34,8 @@ MEMORY_SHARE: Final = 4
 """One in so many bytes of the log is for what could be put aside: a consumer that keeps up costs no disk."""
 AT_ONCE: Final = 64
 """Entries that are looked at in one step, besides those that have come in it."""
+AT_ONCE_IN_VAIN: Final = 4
+"""The same while the disk is full: then it is only found out what counts against its source."""
 BUNDLES_MAX: Final = 200_000
 """On disk: of each, what is not its columns stays in memory, and a repair takes them all in one parcel."""
 CANDIDATES_MIN: Final = 1_000
@@ -92,9 +94,10 @@ class Spilling:
             return
         self.filters = filters
         self._known.clear()
-        self.candidates.clear()
+        known = set(self.candidates)
         for entry in self._core.log.entries.values():
-            self.came(entry)
+            if entry not in known:
+                self.came(entry)
 
     def came(self, entry: Entry) -> None:
         """It is in the log now."""
@@ -119,7 +122,8 @@ class Spilling:
     def tidy(self) -> None:
         """At the end of a step, while there are candidates."""
         log, candidates = self._core.log, self.candidates
-        count, self._fresh = AT_ONCE + self._fresh, 0
+        is_full = self._core.now_us < self._again_us
+        count, self._fresh = self._fresh + (AT_ONCE_IN_VAIN if is_full else AT_ONCE), 0
         if log.bytes_held <= self._memory and log.local_bytes <= self._memory:
             if len(candidates) > self._look_at:
                 counting = [entry for entry in candidates if _counts(entry)]
