@@ -16,7 +16,6 @@ from resprout.stacks.locamu.messages import MissingRequest
 from resprout.stacks.locamu.options import LocamuOptions
 from resprout.stacks.locamu.streams import Streams
 from resprout.stacks.locamu.tree import SafeTree
-from tests.soak import cases
 from tests.stacks.asking import ask
 from tests.stacks.locamu_net import Chance, Hands, chain
 
@@ -106,9 +105,9 @@ def test_when_all_are_back_nothing_is_kept_and_nothing_waits() -> None:
         assert not any(kept.values()), f"seed {seed}: {kept}"
 
 
-@pytest.mark.parametrize("first", range(1, cases(17, 41), 8))
+@pytest.mark.parametrize("first", [1, 11, 21, 31])
 def test_drawn_networks_in_which_brokers_die_and_return_are_clean(first: int) -> None:
-    for seed in range(first, first + 8):
+    for seed in range(first, first + 10):
         outcome = try_seed(seed, stack="locamu")
         assert not outcome.failed, outcome.report
 
