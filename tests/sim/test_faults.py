@@ -3,6 +3,7 @@
 import pytest
 
 from resprout.core.contract import Connect, Connected, Disconnected, Persist, Retire, SetTimer, Transmit
+from resprout.sim.nodes import Node
 from resprout.trace import kinds
 from tests.sim.puppets import Bell, Village
 
@@ -218,12 +219,31 @@ def test_a_node_that_joins_starts_then() -> None:
     node = village.world.add("new", lambda life, rng: village.make("new", life, rng))
     village.pull("a", Connect("new"))
     village.world.run(HOUR_US)
-    village.faults.join(node)
-    village.faults.join(node)
+    village.faults.join("new", lambda: node)
+    village.faults.join("new", lambda: node)
     village.pull("a", Connect("new"))
     village.world.run(HOUR_US)
     assert [type(event) for _, event in village.puppet("a").heard] == [Disconnected, Connected]
     assert village.told == [(kinds.JOIN, "new", None), (kinds.NOTE, "new", "join ignored: it runs already")]
+
+
+def test_one_that_joins_elsewhere_while_it_still_leaves_is_where_it_was_until_it_has_gone() -> None:
+    """Seed 4900800: the way to its new place was shorter, and what it said overtook what it had said before."""
+    village = Village()
+    seats: list[int] = []
+    node = village.world.nodes["a"]
+    village.faults.leave("a", [], retires=True)
+
+    def seat() -> Node:
+        seats.append(village.world.now_us)
+        return node
+
+    village.faults.join("a", seat)
+    assert seats == [] and village.world.run(HOUR_US) == "quiescent" and seats == []
+    village.pull("a", Retire("it has drained", again=False))
+    gone_us = village.world.now_us
+    assert village.world.run(HOUR_US) == "quiescent"
+    assert seats == [gone_us] and [life.incarnation for life in village.lives["a"]] == [1, 2]
 
 
 def test_a_node_that_leaves_is_asked_to() -> None:

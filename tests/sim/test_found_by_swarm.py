@@ -38,6 +38,7 @@ SEEDS = {
     "a client whose successor died as well finds the successor of the successor, and is not served as if new": 1482,
     "what was free to pass and lost its copies in a crash is shown once, in its turn": 5014,
     "a root whose configuration was heard of before its voters were asked gets their consent": 42242,
+    "a voter that died far from the root is replaced before the next two die": 4801127,
     "a client of a dead broker is given copies behind the totals that they follow": 30541,
     "a client that was cut off is not given the share of a dead broker that it only asked": 40822,
     "a client is not given what was published before it subscribed, and kept by a neighbour": 42607,

@@ -69,7 +69,7 @@ def test_a_life_that_retires_during_its_start_is_followed_by_another() -> None:
     village.distances.place("z", "a", 10)
     node.disk.write(b"record")
     node.disk.settle()
-    village.faults.join(node)
+    village.faults.join("z", lambda: node)
     assert village.world.run(HOUR_US) == "quiescent"
     assert node.incarnation == 3
     assert node.process is not None

@@ -138,7 +138,7 @@ def test_greetings_that_housekeeping_causes_are_not_waited_for_and_what_follows_
 
     village = Village("a", settle_us=300)
     village.distances.place("caller", "a", 10)
-    village.faults.join(village.world.add("caller", Caller))
+    village.faults.join("caller", lambda: village.world.add("caller", Caller))
     village.pull("a", SetTimer(Bell("x"), 50))
     caller = village.world.nodes["caller"].process
     assert caller is not None

@@ -18,6 +18,10 @@ from resprout.overlay.messages import Enrol
 from resprout.overlay.places import Configuration, Place, Registration, Voter, is_among
 from resprout.overlay.view import MembershipView
 
+LOST_LEASES: Final = 2
+"""So long a voter is silent before the root does without it. A root that is far from a dead voter hears of its death
+in no other way; a repair takes one lease and more, so soon after it there are as many voters again as there should
+be."""
 UNDECIDED_MAX: Final = 16
 """Configurations that a voter agrees to without hearing that one was decided."""
 
@@ -105,4 +109,4 @@ class Configurations:
             return True
         if here.liveness(voter.life) >= Liveness.FORGOTTEN:
             return True
-        return here.leads_configuration and detector.silence_us(voter.name, now_us) > 3 * detector.patience_us
+        return here.leads_configuration and detector.silence_us(voter.name, now_us) > LOST_LEASES * detector.patience_us

@@ -135,16 +135,19 @@ class VirtualFaults:
         self._tell(kinds.HEAL, "world", None)
         self._network.cuts.heal_all()
 
-    def join(self, node: Node) -> None:
-        """A node that was added, or that has left, starts; one that is still leaving, when it has gone."""
-        if node.name in self._leaving and node.process is self._leaving[node.name]:
-            node.then = partial(self._soon, self.join, node)
+    def join(self, name: str, seat: Callable[[], Node]) -> None:
+        """A node that was added, or that has left, starts; one that is still leaving, when it has gone. Only then is it
+        given its `seat`: while it runs, it is where it was."""
+        node = self._world.nodes.get(name)
+        if node is not None and node.process is not None:
+            if node.process is self._leaving.get(name):
+                node.then = partial(self._soon, partial(self.join, name, seat))
+            else:
+                self._ignored(name, kinds.JOIN, "it runs already")
             return
-        if node.process is not None:
-            self._ignored(node.name, kinds.JOIN, "it runs already")
-            return
-        self._tell(kinds.JOIN, node.name, None)
-        self._world.boot(node)
+        seated = seat()
+        self._tell(kinds.JOIN, name, None)
+        self._world.boot(seated)
 
     def double(self, node: Node, name: str) -> None:
         """A node starts under the name of another one."""
@@ -188,12 +191,13 @@ class VirtualFaults:
                 self._ignored(name, kinds.LEAVE, "it is frozen")
             elif process is not None:
                 self._restarting = name
-                process.node.then = partial(self._soon, self.join, process.node)
+                node = process.node
+                node.then = partial(self._soon, partial(self.join, name, partial(_as_it_is, node)))
                 self.leave(name, request, retires=True)
 
-    def _soon(self, action: Callable[..., None], first: Any = None) -> None:
+    def _soon(self, action: Callable[[], None]) -> None:
         """When what is being done now is done."""
-        self._world.at(self._world.now_us, lambda given, _: action(given) if given is not None else action(), first)
+        self._world.at(self._world.now_us, lambda _first, _second: action(), None)
 
     def _running(self, name: str, kind: str) -> Process | None:
         node = self._world.nodes.get(name)
@@ -204,3 +208,7 @@ class VirtualFaults:
 
     def _ignored(self, name: str, kind: str, why: str) -> None:
         self._tell(kinds.NOTE, name, f"{kind} ignored: {why}")
+
+
+def _as_it_is(node: Node) -> Node:
+    return node

@@ -126,7 +126,7 @@ class Run:
                 faults.partition(self._scenario.side(fault))
             case FaultKind.JOIN:
                 for broker in self._scenario.joining(fault):
-                    faults.join(self._cast.seat(broker))
+                    faults.join(broker.name, partial(self._cast.seat, broker))
             case FaultKind.DOUBLE:
                 for name in fault.nodes:
                     faults.double(self._cast.seat_double(name, fault), name)
