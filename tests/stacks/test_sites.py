@@ -1,5 +1,6 @@
 """A tree of sites without faults: order, routing, receipts, and what is left when nobody wants anything any more."""
 
+import msgspec
 import pytest
 
 from resprout.audit.judge import judge
@@ -15,7 +16,7 @@ from resprout.stacks.registry import find_stack
 from resprout.stacks.shell import replicated
 from resprout.stacks.sites import SITES
 from resprout.stacks.sites.image import dump, load
-from resprout.stacks.sites.messages import SiteCarries, SiteWants, SiteWantsNot
+from resprout.stacks.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
 from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.survival import Survival
 from tests.stacks.asking import Asked, ask
@@ -222,6 +223,31 @@ def test_the_log_of_a_site_and_what_it_keeps_for_readers_stay_short(monkeypatch:
         replica = broker.agreement.replica
         assert replica is not None and len(replica.ledger.votes) < 200
         assert len(played.state(name).recent) < 600
+
+
+def test_a_site_whose_lines_are_full_keeps_its_leader_and_decides_everything() -> None:
+    """Large publications on thin lines: signs of life do not wait behind them, and a leader that has something under way does not
+    take it a second time."""
+    brokers = [
+        msgspec.structs.replace(broker, bandwidth_bps=4_000_000) for broker in sites({"s0": None}, near_us=2_000)
+    ]
+    large = msgspec.structs.replace(work(["c0", "c1"], "t", operations=6), payload=100_000)
+    played = play(scenario(brokers, clients({"c0": "s0a", "c1": "s0b"}, "t"), large))
+    played.check_clean()
+    assert played.leaders("s0") == ["s0a/1"]
+    proposed = [message.command for message in played.messages(Proposal) if len(message.command) > 1_000]
+    assert len(set(proposed)) == 6 and len(proposed) <= 12, "a leader that needs time is not told again and again"
+
+
+def test_a_log_of_large_commands_is_short_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicated, "SNAPSHOT_LOG_BYTES", 100_000)
+    large = msgspec.structs.replace(work(["c0"], "t", operations=20, interval_us=100_000), payload=20_000)
+    played = play(scenario(sites({"s0": None}), clients({"c0": "s0a", "c1": "s0b"}, "t"), large))
+    played.check_clean()
+    for broker in played.brokers.values():
+        replica = broker.agreement.replica
+        assert replica is not None and replica.ledger.snapshot.slot > 0
+        assert sum(len(vote.entry.command) for vote in replica.ledger.votes.values()) < 200_000
 
 
 def test_messages_between_sites_have_families() -> None:
