@@ -226,8 +226,8 @@ def test_the_log_of_a_site_and_what_it_keeps_for_readers_stay_short(monkeypatch:
 
 
 def test_a_site_whose_lines_are_full_keeps_its_leader_and_decides_everything() -> None:
-    """Large publications on thin lines: signs of life do not wait behind them, and a leader that has something under way does not
-    take it a second time."""
+    """Large publications on thin lines: signs of life do not wait behind them, and what only takes its time is not said
+    again and again."""
     brokers = [
         msgspec.structs.replace(broker, bandwidth_bps=4_000_000) for broker in sites({"s0": None}, near_us=2_000)
     ]
