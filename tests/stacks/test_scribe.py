@@ -202,6 +202,8 @@ def test_options_that_cannot_be_are_refused() -> None:
     for wrong in ({"backups": 7}, {"suspect_us": 1_000_000}, {"keep_bytes": 4 << 20}, {"successors": 65}, {"noop": 1}):
         with pytest.raises(UsageError):
             SCRIBE.parse_options(wrong)
+    with pytest.raises(UsageError, match="^suspect_us must be more than noop_us, 1000000, not 1$"):
+        SCRIBE.parse_options({"suspect_us": 1})
     options = SCRIBE.parse_options({})
     assert (options.backups, options.noop_us, options.suspect_us) == (2, 1_000_000, 2_000_000), "as the seed prints"
 

@@ -8,8 +8,9 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from resprout.scenario.draw import draw_scenario
+from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import Mix, Scenario
+from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
@@ -192,6 +193,37 @@ def test_five_replicas_bear_two_crashes_and_one_none() -> None:
         return SITES.survives(SitesOptions(replicas=replicas))
 
     assert [survival(replicas).faults for replicas in (1, 2, 3, 5, 7)] == [0, 0, 1, 2, 3]
+
+
+TWO = """
+stack = "sites"
+[[broker]]
+name = "s0a"
+site = "s0"
+[[broker]]
+name = "s0b"
+site = "s0"
+parent = "s0a"
+"""
+
+
+def test_a_site_that_lacks_a_broker_or_has_too_many_is_refused_when_the_file_is_read() -> None:
+    with pytest.raises(ScenarioError, match=r":5: broker s0a: the site 's0' has 2 brokers; .* 'sites' has 3 in each"):
+        parse_scenario(TWO)
+    assert parse_scenario(TWO, overrides=["options.replicas=2"]).brokers
+    assert parse_scenario(TWO, overrides=["stack=resprout"]).brokers
+    third = '[[fault]]\nat = "1s"\nkind = "join"\nnodes = ["s0c"]\nsite = "s0"\nparent = "s0a"\n'
+    assert parse_scenario(TWO + third).brokers
+    with pytest.raises(ScenarioError, match="has 4 brokers"):
+        parse_scenario(TWO + third.replace('["s0c"]', '["s0c", "s0d"]'))
+
+
+def test_a_broker_for_which_its_site_has_no_place_says_so_and_waits_for_nothing() -> None:
+    fourth = FaultSpec(500_000, FaultKind.JOIN, ("s0d",), parent="s0a", latency_us=500, site="s0")
+    played = play(scenario(sites({"s0": None}), clients({"c0": "s0b"}, "t"), work(["c0"], "t"), faults=[fourth]))
+    assert played.result.ended == "quiescent" and not played.verdict.anomalies
+    (told,) = [row.detail for row in played.rows if row.kind == "note" and row.node == "s0d"]
+    assert told == "there is no place for s0d: the site s0 has its 3 brokers, s0a, s0b, s0c"
 
 
 def test_a_swarm_strikes_one_broker_of_each_site_at_most() -> None:
