@@ -7,11 +7,11 @@ from tests.cli.processes import broker, complaint, resprout, subscriber
 
 def test_a_durable_subscription_outlives_kill_9_of_its_consumer_until_it_is_ended() -> None:
     with broker("b0") as (_, address):
-        with subscriber(address, "jobs/#", "--durable", "billing", "--raw") as first:
+        with subscriber(address, "jobs/#", "--durable", "billing", "--when-full", "spill", "--raw") as first:
             first.end(signal.SIGKILL)
         lines = [b"%d" % number for number in range(5)]
         assert resprout("pub", "jobs/a", "-", "--server", address, stdin=b"\n".join(lines)).returncode == 0
-        words = ("--durable", "billing", "--raw", "--count")
+        words = ("--durable", "billing", "--when-full", "spill", "--raw", "--count")
         done = resprout("sub", "jobs/#", *words, "3", "--server", address)
         assert done.stdout.split() == lines[:3]
         done = resprout("sub", "jobs/#", *words, "2", "--server", address)
@@ -21,4 +21,5 @@ def test_a_durable_subscription_outlives_kill_9_of_its_consumer_until_it_is_ende
         said = complaint("end-subscription", "billing", "--server", address, status=1)
         assert said == "there is no durable subscription 'billing'"
     assert "does not begin in the past" in complaint("sub", "a", "--group", "g", "--replay-from", "beginning")
+    assert "--durable or --group names one" in complaint("sub", "a", "--when-full", "spill")
     assert "nothing to replay from" in complaint("sub", "a", "--replay-from", "yesterday")

@@ -8,6 +8,7 @@ import resprout
 from resprout.client.client import Client
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.local import Local
+from resprout.net.http.metrics import BrokerCollector
 from resprout.testing import Broker
 from tests.net.stage import run, until
 
@@ -89,8 +90,8 @@ def test_other_terms_under_the_same_name_are_refused_by_an_error_of_its_own() ->
 def test_what_cannot_be_is_refused_before_anybody_is_asked() -> None:
     async def scene(network: Local) -> None:
         async with network.connect("first") as first:
-            with pytest.raises(resprout.UnsupportedSubscriptionError, match="not spilled"):
-                await first.subscribe("jobs/#", durable="billing", when_full="spill")
+            with pytest.raises(resprout.UsageError, match="'away' is none of 'push back', 'drop oldest', 'spill'"):
+                await first.subscribe("jobs/#", durable="billing", when_full="away")  # type: ignore[call-overload]
             with pytest.raises(resprout.UsageError, match="are two"):
                 await first.subscribe("jobs/#", durable="billing", group="others")
             with pytest.raises(resprout.UsageError, match="at least 1"):
@@ -144,6 +145,41 @@ def test_the_oldest_are_dropped_where_that_was_asked_for_and_the_program_is_told
             assert events == [resprout.MessagesDropped("prices", 7)]
 
     with_network(scene)
+
+
+def test_what_waits_is_spilled_where_that_was_asked_for_and_its_publisher_is_not_held_back() -> None:
+    log = 256 << 10
+
+    async def scene(network: Local) -> None:
+        async with network.connect("p") as publisher, network.connect("w", broker=1) as worker:
+            inbox = await worker.subscribe("jobs/#", durable="archive", when_full="spill")
+            await inbox.close()
+            for number in range(20 * 16):
+                receipt = await publisher.publish("jobs/a", b"%d " % number + bytes(log // 16))
+            await receipt.safe()  # with nobody there to read
+            told = [broker.books.account() for broker in network.brokers]
+            assert all(one.log_bytes < log and one.spill.bytes > 18 * log for one in told)  # type: ignore[operator, union-attr]
+            metrics = {one.name: one for one in BrokerCollector(network.brokers[0].books).collect()}
+            assert metrics["resprout_spilled_bytes"].samples[0].value > 18 * log
+            assert metrics["resprout_spill_refused"].samples[0].value == 0
+            inbox = await worker.subscribe("jobs/#", durable="archive", when_full="spill")
+            got = [int((await inbox.next()).payload.split(b" ")[0]) for _ in range(20 * 16)]
+            assert got == list(range(20 * 16))
+
+    async def play() -> None:
+        async with resprout.local(brokers=2, options={"log_bytes": log}) as network:
+            await scene(network)
+
+    run(play())
+
+
+def test_a_broker_that_spills_nothing_refuses_a_subscription_that_would() -> None:
+    async def scene() -> None:
+        async with resprout.local(options={"spill_bytes": 0}) as network, network.connect() as client:
+            with pytest.raises(resprout.UnsupportedSubscriptionError, match="b0 spills nothing to disk"):
+                await client.subscribe("jobs/#", durable="archive", when_full="spill")
+
+    run(scene())
 
 
 def test_when_the_broker_that_holds_it_dies_its_consumer_goes_on_and_nothing_comes_twice() -> None:

@@ -143,6 +143,26 @@ def test_where_many_clients_send_in_every_turn_they_gather_for_some_turns(loop: 
         assert sum(sizes) / len(sizes) >= 2
 
 
+def test_the_processors_clock_is_asked_when_something_waits_long_and_not_in_every_turn(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs as much as a publication."""
+    asked = 0
+
+    def clock() -> float:
+        nonlocal asked
+        asked += 1
+        return loop.now
+
+    for module in (turns, pulse):
+        monkeypatch.setattr(module, "thread_time", clock)
+    speaker = Speaker(loop)
+    for _ in range(300):
+        speaker.say()
+        loop.turn(0.000_01)
+    assert asked <= 4 * len(speaker.left)
+
+
 # -- a client ----------------------------------------------------------------------------------------------------------
 
 

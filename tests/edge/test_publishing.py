@@ -301,6 +301,7 @@ def test_a_network_that_offers_less_refuses_more() -> None:
     [
         Turned("ordered", ReceiptLevel.DELIVERED, 2),
         Turned("ordered", ReceiptLevel.ACCEPTED, 1 << 62),
+        Turned("never", ReceiptLevel.ACCEPTED, 0),
         Turned("eventual", ReceiptLevel.SAFE, 1),
         Turned("no such stream", ReceiptLevel.SAFE, 1),
         PublishRefused("ordered", 1, 1 << 62, "no"),

@@ -152,12 +152,13 @@ class Desk:
         incarnation: int = 1,
         role: str = "broker",
         incarnation_max: int | None = None,
+        deliveries_last: bool = False,
     ) -> None:
         self.puppet = Puppet()
         self.options = options or LinkOptions()
         self.links = Links(
             self.puppet, name=name, role=role, incarnation=incarnation, rng=Random(7), options=self.options,
-            incarnation_max=lambda: incarnation_max,
+            incarnation_max=lambda: incarnation_max, deliveries_last=deliveries_last,
         )  # fmt: skip
         self.name = name
         self.now_us = 0

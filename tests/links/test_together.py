@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from resprout.core.contract import Arrived, Connected, Effect, LinkUp, Open, Received, Send, SetTimer, TimerFired
+from resprout.core.contract import (
+    Arrived,
+    Connected,
+    Effect,
+    LinkUp,
+    Open,
+    Received,
+    Send,
+    SetTimer,
+    TimerFired,
+    Transmit,
+)
 from resprout.links.options import LinkOptions
 from resprout.links.timers import AcknowledgeDue, FreeAcknowledgeDue
 from tests.links.puppet import Desk, Parcel, data, frames
@@ -92,6 +103,25 @@ def test_frames_in_company_come_to_the_same_as_frames_one_by_one(seed: int) -> N
         numbers = [parcel.number for parcel in desk.puppet.current[peer].received]
         assert numbers == list(range(numbers[0], 61)), "nothing is lost, doubled or out of order"
         assert len(desk.puppet.episodes[peer]) == 1
+
+
+# -- who is written to first -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_where_it_takes_time_to_write_publishers_and_neighbours_hear_before_those_who_read(last: bool) -> None:
+    desk = Desk(deliveries_last=last)
+    for connection, name in ((5, "reader"), (6, "publisher"), (7, "second-reader")):
+        desk.accept(connection, name, grant=MANY)
+    desk.accept(8, "b2", role="broker", grant=MANY)
+    given, receipt, report = Parcel(1, 10), Parcel(2), Parcel(3)
+    desk.puppet.replies[Received] = [
+        Send("reader", given), Send("publisher", receipt), Send("second-reader", given), Send("b2", report),
+        Send("reader", receipt),
+    ]  # fmt: skip
+    shipped = [effect for effect in desk.arrive(6, data(1, Parcel(1), grant=MANY)) if isinstance(effect, Transmit)]
+    assert [effect.connection for effect in shipped] == ([6, 8, 5, 7] if last else [5, 6, 7, 8])
+    assert [effect.frame.messages for effect in shipped if effect.connection == 5] == [(given, receipt)]
 
 
 # -- what costs nothing ------------------------------------------------------------------------------------------------

@@ -99,15 +99,15 @@ def test_of_all_who_send_much_at_once_one_has_a_turn_in_each_turn_of_the_loop(
     monkeypatch: pytest.MonkeyPatch, fast_loop: bool
 ) -> None:
     monkeypatch.setattr(connection, "TURN_BYTES", 16_384)
-    receive, turn = connection.TcpConnection.receive, 0
+    receive, turn = connection.TcpConnection.data_received, 0
     turns: list[int] = []
 
-    def noted(self: connection.TcpConnection, data: bytes) -> None:
-        if turn and len(data) >= connection.TURN_BYTES:  # from when turns are counted
+    def noted(self: connection.TcpConnection, data: bytes, in_line: bool = False) -> None:
+        if turn and in_line:  # from when turns are counted
             turns.append(turn)
-        receive(self, data)
+        receive(self, data, in_line)
 
-    monkeypatch.setattr(connection.TcpConnection, "receive", noted)
+    monkeypatch.setattr(connection.TcpConnection, "data_received", noted)
     payloads = pack_payloads([b"x" * 1000] * 16)
 
     async def scene() -> None:

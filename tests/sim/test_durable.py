@@ -9,6 +9,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import CLEAN
+from resprout.journal.spill import SpillSegments
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
@@ -18,6 +19,7 @@ from resprout.trace.schema import Row
 from tests.soak import cases
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "durable.toml"
+SPILLING = 'client.2.subscribe=[{filter="orders/#", durable="billing", when_full="spill"}]'
 BROKERS = ("b0", "b1", "b2", "b3", "b4")
 CONSUMERS = ("billing-1", "worker-1", "worker-2", "worker-3")
 
@@ -59,8 +61,20 @@ def test_the_ready_made_scenario_hands_out_everything_over_all_deaths() -> None:
     assert handed(rows, "workers", redelivered="yes")
 
 
-def test_all_brokers_are_killed_at_once_and_durable_subscriptions_go_on_also_without_a_consumer() -> None:
-    scenario = load_scenario(SCENARIO, ['options.durable="journal"'])
+@pytest.mark.parametrize("spills", [False, True])
+def test_all_brokers_are_killed_at_once_and_durable_subscriptions_go_on_also_without_a_consumer(
+    spills: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stowed: list[int] = []
+    put = SpillSegments.put
+
+    def counted(store: SpillSegments, content: bytes) -> int | None:
+        stowed.append(len(content))
+        return put(store, content)
+
+    monkeypatch.setattr(SpillSegments, "put", counted)
+    more = [SPILLING, "options.log_bytes=4096"] if spills else []
+    scenario = load_scenario(SCENARIO, ['options.durable="journal"', *more])
     faults = [
         crash(2_000, "billing-1"),
         crash(3_000, *BROKERS),
@@ -70,6 +84,7 @@ def test_all_brokers_are_killed_at_once_and_durable_subscriptions_go_on_also_wit
     ]
     rows = run(with_faults(scenario, faults))
     assert len(handed(rows, "billing")) == len(handed(rows, "workers")) == 200
+    assert bool(stowed) == spills
 
 
 @pytest.mark.parametrize("block", range(cases(1, 24)))
@@ -87,8 +102,9 @@ def test_over_drawn_deaths_nothing_is_lost_and_repeats_say_so(block: int) -> Non
 
 
 def test_a_durable_subscription_survives_being_written_down() -> None:
-    scenario = load_scenario(SCENARIO)
-    assert parse_scenario(to_toml(scenario)) == scenario
+    for more in ([], [SPILLING]):
+        scenario = load_scenario(SCENARIO, more)
+        assert parse_scenario(to_toml(scenario)) == scenario
 
 
 @pytest.mark.parametrize(
@@ -99,6 +115,8 @@ def test_a_durable_subscription_survives_being_written_down() -> None:
         ('client.2.subscribe=[{filter="a", group=true}]', "a group shares a durable subscription"),
         ('client.2.subscribe=["b", {filter="a", durable="d"}]', "does nothing else"),
         ('client.2.subscribe=[{filter="a", durable="with a blank"}]', "refused"),
+        ('client.2.subscribe=[{filter="a", when_full="spill"}]', "give its name, `durable`"),
+        ('client.2.subscribe=[{filter="a", durable="d", when_full="spil"}]', "unknown when_full 'spil'"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(override: str, reason: str) -> None:

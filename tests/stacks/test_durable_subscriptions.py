@@ -8,7 +8,7 @@ import pytest
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.client.consumer import ConsumerMachine
-from resprout.edge.durable_messages import Standing, Terms, WhenFull
+from resprout.edge.durable_messages import Consume, Standing, Terms, WhenFull
 from resprout.edge.requests import (
     AcknowledgeRequest,
     ClientRequest,
@@ -26,10 +26,16 @@ JOBS = Terms("jobs/#", None, False)
 GROUP = Terms("jobs/#", None, True)
 
 
-def make_tree(seed: int = 0, brokers: int = 3, faults: int = 1, publishers: int = 1) -> Tree:
+SPILL = Terms("jobs/#", None, False, WhenFull.SPILL)
+SPILL_GROUP = Terms("jobs/#", None, True, WhenFull.SPILL)
+
+
+def make_tree(
+    seed: int = 0, brokers: int = 3, faults: int = 1, publishers: int = 1, options: ResproutOptions | None = None
+) -> Tree:
     parents: dict[str, str | None] = {f"b{n}": f"b{n - 1}" if n else None for n in range(brokers)}
     homes = {f"p{n}": f"b{n % brokers}" for n in range(publishers)}
-    tree = Tree(parents, homes, seed=seed, options=ResproutOptions(faults_tolerated=faults))
+    tree = Tree(parents, homes, seed=seed, options=options or ResproutOptions(faults_tolerated=faults))
     tree.react = acknowledging(tree)
     tree.start()
     settle(tree)
@@ -201,13 +207,34 @@ def test_when_its_broker_dies_the_consumer_goes_on_without_a_repeat() -> None:
         assert [message.seq for message in tree.delivered["w0"]] == list(range(1, 11)), seed
 
 
+def test_what_is_acknowledged_while_the_next_broker_is_asked_is_done_there_as_well() -> None:
+    tree = make_tree(brokers=4)
+    tree.react = acknowledging(tree, but=["w0"])
+    tree.consume("w0", "b2", "orders", JOBS)
+    settle(tree)
+    publish(tree, 3)
+    settle(tree)
+    tree.crash("b2")
+    while not any(isinstance(said, Consume) for at in tree.brokers for _, said in tree.streams.between("w0", at)):
+        assert tree.one()
+    tree.ask("w0", AcknowledgeRequest(tuple(tree.delivered["w0"])))  # type: ignore[arg-type]
+    settle(tree)
+    assert all(not broker.core.log.entries for broker in tree.brokers.values())
+
+
 @pytest.mark.parametrize("block", range(cases(1, 24)))
-@pytest.mark.parametrize("terms", [JOBS, GROUP])
+@pytest.mark.parametrize("terms", [JOBS, GROUP, SPILL, SPILL_GROUP])
 def test_over_deaths_of_consumers_and_brokers_nothing_is_lost_and_repeats_say_so(block: int, terms: Terms) -> None:
+    spilled = 0
     for seed in range(block * 5, block * 5 + 5):
         rng = random.Random(f"durable {seed}")
         faults = rng.choice((1, 1, 2))
-        tree = make_tree(seed, brokers=2 * faults + rng.randint(1, 4), faults=faults, publishers=2)
+        brokers = 2 * faults + rng.randint(1, 4)
+        options, size = None, 0
+        if terms.when_full is WhenFull.SPILL:
+            room = rng.choice((1 << 12, 1 << 14, 1 << 20))
+            options, size = ResproutOptions(faults_tolerated=faults, log_bytes=4096, spill_bytes=room), 600
+        tree = make_tree(seed, brokers, faults, publishers=2, options=options)
         slow = {"w0"} if rng.random() < 0.5 else set()
         tree.react = acknowledging(tree, but=slow)
         workers = ["w0", "w1"] if terms.group else ["w0"]
@@ -224,7 +251,7 @@ def test_over_deaths_of_consumers_and_brokers_nothing_is_lost_and_repeats_say_so
                 publisher = rng.choice(("p0", "p1"))
                 asked[publisher] += 1
                 keys = (f"k{rng.randrange(3)}",) if rng.random() < 0.5 else ()
-                tree.ask(publisher, PublishRequest("jobs/a", b"%d" % asked[publisher], keys=keys))
+                tree.ask(publisher, PublishRequest("jobs/a", b"%d" % asked[publisher] + bytes(size), keys=keys))
             elif action < 0.56 and alive:
                 tree.lose(alive.pop(rng.randrange(len(alive))))
             elif action < 0.64:
@@ -247,6 +274,8 @@ def test_over_deaths_of_consumers_and_brokers_nothing_is_lost_and_repeats_say_so
         for _ in range(6):
             settle(tree)
         check(tree, asked, seed)
+        spilled += sum(broker.core.spilling.bytes_spilled for broker in tree.brokers.values())
+    assert (spilled > 0) == (terms.when_full is WhenFull.SPILL)
 
 
 def check(tree: Tree, asked: dict[str, int], seed: int) -> None:

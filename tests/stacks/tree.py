@@ -38,10 +38,13 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.message import Message
+from resprout.core.stowed import SpillStore
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.durable_messages import Terms
 from resprout.edge.requests import ClientRequest
+from resprout.journal.spill import SpillSegments
+from resprout.sim.files import VirtualFiles
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 from tests.network import Alarms, Pair, Streams
@@ -98,10 +101,15 @@ class Tree:
         self.history: list[tuple[str, str, Any]] = []
         """(client, "asked" | "delivered" | "told", what), in the order it happened."""
 
+    def make_store(self, most: int) -> SpillStore:
+        """For what a broker spills."""
+        return SpillSegments(VirtualFiles(), most)
+
     def _new_broker(self, name: str) -> ResproutBroker:
         number = self.incarnations[name] = self.incarnations.get(name, 0) + 1
         contacts = tuple([other for other in self.parents if other != name]) if number > 1 else ()
-        return self._make(BrokerSeat(name, number, self.parents[name], contacts), self._options, self.rng)
+        seat = BrokerSeat(name, number, self.parents[name], contacts, spill=self.make_store)
+        return self._make(seat, self._options, self.rng)
 
     @property
     def now_us(self) -> int:

@@ -10,6 +10,7 @@ from resprout.cli.blocking import Output
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.cli.show import Show, as_json, as_payload, as_text
+from resprout.client.durable import WHEN_FULL, WhenFullWord
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.inbox import Inbox
 from resprout.client.replaying import read_start
@@ -27,6 +28,10 @@ from resprout.filters.topics import check_filter
 @click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
 @click.option("--durable", metavar="NAME", help="A subscription that stays, under this name; goes on where it was.")
 @click.option("--group", metavar="NAME", help="The same, shared: each message goes to one of those who name it.")
+@click.option(
+    "--when-full", type=click.Choice(list(WHEN_FULL)), default="push back", show_default=True,
+    help="What becomes of a durable subscription that is not read fast enough.",
+)  # fmt: skip
 @click.option("--replay-from", metavar="WHERE", help="First what is kept: from 'beginning', an offset or a time on.")
 @access_arguments
 @verbose_option
@@ -38,6 +43,7 @@ def sub(
     raw: bool,
     durable: str | None,
     group: str | None,
+    when_full: WhenFullWord,
     replay_from: str | None,
     access: Access,
     verbose: bool,
@@ -53,6 +59,7 @@ def sub(
         resprout sub 'bank/#' --replay-from beginning --server tap.example:7450
         resprout sub 'orders/#' --durable billing
         resprout sub 'jobs/#' --group workers
+        resprout sub 'orders/#' --durable archive --when-full spill
 
     What a durable subscription is given counts as processed when it is printed. `resprout end-subscription` ends it.
     """
@@ -63,11 +70,14 @@ def sub(
         if group is not None:
             raise UsageError("a group does not begin in the past: --replay-from is for others")
         read_start(replay_from)
+    if durable is None and group is None and when_full != "push back":
+        raise UsageError("--when-full is for subscriptions that stay: --durable or --group names one")
     if json and raw:
         raise UsageError("--json and --raw are two ways to print; choose one")
     _check(filter, where)
     show = as_json if json else as_payload if raw else as_text
-    work = _follow(filter, where, count, show, access, verbose or sys.stderr.isatty(), durable, group, replay_from)
+    is_told = verbose or sys.stderr.isatty()
+    work = _follow(filter, where, count, show, access, is_told, durable, group, when_full, replay_from)
     run_loop(_print(work))
     return 0
 
@@ -93,6 +103,7 @@ async def _follow(
     verbose: bool,
     durable: str | None,
     group: str | None,
+    when_full: WhenFullWord,
     replay_from: str | None,
 ) -> None:
     output = Output(sys.stdout.fileno())
@@ -104,8 +115,9 @@ async def _follow(
             # By hand: exactly what was printed counts as processed, and of what came with the last message, the rest
             # is for the next one.
             inbox = await client.subscribe(
-                filter, where, durable=durable, group=group, by_hand=True, replay_from=replay_from
-            )
+                filter, where, durable=durable, group=group, when_full=when_full, by_hand=True,
+                replay_from=replay_from,
+            )  # fmt: skip
         if verbose:
             click.echo(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)
         async for messages in inbox.batches():

@@ -78,6 +78,8 @@ def _line(node: Node) -> str:
         parts.append(f"queue {size(node.queue_bytes)}")
     if node.log_bytes is not msgspec.UNSET and node.log_bytes:
         parts.append(f"log {size(node.log_bytes)}")
+    if node.spill is not msgspec.UNSET and node.spill.bytes:
+        parts.append(f"on disk {size(node.spill.bytes)}")
     if node.site is not msgspec.UNSET:
         parts.append(f"site {node.site}")
     if not node.ready:

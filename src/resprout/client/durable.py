@@ -4,7 +4,7 @@ import asyncio
 import random
 import secrets
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from resprout.client.durable_inbox import DurableInbox
@@ -30,6 +30,11 @@ from resprout.net.incarnation import incarnation_max
 from resprout.net.sessions import random_epoch
 
 WhenFullWord = Literal["push back", "drop oldest", "spill"]
+WHEN_FULL: Final[Mapping[str, WhenFull]] = {
+    "push back": WhenFull.PUSH_BACK,
+    "drop oldest": WhenFull.DROP_OLDEST,
+    "spill": WhenFull.SPILL,
+}
 ANSWER_SECONDS: Final = 5.0
 """How long a broker may take to say who it is, before another one is asked."""
 MOST: Final = 10_000
@@ -44,14 +49,12 @@ def read_terms(
         raise UsageError(f"a group shares the durable subscription of its name: {durable!r} and {group!r} are two")
     name = check_name(durable or group or "", "name of a durable subscription")
     parse_predicate(filter, where)
-    if when_full == "spill":
-        raise UnsupportedSubscriptionError("what waits is not spilled to disk: choose 'push back' or 'drop oldest'")
-    if when_full not in ("push back", "drop oldest"):
-        raise UsageError(f"{when_full!r} is none of 'push back' and 'drop oldest'")
-    drops = when_full == "drop oldest"
+    policy = WHEN_FULL.get(when_full)
+    if policy is None:
+        raise UsageError(f"{when_full!r} is none of {', '.join(map(repr, WHEN_FULL))}")
+    drops = policy is WhenFull.DROP_OLDEST
     if most is not None and (not drops or most < 1):
         raise UsageError("`most` is for 'drop oldest': how many messages may wait, at least 1")
-    policy = WhenFull.DROP_OLDEST if drops else WhenFull.PUSH_BACK
     return name, Terms(filter, where, group is not None, policy, (most or MOST) if drops else 0)
 
 

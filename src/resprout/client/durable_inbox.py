@@ -25,6 +25,7 @@ from resprout.client.events import MessagesDropped, OnEvent
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.replaying import ReadPage, ReplayedPast, read_start
 from resprout.core.contract import Answer, Deliver, Request
+from resprout.core.errors import ResproutError, UnsupportedSubscriptionError
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
 from resprout.edge.requests import (
@@ -40,9 +41,10 @@ from resprout.edge.requests import (
 if TYPE_CHECKING:
     from resprout.net.host import Host, Upward
 
-_ERRORS: dict[Standing, type[SubscribeError]] = {
+_ERRORS: dict[Standing, type[ResproutError]] = {
     Standing.DIFFERENT: DifferentSubscriptionError,
     Standing.INCOMPLETE: MessagesMissingError,
+    Standing.UNSUPPORTED: UnsupportedSubscriptionError,
 }
 
 

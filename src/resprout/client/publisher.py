@@ -166,9 +166,10 @@ class Publisher:
                 return False
         return answered
 
-    def _progress(self) -> tuple[object, int]:
-        """Something else whenever something was published."""
-        return self._builder, self._builder.next
+    def _progress(self) -> int:
+        """Something else whenever something was published; nearly: two streams may have come to the same number, and
+        then what waits leaves a turn earlier."""
+        return self._builder.next
 
     def _begin_burst(self, burst: int) -> None:
         self._burst = burst

@@ -71,10 +71,10 @@ class Turns:
     def turn(self) -> None:
         """Another turn has begun: what waits leaves, or waits for another one."""
         seen = self._progress()
-        if seen == self._seen or self._is_late():
-            self.go()
-        else:
+        if seen != self._seen and (monotonic() < self._until or self._may_wait()):
             self._seen = seen
+        else:
+            self.go()
 
     def go(self) -> None:
         """It is time."""
@@ -96,8 +96,7 @@ class Turns:
         if self.waiting:
             self.go()
 
-    def _is_late(self) -> bool:
-        if monotonic() < self._until:
-            return False
+    def _may_wait(self) -> bool:
+        """Though it has waited long."""
         pulse = self._pulse
-        return not pulse.busy or pulse.turns - self._since >= GATHER_TURNS
+        return pulse.busy and pulse.turns - self._since < GATHER_TURNS

@@ -5,14 +5,14 @@ it: `payloads` (brokers never look inside) and `attributes` (looked at only wher
 message has any). A bundle is atomic: it is accepted, logged, ordered, acknowledged and dropped as a whole.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from resprout.core import limits
 from resprout.core.errors import WireError
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import STREAM_OF, Guarantee
 from resprout.core.keys import topics_of
 from resprout.core.names import Attributes, AttributeValue
 
@@ -25,8 +25,6 @@ CausalKey = tuple[int, str, str, int, int]
 
 KEY_FRAME_BYTES: Final = limits.KEY_BYTES + 3
 
-_STREAMS: Final = tuple(guarantee.stream for guarantee in Guarantee)
-
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_payloads: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 _decode_attributes: Final = msgspec.msgpack.Decoder(list[dict[str, str | int | float | bool]]).decode
@@ -36,8 +34,8 @@ class Bundle:
     """Messages `first .. first + count - 1` of one origin. Treated as immutable; `stamped` makes a changed copy."""
 
     __slots__ = (
-        "attributes", "cost", "count", "first", "guarantee", "incarnation", "keys", "last", "origin", "payloads",
-        "publisher", "stamp", "stream", "topic",
+        "attributes", "cost", "count", "first", "guarantee", "incarnation", "key_bytes", "keys", "last", "origin",
+        "payloads", "publisher", "stamp", "stream", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -64,20 +62,17 @@ class Bundle:
         self.attributes = attributes
         self.payloads = payloads
         self.last = first + count - 1
-        self.stream = _STREAMS[guarantee]
+        self.stream = STREAM_OF[guarantee]
         self.origin: Origin = (publisher, self.stream, incarnation)
         self.cost = len(payloads) + len(attributes) + 64
         """Bytes that count against windows and logs: the columns and an allowance for everything around them."""
+        self.key_bytes = KEY_FRAME_BYTES * len(keys) if keys else 0
+        """At most what the keys take in a frame; the cost leaves them out."""
 
     @property
     def topics(self) -> tuple[str, ...]:
         """Every topic it names; more than one only when a key belongs to another topic."""
         return topics_of(self.topic, self.keys) if self.keys else (self.topic,)
-
-    @property
-    def key_bytes(self) -> int:
-        """At most what the keys take in a frame; the cost leaves them out."""
-        return KEY_FRAME_BYTES * len(self.keys)
 
     def stamped(self, stamp: int) -> "Bundle":
         """The same messages with the Lamport clock of the edge broker that accepts them."""
@@ -117,8 +112,7 @@ def shadow(publisher: str, stream: str, incarnation: int, first: int, last: int,
     return Bundle(publisher, incarnation, first, max(1, last - first + 1), stamp, "", (), guarantee, b"", b"")
 
 
-def pack_payloads(payloads: Sequence[bytes]) -> bytes:
-    return _encode(payloads)
+pack_payloads: Final[Callable[[Sequence[bytes]], bytes]] = _encode
 
 
 def pack_attributes(rows: Sequence[Attributes]) -> bytes:
@@ -140,7 +134,7 @@ def unpack_payloads(bundle: Bundle) -> list[bytes]:
 def unpack_attributes(bundle: Bundle) -> list[dict[str, AttributeValue]]:
     """One mapping per message, in order. Raises WireError when the column does not fit the bundle."""
     if not bundle.attributes:
-        return [{} for _ in range(bundle.count)]
+        return [{} for _ in range(bundle.count)] if bundle.count > 1 else [{}]
     try:
         rows = _decode_attributes(bundle.attributes)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -21,6 +21,10 @@ class UsageError(ResproutError, ValueError):
     """The caller asked for something that cannot be; the text says what and where."""
 
 
+class StoreError(ResproutError):
+    """What this process put aside cannot be brought back: its life is over, and others have what it had."""
+
+
 class NameRefusedError(UsageError):
     """A name, topic, key or attribute breaks the limits of `core.limits`."""
 

@@ -46,7 +46,9 @@ def check_offered(guarantee: Guarantee, offered: Collection[Guarantee], stack: s
         raise UnsupportedGuaranteeError(f"{which} does not offer {guarantee.label!r}; it offers {words}")
 
 
-STREAMS: Final = tuple(dict.fromkeys(guarantee.stream for guarantee in Guarantee))
+STREAM_OF: Final = tuple([guarantee.stream for guarantee in Guarantee])
+"""By guarantee, for those who ask for every bundle."""
+STREAMS: Final = tuple(dict.fromkeys(STREAM_OF))
 
 
 class ReceiptLevel(enum.IntEnum):

@@ -40,6 +40,8 @@ class WhenFull(enum.IntEnum):
     """It is kept, and publishers are held back once their brokers are full."""
     DROP_OLDEST = 1
     """No more than `most` messages wait; of more, the oldest are dropped, and counted."""
+    SPILL = 2
+    """It is kept, on disk where it is too much, and holds nobody back as long as there is room."""
 
 
 class Standing(enum.IntEnum):
@@ -57,6 +59,8 @@ class Standing(enum.IntEnum):
     """Messages may be missing, and nobody can make them good: whoever asks again goes on from here."""
     DIFFERENT = 5
     """It is none, because what it asks for is not what has this name."""
+    UNSUPPORTED = 6
+    """It is none, because the broker does not offer what it asks for."""
 
 
 class Terms(msgspec.Struct, frozen=True, array_like=True):

@@ -25,6 +25,7 @@ class LinkSession(Session):
         "leaves_with_turn",
         "lingers",
         "over",
+        "paid",
         "rested",
         "silent",
         "spoke_us",
@@ -51,6 +52,8 @@ class LinkSession(Session):
         """The stack was told that the peer is not heard."""
         self.unsent = False
         """Stands in the list of links that have something to ship before the step ends."""
+        self.paid = False
+        """What brought it there counts against a window."""
         self.due = 0
         """What was sent up to here leaves as soon as it may; the rest waits for company."""
         self.leaves_with_turn = False
@@ -152,3 +155,9 @@ class LinkSession(Session):
         """Say how far this side has come, without waiting for data to say it with."""
         self.spoke_us = now_us
         out.append(Transmit(self.connection, self.empty_frame()))
+
+
+def gives(link: LinkSession) -> bool:
+    """What leaves is for a client to read. Others go first: publishers wait for their receipts, and neighbours for
+    reports that make receipts and let their own clients read."""
+    return link.paid and link.role == "client"

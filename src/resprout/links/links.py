@@ -52,7 +52,7 @@ from resprout.links.acknowledging import Acknowledging
 from resprout.links.frames import Data, Express, Part, Parted
 from resprout.links.gathering import Gathering
 from resprout.links.handshake import ROLES, Identity, shorten
-from resprout.links.link import LinkSession
+from resprout.links.link import LinkSession, gives
 from resprout.links.lives import KnowsLives
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
@@ -95,12 +95,13 @@ class Links:
         first_epoch: int = 1,
         bodies: Bodies | None = None,
         incarnation_max: Callable[[], int | None] = lambda: None,
+        deliveries_last: bool = False,
     ) -> None:
         """`first_epoch`: where this life begins to number the sessions it opens. A driver whose incarnations are not
         certain to be unique draws it at random, so that two lives are never mistaken for one that resumes. `bodies`:
         how large messages become parts, for a driver that does not hand frames over as objects. `incarnation_max`: the
         highest number of a life that is believed now; None: any. A driver whose incarnations come from a clock knows
-        it."""
+        it. `deliveries_last`: of what leaves at the same time, for a driver to which that is not the same instant."""
         if role not in ROLES:
             raise UsageError(f"a node is a broker or a client, not {role!r}")
         if incarnation < 1:
@@ -114,6 +115,7 @@ class Links:
         self._up = board.sessions.up
         self._live = board.sessions.live
         self._news = board.sessions.news
+        self._deliveries_last = deliveries_last
         self._unsent: list[LinkSession] = []
         self._express: list[LinkSession] = []
         self._gathering = Gathering(options.ack_delay_us)
@@ -130,8 +132,8 @@ class Links:
             Express: self._take_express,
         }
         self._do: dict[type[Effect], Handler] = {
-            Open: self._do_open,
-            Adopt: self._do_adopt,
+            Open: lambda effect, now_us, out: board.open(effect.peer, out, effect.newcomer),
+            Adopt: lambda effect, now_us, out: board.adopt(effect.key, effect.name),
             Close: self._do_close,
             Hold: self._do_hold,
             Release: self._do_release,
@@ -170,6 +172,8 @@ class Links:
                 self._acknowledging.answer(link, now_us, out)
         else:
             self._on.get(type(event), self._tell)(event, now_us, out)
+            if self._unsent and not self._news:
+                self._ship_all(now_us, out)
         if self._unsent or self._news or self._express:
             self._settle(now_us, out)
         return out
@@ -242,6 +246,7 @@ class Links:
                     elif leaves is Departure.STEP:
                         link.due = link.sent
                         link.unsent = True
+                        link.paid = cost > 0
                         self._unsent.append(link)
                     else:
                         self._gathering.put(link, leaves, now_us, out)
@@ -265,12 +270,6 @@ class Links:
                 self._tell(LinkUp(news.peer, news.role, news.incarnation, news.room), now_us, out)
             else:
                 self._tell(news, now_us, out)
-
-    def _do_open(self, effect: Open, now_us: int, out: Effects) -> None:
-        self._board.open(effect.peer, out, effect.newcomer)
-
-    def _do_adopt(self, effect: Adopt, now_us: int, out: Effects) -> None:
-        self._board.adopt(effect.key, effect.name)
 
     def _do_close(self, effect: Close, now_us: int, out: Effects) -> None:
         if link := self._up.get(effect.peer):
@@ -304,6 +303,8 @@ class Links:
         if self._express:
             self._ship_express(now_us, out)
         unsent, self._unsent = self._unsent, []
+        if len(unsent) > 1 and self._deliveries_last:
+            unsent.sort(key=gives)
         for link in unsent:
             link.unsent = False
             link.ship(now_us, out)

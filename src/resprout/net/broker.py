@@ -21,6 +21,7 @@ from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.edge.rights import may_subscribe
 from resprout.journal.errors import DiskError
+from resprout.journal.spill import SpillSegments
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.account.answering import answer
@@ -39,6 +40,7 @@ from resprout.net.incarnation import believed, incarnation_max
 from resprout.net.listen import ListenError, ListeningPlace, take_place
 from resprout.net.lookout import Lookout
 from resprout.net.sessions import random_epoch, with_signs_of_life
+from resprout.net.spill_files import UnnamedFiles
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.stack import BrokerSeat, Stack
 
@@ -75,6 +77,7 @@ class RunningBroker:
         self._told = heard
         self._began = began
         self._folder = folder
+        self._spilled = UnnamedFiles(folder.path if folder is not None else None)
         self._door = door
         self._codec = make_codec(stack.messages)
         self._book = AddressBook(spec.peers)
@@ -151,6 +154,7 @@ class RunningBroker:
         if self._host is not None:
             await self._host.close(farewell)
         self.books.close()
+        self._spilled.close()
         if self._folder is not None:
             self.books.folder = None
             self._folder.close()
@@ -174,7 +178,7 @@ class RunningBroker:
         told = await address_to_tell(place.address, spec.advertise)
         if self._folder is not None:
             self._folder.begin_life(self.incarnation)
-        seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told), spec.site)
+        seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told), spec.site, self._make_store)
         seed = secrets.randbits(64)
         self._few_copies = ""
         machine = self._stack.make_broker(seat, self._options, random.Random(seed))
@@ -189,6 +193,7 @@ class RunningBroker:
             first_epoch=random_epoch(),
             bodies=EncodedBodies(self._codec),
             incarnation_max=incarnation_max,
+            deliveries_last=True,
         )
         host = self._host = Host(
             node,
@@ -220,6 +225,11 @@ class RunningBroker:
         self._began(self)
         if host.network and parent is None and not contacts:
             self._tell_founded(host.network)
+
+    def _make_store(self, most: int) -> SpillSegments:
+        """For what this life spills; nothing of the last one is left."""
+        self._spilled.close()
+        return SpillSegments(self._spilled, most)
 
     def _recorder(self, machine: Machine) -> EventRecorder | None:
         if not self._spec.keep or self._folder is None:

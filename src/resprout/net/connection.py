@@ -132,13 +132,11 @@ class TcpConnection(asyncio.Protocol):
         else:
             self._begin()
 
-    def data_received(self, data: bytes) -> None:
-        if len(data) >= TURN_BYTES and self._hold():
-            self._host.line.join(partial(self.receive, data))
-        else:
-            self.receive(data)
-
-    def receive(self, data: bytes) -> None:
+    def data_received(self, data: bytes, in_line: bool = False) -> None:
+        """`in_line`: it has stood there."""
+        if len(data) >= TURN_BYTES and not in_line and self._hold():
+            self._host.line.join(partial(self.data_received, data, True))
+            return
         if self._transport is None:
             return  # it was lost while it stood in line, and what was not taken was not acknowledged
         if self._tls is not None:
@@ -191,20 +189,18 @@ class TcpConnection(asyncio.Protocol):
             return
         if self._delay_s:
             self._send_late(b"".join(parts))
-        elif transport.get_write_buffer_size() or not self._write_now(transport, parts):
+        elif transport.get_write_buffer_size():
             transport.write(b"".join(parts))
-
-    def _write_now(self, transport: asyncio.Transport, parts: tuple[bytes, bytes]) -> bool:
-        """Hand bytes to the system in this very moment. The event loop would do it at the end of its turn, after
-        everything else in it; the peer can start meanwhile. False when not even a part could be handed over."""
-        try:
-            sent = os.writev(self._descriptor, parts)
-        except OSError:  # full, or broken: the transport finds out and does what is right
-            return False
-        header, body = parts
-        if sent < len(header) + len(body):
-            transport.write(body[sent - len(header) :] if sent >= len(header) else b"".join(parts)[sent:])
-        return True
+        else:
+            # Bytes are handed to the system in this very moment. The event loop would do it at the end of its turn,
+            # after everything else in it; the peer can start meanwhile.
+            try:
+                sent = os.writev(self._descriptor, parts)
+            except OSError:  # full, or broken: the transport finds out and does what is right
+                sent = 0
+            header, body = parts
+            if sent < len(header) + len(body):
+                transport.write(body[sent - len(header) :] if sent >= len(header) else b"".join(parts)[sent:])
 
     def close(self, reason: str) -> None:
         """After what was sent has left; a peer that does not take it in time is cut off."""

@@ -124,9 +124,9 @@ class Host:
         self._barred: frozenset[str] = frozenset()
         self._records = records
         self._durable = DurableEffects(records, self._execute, self._end, events) if records is not None else None
+        self._run = self._execute if self._durable is None else self.perform
         self._closing = False
         self._do: dict[type, Callable[[Any], None]] = {
-            Transmit: self._transmit,
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
             Connect: self._connect,
@@ -164,7 +164,7 @@ class Host:
     def start(self) -> None:
         """DiskError when what was persisted cannot be read."""
         kept = self._records.read() if self._records is not None else []
-        self.perform(self.machine.start(now_us()))
+        self._run(self.machine.start(now_us()))
         if kept:
             self.handle(Recovered(kept))
 
@@ -173,7 +173,7 @@ class Host:
         if self._intake.waiting:
             self._intake.take()
         if not self._closing:
-            self.perform(self.machine.step(event, now_us()))
+            self._run(self.machine.step(event, now_us()))
 
     def perform(self, effects: Sequence[Effect]) -> None:
         self._execute(effects if self._durable is None else self._durable.pass_on(effects))
@@ -257,10 +257,10 @@ class Host:
         self._intake.take()
 
     def _take(self, arrivals: Sequence[Arrived]) -> None:
-        self.perform(self._steps(arrivals, now_us()))
+        self._run(self._steps(arrivals, now_us()))
 
     def _take_one(self, arrival: Arrived) -> None:
-        self.perform(self.machine.step(arrival, now_us()))
+        self._run(self.machine.step(arrival, now_us()))
 
     def trickled(self, number: int) -> None:
         if number in self._connections:
@@ -324,21 +324,20 @@ class Host:
         do = self._do
         timers: list[Effect] | None = None
         for effect in effects:
-            kind = type(effect)
-            if kind is SetTimer or kind is CancelTimer:  # nobody waits for these; what is sent goes first
+            if type(effect) is Transmit:  # nearly always, so it is done here
+                connection = self._connections.get(effect.connection)
+                if connection is not None and not self._closing:
+                    connection.send(effect.frame)
+            elif type(effect) is SetTimer or type(effect) is CancelTimer:
+                # Nobody waits for these; what is sent goes first.
                 if timers is None:
                     timers = []
                 timers.append(effect)
             else:
-                do[kind](effect)
+                do[type(effect)](effect)
         if timers is not None:
             for effect in timers:
                 do[type(effect)](effect)
-
-    def _transmit(self, effect: Transmit) -> None:
-        connection = self._connections.get(effect.connection)
-        if connection is not None:
-            connection.send(effect.frame)
 
     def _disconnect(self, effect: Disconnect) -> None:
         connection = self._connections.get(effect.connection)

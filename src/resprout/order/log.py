@@ -11,6 +11,8 @@ pushes back, in two ways that must not be mixed:
 
 Copies that are kept only because some other broker may still need them from us count for the second, at their origin,
 and never for the first: two brokers that each refuse to take more until the other has taken more would wait for ever.
+The exception is what was to be put on disk and found no room there (`stick`): everybody nearby has that, so it waits
+for readers alone.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from typing import Any
 
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
+from resprout.core.stowed import StowedBundle
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log_holdback import LogHoldBack
@@ -28,7 +31,10 @@ _EVENTUAL = Guarantee.EVENTUAL.stream
 class Log:
     """Entries by their place. Who wants what is decided elsewhere; this keeps the counts that decide when."""
 
-    __slots__ = ("_faults", "_rose", "bytes_held", "entries", "held_back", "local_bytes", "next_no", "next_to_show")
+    __slots__ = (
+        "_faults", "_rose", "bytes_held", "entries", "held_back", "local_bytes", "next_no", "next_to_show", "patient",
+        "stuck",
+    )  # fmt: skip
 
     def __init__(self, faults_tolerated: int, rose: Callable[[Entry], None] = lambda entry: None) -> None:
         self._faults = faults_tolerated
@@ -42,6 +48,10 @@ class Log:
         self.bytes_held = 0
         self.local_bytes = 0
         """What local clients published that is not yet delivered everywhere and stable here."""
+        self.patient: dict[Entry, int] = {}
+        """Of the readers that were shown an entry and have not taken it: how many let it wait on disk."""
+        self.stuck: dict[Entry, None] = {}
+        """What counts against its source because there is no room for it on disk."""
 
     def append(
         self,
@@ -137,6 +147,8 @@ class Log:
     def revive(self, entry: Entry, bundle: Bundle) -> None:
         """It was forgotten as stable, and is needed again."""
         assert entry.bundle is None and entry.no >= 0
+        if entry.cost != bundle.cost:
+            self.weigh(entry, bundle.cost)
         entry.bundle = bundle
         entry.level = min(entry.level, self._faults)
         self.entries[entry.no] = entry
@@ -259,6 +271,45 @@ class Log:
             self.local_bytes += entry.cost * ((source is None) - (entry.source is None))
         entry.source = source
 
+    # -- what waits on disk --------------------------------------------------------------------------------------------
+
+    def be_patient(self, entry: Entry) -> None:
+        """One of those that were shown it lets it wait on disk."""
+        self.patient[entry] = self.patient.get(entry, 0) + 1
+
+    def took_patiently(self, entry: Entry) -> None:
+        """Such a one has it, or is gone; `took` follows."""
+        if self.patient[entry] > 1:
+            self.patient[entry] -= 1
+        else:
+            del self.patient[entry]
+
+    def is_idle(self, entry: Entry) -> bool:
+        """It was sent wherever it goes, and shown; and whoever has not taken it here lets it wait on disk."""
+        return entry.shown and entry.waits - (entry in self.stuck) == self.patient.get(entry, 0)
+
+    def weigh(self, entry: Entry, cost: int) -> None:
+        """Its columns are put aside, or are back: it counts so much from now on."""
+        more = cost - entry.cost
+        entry.cost = cost
+        if entry.bundle is not None:
+            self.bytes_held += more
+        if entry.source is None:
+            if entry.bundle is not None or entry.undone:
+                self.local_bytes += more
+        elif entry.waits:
+            entry.source.held_bytes += more
+
+    def stick(self, entry: Entry) -> None:
+        """There is no room for it on disk: it counts against its source, as if somebody here had not taken it."""
+        self.stuck[entry] = None
+        self.wait(entry, 1)
+
+    def unstick(self, entry: Entry) -> None:
+        if entry in self.stuck:
+            del self.stuck[entry]
+            self.waited(entry)
+
     def _unpin(self, entry: Entry) -> None:
         entry.pins -= 1
         if entry.pins == 0:
@@ -267,9 +318,14 @@ class Log:
                 self.settle(entry)
 
     def _drop(self, entry: Entry) -> None:
-        if entry.bundle is None:
+        bundle = entry.bundle
+        if bundle is None:
             return
+        if self.stuck:
+            self.unstick(entry)
         entry.bundle = None
+        if type(bundle) is StowedBundle:
+            bundle.forget()
         del self.entries[entry.no]
         self.bytes_held -= entry.cost
         if entry.source is None and entry.undone == 0:

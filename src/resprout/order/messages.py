@@ -31,8 +31,9 @@ class Republished(BundleMessage, frozen=True, tag=67):
     owed: tuple[str, ...]
     """Brokers that it was on its way to, as far as is known."""
 
-    def passed_on(self, hops: int) -> "Republished":
-        return Republished(self.bundle, hops, self.tseq, self.owed)
+    def passed_on(self, bundle: Bundle, hops: int) -> "Republished":
+        """`bundle`: the same, which may lie on disk here."""
+        return Republished(bundle, hops, self.tseq, self.owed)
 
 
 class Ahead(msgspec.Struct, frozen=True, array_like=True):

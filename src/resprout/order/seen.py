@@ -65,7 +65,7 @@ class Seen:
 
     def raise_to(self, origin: Origin, reached: Reached) -> None:
         """Others have come so far."""
-        if reached > self.mark(origin):
+        if reached > (self._marks.get(origin) or self._old.get(origin, NOTHING)):
             self._remember(origin, reached)
 
     def marks(self) -> Iterator[Mark]:

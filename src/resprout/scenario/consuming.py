@@ -9,7 +9,7 @@ from typing import Any
 from resprout.core.contract import Answer, Deliver
 from resprout.core.message import Message
 from resprout.edge.client.consumer import ConsumerMachine
-from resprout.edge.durable_messages import Terms
+from resprout.edge.durable_messages import Terms, WhenFull
 from resprout.edge.requests import ConsumerBegan, ConsumerOver, DroppedBefore
 from resprout.scenario.model import ClientSpec, SubscriptionSpec
 from resprout.scenario.observe import ClientRows
@@ -21,7 +21,8 @@ def make_consumer(
     spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int, others: tuple[str, ...]
 ) -> ConsumerMachine:
     assert wanted.durable is not None
-    terms = Terms(wanted.filter, wanted.where, wanted.group)
+    when_full = WhenFull.SPILL if wanted.spills else WhenFull.PUSH_BACK
+    terms = Terms(wanted.filter, wanted.where, wanted.group, when_full)
     return ConsumerMachine(spec.name, incarnation, spec.broker, wanted.durable, terms, others=others)
 
 

@@ -52,6 +52,8 @@ class SubscriptionSpec(msgspec.Struct, frozen=True):
     """The name of a durable subscription, which outlives the client."""
     group: bool = False
     """It shares that with others."""
+    spills: bool = False
+    """What waits for it may wait on disk."""
 
 
 class ClientSpec(msgspec.Struct, frozen=True):

@@ -19,6 +19,8 @@ SUBSCRIPTIONS_MAX: Final = 10_000
 """Of one client."""
 CONTACTS_MAX: Final = 1_000
 """Of one broker."""
+WHEN_FULL: Final = ("push back", "spill")
+"""What becomes of a durable subscription that is not read fast enough. What is dropped the judge would call lost."""
 
 
 def read_brokers(file: Table, seed: int) -> tuple[BrokerSpec, ...]:
@@ -157,13 +159,16 @@ def _subscription(table: Table, number: int, row: object) -> SubscriptionSpec:
     if not isinstance(row, dict):
         table.fail(("subscribe", number), 'a subscription is "a/topic" or { filter = "a/topic", where = "..." }')
     inner = Table(table.source, (*table.path, "subscribe", number), table.what)
-    inner.only(("filter", "where", "durable", "group"))
+    inner.only(("filter", "where", "durable", "group", "when_full"))
     subscription = SubscriptionSpec(
         inner.text("filter"),
         inner.text("where") if "where" in inner else None,
         inner.checked("durable", check_name) if "durable" in inner else None,
         inner.flag("group", False),
+        inner.choice("when_full", WHEN_FULL, "push back") == "spill",
     )
+    if "when_full" in inner and subscription.durable is None:
+        inner.fail("when_full", "only what waits for a durable subscription waits for long: give its name, `durable`")
     if subscription.group and subscription.durable is None:
         inner.fail("group", "a group shares a durable subscription: give its name, `durable`")
     inner.attempt("filter", check_filter, subscription.filter)

@@ -98,6 +98,7 @@ def _subscription(subscription: SubscriptionSpec) -> Any:
         row["where"] = subscription.where
     if subscription.durable is not None:
         row |= {"durable": subscription.durable, "group": subscription.group}
+        row |= {"when_full": "spill"} if subscription.spills else {}
     return row
 
 

@@ -30,7 +30,8 @@ TIME_LIMIT_US: Final = 900_000_000
 def with_blows(rng: Random, scenario: Scenario, formed_us: int) -> Trial:
     """The same scenario with its work where the blows are: after the tree has formed."""
     work = tuple(msgspec.structs.replace(work, start_us=formed_us + work.start_us // 4) for work in scenario.workloads)
-    trial = Trial(msgspec.structs.replace(scenario, workloads=work, time_limit_us=TIME_LIMIT_US))
+    limit_us = max(TIME_LIMIT_US, scenario.time_limit_us)
+    trial = Trial(msgspec.structs.replace(scenario, workloads=work, time_limit_us=limit_us))
     blows = _Blows(rng, trial, formed_us)
     survival = survival_of(scenario)
     later = rng.choice((0, 0, 0, 1, 2)) if survival.faults and survival.again else 0

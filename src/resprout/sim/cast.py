@@ -11,6 +11,7 @@ from resprout.core import limits
 from resprout.core.contract import Machine, Timer
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.client.timers import AskAgain
+from resprout.journal.spill import SpillSegments
 from resprout.links.frames import FRAMES
 from resprout.links.links import Links
 from resprout.links.timers import ReconnectDue
@@ -21,6 +22,7 @@ from resprout.scenario.seeds import random_for
 from resprout.sim.client import ClientSide
 from resprout.sim.consumer import ConsumerSide
 from resprout.sim.distances import Distances
+from resprout.sim.files import VirtualFiles
 from resprout.sim.masks import Masks
 from resprout.sim.nodes import Make, Node, Process
 from resprout.sim.patience import link_options, settle_us
@@ -35,6 +37,11 @@ from resprout.wire.codec import Codec
 
 INCARNATION_MAX: Final = 1 << 20
 """Nobody begins so many lives in a run: they count from 1."""
+
+
+def _make_store(most: int) -> SpillSegments:
+    """Of one life: nothing of it survives."""
+    return SpillSegments(VirtualFiles(), most)
 
 
 @cache
@@ -137,7 +144,7 @@ class Cast:
         if node.founds:
             node.founds = False
             parent, contacts = None, ()
-        seat = BrokerSeat(broker.name, incarnation, parent, contacts, address, broker.site or "")
+        seat = BrokerSeat(broker.name, incarnation, parent, contacts, address, broker.site or "", _make_store)
         machine = self._stack.make_broker(seat, self._options, rng)
         return self._link(machine, broker.name, "broker", incarnation, rng)
 

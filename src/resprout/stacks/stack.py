@@ -13,6 +13,7 @@ from resprout.core.contract import Machine, word_of
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel, check_offered
 from resprout.core.promises import OrderScope, Promises, Reliability
+from resprout.core.stowed import MakeStore
 from resprout.overlay.places import Place
 from resprout.stacks.families import Family
 from resprout.stacks.survival import NOTHING, Survival
@@ -33,6 +34,8 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     """Where others reach this broker; empty where names are enough to connect."""
     site: str = ""
     """The group of brokers that replicate each other; empty where there are no groups."""
+    spill: MakeStore | None = None
+    """Where it may put what waits for long; None: nowhere."""
 
     @property
     def first_place(self) -> Place:

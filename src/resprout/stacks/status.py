@@ -38,6 +38,19 @@ class RepairSeen(msgspec.Struct, frozen=True):
     """Who leads it, as far as is known here."""
 
 
+class SpillSeen(msgspec.Struct, frozen=True):
+    """What waits on disk for those who are slow, in this life."""
+
+    bytes: int
+    """On disk now."""
+    bundles: int
+    bytes_max: int
+    spilled: int
+    """Bytes, ever."""
+    refused: int
+    """How often there was no room, or the disk took nothing."""
+
+
 class StackStatus(msgspec.Struct, frozen=True):
     serving: bool = True
     """It has its place, and serves clients."""
@@ -56,6 +69,8 @@ class StackStatus(msgspec.Struct, frozen=True):
     log_bundles: int | Absent = msgspec.UNSET
     log_bytes_max: int | Absent = msgspec.UNSET
     """Of what local clients published: beyond it they are held back."""
+    spill: SpillSeen | Absent = msgspec.UNSET
+    """Absent where nobody asked for it."""
     refused: dict[str, int] = {}
     """What brokers said that was not theirs to say and did not cost them their links: how often, by reason."""
 

@@ -42,9 +42,11 @@ _GUARANTEES: Final = tuple(Guarantee(number) for number in range(4))
 class BundleWriter:
     """Bundles to columns; remembers what this direction of the connection has named."""
 
-    __slots__ = ("_keys", "_origins", "_topics")
+    __slots__ = ("_keys", "_origins", "_topics", "given")
 
     def __init__(self) -> None:
+        self.given: list[dict[Any, int]] = []
+        """Where names were given since the last `keep`: the tables, one by one."""
         self._origins: dict[tuple[str, int, int, int], int] = {}
         self._topics: dict[str, int] = {}
         self._keys: dict[str, int] = {}
@@ -58,9 +60,9 @@ class BundleWriter:
         origin_number = self._origins.get(origin)
         topic_number = self._topics.get(topic)
         if origin_number is None and len(self._origins) < ORIGINS:
-            self._origins[origin] = len(self._origins)
+            self._give(self._origins, origin)
         if topic_number is None and len(self._topics) < TOPICS:
-            self._topics[topic] = len(self._topics)
+            self._give(self._topics, topic)
         return (
             origin if origin_number is None else origin_number,
             first & LOW_MASK,
@@ -77,19 +79,21 @@ class BundleWriter:
         if number is not None:
             return number
         if len(self._keys) < KEYS:
-            self._keys[key] = len(self._keys)
+            self._give(self._keys, key)
         return key
 
-    def mark(self) -> tuple[int, int, int]:
-        """A place to go back to when a frame turns out not to be sent."""
-        return len(self._origins), len(self._topics), len(self._keys)
+    def _give(self, table: dict[Any, int], name: Any) -> None:
+        table[name] = len(table)
+        self.given.append(table)
 
-    def back_to(self, mark: tuple[int, int, int]) -> None:
-        """Forgets what was named since: the peer never saw it."""
-        tables: tuple[dict[Any, int], ...] = (self._origins, self._topics, self._keys)
-        for table, size in zip(tables, mark, strict=True):
-            while len(table) > size:
-                table.popitem()
+    def keep(self) -> None:
+        """The frames up to now are sent: the peer knows what was named in them."""
+        self.given.clear()
+
+    def take_back(self) -> None:
+        """Forgets what was named since the last `keep`: the peer never sees it."""
+        while self.given:
+            self.given.pop().popitem()
 
 
 class BundleReader:

@@ -37,7 +37,7 @@ class Codec:
     without a rule (see `rules`).
     """
 
-    __slots__ = ("_rules", "_sizes", "frames", "messages", "type")
+    __slots__ = ("_sizes", "frames", "messages", "rules", "type")
 
     def __init__(self, frames: Iterable[type[msgspec.Struct]], messages: Iterable[type[msgspec.Struct]]) -> None:
         self.frames = tuple(frames)
@@ -48,9 +48,10 @@ class Codec:
         union: Any = reduce(operator.or_, self.messages)
         filled: list[Any] = [_filled(frame, union) for frame in self.frames]
         self.type: Any = reduce(operator.or_, filled)
-        self._rules: dict[type, Rule | None] = {
+        self.rules: dict[type, Rule | None] = {
             frame: rule_of_frame(full) for frame, full in zip(self.frames, filled, strict=True)
         }
+        """By frame: what its values keep; None when its type says it all."""
         self._sizes: dict[type, Size] = {
             frame: size_of_frame(full) for frame, full in zip(self.frames, filled, strict=True)
         }
@@ -65,7 +66,7 @@ class Codec:
 
     def check(self, frame: Any) -> None:
         """WireError when a peer would refuse this frame for its values (bundles aside)."""
-        rule = self._rules[type(frame)]
+        rule = self.rules[type(frame)]
         if rule is not None:
             rule(frame)
 
@@ -93,14 +94,15 @@ class FrameEncoder:
         """UsageError when the frame has no form on the wire; then nothing happened and the next one may be encoded."""
         if type(frame) not in self._types:
             raise UsageError(f"{type(frame).__name__} is not a frame of this codec")
-        mark = self._bundles.mark()
+        if self._bundles.given:
+            self._bundles.keep()
         try:
             body = self._encode(frame)
         except _REFUSALS as error:
-            self._bundles.back_to(mark)
+            self._bundles.take_back()
             raise UsageError(f"{type(frame).__name__} cannot be encoded: {error}") from None
         if len(body) > limits.FRAME_BYTES:
-            self._bundles.back_to(mark)
+            self._bundles.take_back()
             raise UsageError(f"{type(frame).__name__} takes {len(body)} bytes; a frame has {limits.FRAME_BYTES}")
         return body
 
@@ -108,13 +110,13 @@ class FrameEncoder:
 class FrameDecoder:
     """Bodies to frames. After a WireError the names may be out of step: every further body is refused."""
 
-    __slots__ = ("_check", "_decode")
+    __slots__ = ("_decode", "_rules")
 
     def __init__(self, codec: Codec) -> None:
         self._decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder(
             codec.type, dec_hook=BundleReader().bundle
         ).decode
-        self._check = codec.check
+        self._rules = codec.rules
 
     def decode(self, body: bytes | memoryview) -> Any:
         """WireError, and nothing else, unless the body is exactly one frame that keeps every limit."""
@@ -122,7 +124,9 @@ class FrameDecoder:
             self._fail(WireError(f"a frame of {len(body)} bytes; at most {limits.FRAME_BYTES}"))
         try:
             frame = self._decode(body)
-            self._check(frame)
+            rule = self._rules[type(frame)]
+            if rule is not None:
+                rule(frame)
         except WireError as error:
             self._fail(error)
         except _REFUSALS as error:

@@ -91,7 +91,14 @@ class FrameReader:
         if self._failure is not None:
             raise WireError(str(self._failure))
         try:
-            if self._is_one_frame(chunk):
+            size = len(chunk) - LENGTH_BYTES
+            if (  # the common case between peers that talk now and then: one whole frame, and no rest from before
+                not self._pending
+                and self.version is not None
+                and self._bytes_max == limits.FRAME_BYTES
+                and 1 <= size <= limits.FRAME_BYTES
+                and int.from_bytes(chunk[:LENGTH_BYTES], "big") == size
+            ):
                 return [self._decode(memoryview(chunk)[LENGTH_BYTES:])]
             return self._read(chunk)
         except WireError as error:
@@ -104,17 +111,6 @@ class FrameReader:
         if self._failure is None and (self._pending or self.version is None):
             where = "a frame" if self.version else "its preamble"
             raise WireError(f"the peer closed the connection inside {where}, after {len(self._pending)} bytes of it")
-
-    def _is_one_frame(self, chunk: bytes | bytearray | memoryview) -> bool:
-        """The common case between peers that talk now and then: one whole frame, and no rest from before."""
-        size = len(chunk) - LENGTH_BYTES
-        return (
-            not self._pending
-            and self.version is not None
-            and self._bytes_max == limits.FRAME_BYTES
-            and 1 <= size <= limits.FRAME_BYTES
-            and int.from_bytes(chunk[:LENGTH_BYTES], "big") == size
-        )
 
     def _read(self, chunk: bytes | bytearray | memoryview) -> list[Any]:
         # A large frame gathers in one growing buffer and is looked at once, when complete: no piece is copied again and

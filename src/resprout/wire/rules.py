@@ -87,21 +87,28 @@ def _struct_rule(info: inspect.StructType, outer: tuple[type, ...], items_max: i
     if info.cls in outer:
         raise UsageError(f"{info.cls.__name__} contains itself: a peer could nest it without end")
     numbers: list[str] = []
+    bounded: list[str] = []
+    lengths: list[str] = []
     rules: list[tuple[str, Rule]] = []
     for field in info.fields:
         if isinstance(field.type, inspect.IntType) and _int_bounds(field.type) == (0, INT64_MAX):
             numbers.append(field.name)
             continue
+        if isinstance(field.type, inspect.IntType) and field.type.le is None:
+            bounded.append(field.name)
+            continue
         rule = _rule(field.type, field.name, (*outer, info.cls))
         if items_max is not None and isinstance(field.type, inspect.VarTupleType | inspect.ListType):
-            rules.append((field.name, partial(_check_length, field=field.name, items_max=items_max)))
+            lengths.append(field.name)
         if rule is not None:
             rules.append((field.name, rule))
-    if not numbers and not rules:
+    if not (numbers or bounded or lengths or rules):
         return None
 
     # All numbers of a struct in three calls; with a second name, a getter answers with a tuple.
     numbers_of = attrgetter(*numbers, *numbers[:1]) if numbers else None
+    bounded_of = attrgetter(*bounded, *bounded[:1]) if bounded else None
+    most = items_max or 0
 
     def check(value: Any) -> None:
         if numbers_of is not None:
@@ -109,8 +116,15 @@ def _struct_rule(info: inspect.StructType, outer: tuple[type, ...], items_max: i
             if min(found) < 0 or max(found) > INT64_MAX:
                 wrong = next(name for name in numbers if not 0 <= getattr(value, name) <= INT64_MAX)
                 raise WireError(f"{wrong} {getattr(value, wrong)} is not in 0 to 2^63 - 1")
+        if bounded_of is not None and max(bounded_of(value)) > INT64_MAX:
+            raise WireError(f"one of {', '.join(bounded)} is above 2^63 - 1")
+        for name in lengths:
+            if len(getattr(value, name)) > most:
+                raise WireError(f"{len(getattr(value, name))} {name} in one frame; at most {most}")
         for name, rule in rules:
-            rule(getattr(value, name))
+            inner = getattr(value, name)
+            if inner is not None:  # of which nothing is demanded
+                rule(inner)
 
     return check
 
@@ -136,11 +150,6 @@ def _int_rule(info: inspect.IntType, field: str) -> Rule | None:
 def _check_float(value: float, field: str) -> None:
     if value != value:
         raise WireError(f"{field} is not a number")
-
-
-def _check_length(values: Any, field: str, items_max: int) -> None:
-    if len(values) > items_max:
-        raise WireError(f"{len(values)} {field} in one frame; at most {items_max}")
 
 
 def _items_rule(item: inspect.Type, field: str, outer: tuple[type, ...]) -> Rule | None:

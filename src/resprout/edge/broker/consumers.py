@@ -13,9 +13,12 @@ from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
+from resprout.core.stowed import whole
+from resprout.edge.broker.portion import Portion
+from resprout.edge.broker.ports import SpillPatience
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.broker.sharing import Consumer, Portion, SharedQueue
+from resprout.edge.broker.sharing import Consumer, SharedQueue
 from resprout.edge.durable_messages import (
     SPANS_MAX,
     Acknowledge,
@@ -71,10 +74,14 @@ class HeldDurable:
 
 
 class Consumers:
-    def __init__(self, sessions: ClientSessions, changed: Callable[[HeldDurable], None]) -> None:
-        """`changed` is told when a subscription has other consumers than before."""
+    def __init__(
+        self, sessions: ClientSessions, changed: Callable[[HeldDurable], None], patience: SpillPatience | None = None
+    ) -> None:
+        """`changed` is told when a subscription has other consumers than before. `patience` is told of what may wait on
+        disk."""
         self._sessions = sessions
         self._changed = changed
+        self._patience = patience
         self.held: dict[str, HeldDurable] = {}
         self._of: dict[str, HeldDurable] = {}
         """By the name of a consumer's session."""
@@ -91,6 +98,8 @@ class Consumers:
         session = self._sessions.arrive(inner_name(name), 0, 0)
         session.is_inner = True
         queue = SharedQueue(session, terms.group, self._sessions.took, done)
+        if terms.when_full is WhenFull.SPILL and self._patience is not None:
+            queue.patience = self._patience
         held = self.held[name] = HeldDurable(name, terms, queue)
         return held
 
@@ -216,7 +225,7 @@ class Consumers:
             queue.hand_out(lambda consumer, portion: self._give(queue, consumer, portion, out))
 
     def _give(self, queue: SharedQueue, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
-        item, bundle = portion.item, portion.bundle
+        item, bundle = portion.item, whole(portion.bundle)
         is_whole = len(portion.offsets) == bundle.count
         offsets = None if is_whole else tuple(portion.offsets)
         given = bundle if offsets is None else pick(bundle, offsets)
@@ -245,4 +254,5 @@ def _told(terms: Terms) -> str:
     filter = terms.filter if terms.where is None else f"{terms.filter} where {terms.where}"
     kind = "a group on" if terms.group else "one on"
     most = f", of which at most {terms.most} messages wait" if terms.when_full is WhenFull.DROP_OLDEST else ""
-    return f"{kind} {filter}{most}"
+    where = ", of which what waits is spilled to disk" if terms.when_full is WhenFull.SPILL else ""
+    return f"{kind} {filter}{most}{where}"

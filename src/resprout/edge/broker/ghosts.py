@@ -11,6 +11,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, CausalKey, unpack_attributes
 from resprout.core.contract import Effect, Timer
 from resprout.core.errors import WireError
+from resprout.core.stowed import whole
 from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.ports import HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import ClientSession
@@ -216,7 +217,10 @@ class Ghosts:
         index, topics = self._index, bundle.topics
         if name in index.match_any(topics, {}):
             return True
-        if not bundle.attributes or not any(index.plan(topic).conditional for topic in topics):
+        if not any(index.plan(topic).conditional for topic in topics):
+            return False
+        bundle = whole(bundle)
+        if not bundle.attributes:
             return False
         try:
             return any(name in index.match_any(topics, row) for row in unpack_attributes(bundle))

@@ -12,6 +12,7 @@ from resprout.core.bundle import Bundle, Origin, unpack_attributes
 from resprout.core.errors import PeerError, UsageError, WireError
 from resprout.core.marks import Reached, from_marks, is_beyond
 from resprout.core.names import Attributes
+from resprout.core.stowed import whole
 from resprout.edge.broker.session import SUBSCRIPTIONS_MAX
 from resprout.edge.messages import Attend, HeldSubscription
 from resprout.filters.index import MatchIndex
@@ -57,7 +58,10 @@ class Owed:
         if not is_beyond(bundle, self._received):
             return ()
         topics = bundle.topics
-        if not bundle.attributes or not any(self._index.plan(topic).conditional for topic in topics):
+        is_conditional = any(self._index.plan(topic).conditional for topic in topics)
+        if is_conditional:
+            bundle = whole(bundle)
+        if not is_conditional or not bundle.attributes:
             return range(bundle.count) if self._wants(bundle, topics, {}) else ()
         try:
             rows = unpack_attributes(bundle)

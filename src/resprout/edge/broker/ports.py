@@ -83,6 +83,16 @@ class RetentionPort(Protocol):
         """One more than was known. Where it was not shown yet it will be shown to this one, too."""
 
 
+class SpillPatience(Protocol):
+    """Told of items that a reader lets wait on disk."""
+
+    def be_patient(self, item: Any) -> None:
+        """It was shown to one, which has not taken it."""
+
+    def took_patiently(self, item: Any) -> None:
+        """Such a one takes it now, or is gone."""
+
+
 class Confirmation(Protocol):
     """Somebody's wish is known everywhere: nothing that matches is missed from now on."""
 

@@ -15,6 +15,7 @@ from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
+from resprout.core.stowed import whole
 from resprout.edge.broker.owed import Owed, read_held
 from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
@@ -372,8 +373,8 @@ class ClientSessions:
 
 
 def _delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
-    bundle = item.bundle
-    assert bundle is not None, "a reader pins the bundle"
+    assert item.bundle is not None, "a reader pins the bundle"
+    bundle = item.bundle if type(item.bundle) is Bundle else whole(item.bundle)  # nearly never
     offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None
     if offsets is not None:
         bundle = pick(bundle, offsets)

@@ -15,7 +15,8 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.keys import Pair, pairs_of
 from resprout.core.marks import Mark, Marks
-from resprout.edge.broker.ports import HeldBundle
+from resprout.edge.broker.portion import Portion
+from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Span
 from resprout.order.ranges import Ranges
@@ -26,34 +27,6 @@ LOOK_AHEAD: Final = 1_000
 """What is looked at behind something that has to wait for its key."""
 ORIGINS_KEPT: Final = 20_000
 """Of which it is remembered how far they have come, when nothing of them is left here."""
-
-
-class Portion:
-    """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
-
-    __slots__ = ("bundle", "item", "keys", "offsets", "redelivered", "serial")
-
-    def __init__(
-        self, item: HeldBundle, bundle: Bundle, serial: int, offsets: Sequence[int], keys: tuple[Pair, ...], again: bool
-    ) -> None:
-        self.item = item
-        self.bundle = bundle
-        self.serial = serial
-        self.offsets = offsets
-        self.keys = keys
-        self.redelivered = again
-
-    def cut(self, offsets: Sequence[int]) -> "Portion":
-        """The same, of fewer messages."""
-        return Portion(self.item, self.bundle, self.serial, offsets, self.keys, self.redelivered)
-
-    @property
-    def bytes(self) -> int:
-        """Its part of the bundle, roughly."""
-        return self.bundle.cost * len(self.offsets) // self.bundle.count
-
-    def split(self, count: int) -> tuple["Portion", "Portion"]:
-        return self.cut(self.offsets[:count]), self.cut(self.offsets[count:])
 
 
 class Consumer:
@@ -91,6 +64,8 @@ class SharedQueue:
         """What has a place before this one may have been handed out by the broker that held the subscription before."""
         self.dirty: dict[Origin, None] = {}
         """Of which more is done than was told (`marks`)."""
+        self.patience: SpillPatience | None = None
+        """Told of what waits, where it may wait on disk."""
         self._is_shared = is_shared
         self._took = took
         self._pending: deque[Portion] = deque()
@@ -122,6 +97,8 @@ class SharedQueue:
             item = backlog.popleft()
             bundle = item.bundle
             assert bundle is not None, "a reader pins the bundle"
+            if self.patience is not None:
+                self.patience.be_patient(item)
             picks = item.picks.get(self.session.name) if item.picks is not None else None
             offsets: Sequence[int] = range(bundle.count) if picks is None else picks
             done = self._done.get(bundle.origin)
@@ -135,7 +112,7 @@ class SharedQueue:
             self._open.setdefault(bundle.origin, {})[bundle.first] = None
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
             again = item.no < self.again_below
-            self._wait(self._claimed(Portion(item, bundle, self._serial, offsets, keys, again)))
+            self._wait(self._claimed(Portion(item, self._serial, offsets, keys, again)))
 
     def drop_oldest(self, most: int) -> None:
         """So many may wait."""
@@ -219,7 +196,7 @@ class SharedQueue:
         self._waiting = 0
         self.consumers.clear()
         for item in items.values():
-            self._took(item)
+            self._is_done(item)
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
@@ -373,6 +350,11 @@ class SharedQueue:
                 del self._open[origin]
         self._top[origin] = max(self._top.get(origin, 0), bundle.last)
         self.dirty[origin] = None
+        self._is_done(item)
+
+    def _is_done(self, item: HeldBundle) -> None:
+        if self.patience is not None:
+            self.patience.took_patiently(item)
         self._took(item)
 
 

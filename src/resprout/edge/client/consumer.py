@@ -95,6 +95,8 @@ class ConsumerMachine:
         """Handed, and not acknowledged."""
         self._done: dict[Origin, Ranges] = {}
         """Acknowledged, and perhaps not known everywhere."""
+        self._since: list[Span] = []
+        """Of that, what the broker that is asked to serve was not told when it was asked."""
         self._last: dict[Origin, int] = {}
         """Of one that has the subscription alone: the last number that it was handed."""
         self._ending = False
@@ -166,9 +168,14 @@ class ConsumerMachine:
         spans = _spans(new)
         for span in spans:
             self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
+        if self._search.candidate is not None:
+            self._since += spans
         if self._search.stands:
-            starts = range(0, len(spans), SPANS_MAX)
-            out.extend([Send(self.broker, Acknowledge(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
+            self._say(spans, out)
+
+    def _say(self, spans: list[Span], out: list[Effect]) -> None:
+        starts = range(0, len(spans), SPANS_MAX)
+        out.extend([Send(self.broker, Acknowledge(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -191,6 +198,7 @@ class ConsumerMachine:
                 self._replay,
             )
             out.append(Send(event.peer, asked))
+            self._since = []
 
     def _link_down(self, event: LinkDown, now_us: int, out: list[Effect]) -> None:
         if event.code is not EndCode.NONE:
@@ -211,6 +219,8 @@ class ConsumerMachine:
                     search.serves(event.peer, message.successors, now_us, out)
                     if before not in (None, event.peer):
                         out.append(Answer(BrokerChanged(event.peer)))
+                    self._say(self._since, out)
+                    self._since = []
                     if self._ending:
                         out.append(Send(event.peer, EndSubscription()))
                 elif isinstance(message, Consuming):

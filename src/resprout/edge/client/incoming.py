@@ -37,14 +37,14 @@ class Incoming:
         self._awaited = False
         """Somebody waits to hear that what was taken last is taken."""
         self._holding = False
-        self._taken = 0
-        """Deliveries of this session that the application has; the broker was told of the first `_told`."""
-        self._told = 0
+        self.taken = 0
+        """Deliveries of this session that the application has; the broker was told of the first `told`."""
+        self.told = 0
         self._timer_set = False
 
     def begin_session(self, broker: str, out: list[Effect]) -> None:
         self._session += 1
-        self._taken = self._told = 0
+        self.taken = self.told = 0
         self._awaited = False
         self._holding = self.untaken_bytes > self._options.untaken_bytes_max
         if self._holding:
@@ -70,19 +70,19 @@ class Incoming:
         position = self._position
         self._position += bundle.count
         if self._options.takes_at_once:
-            self._taken += 1
+            self.taken += 1
             self._awaited |= message.prompt
         else:
             self._keep(message, broker, out)
         messages = map(
             Message, repeat(bundle.publisher), repeat(bundle.incarnation), seqs, repeat(bundle.topic),
             repeat(bundle.keys), repeat(bundle.guarantee), rows, payloads, range(position, self._position),
-            repeat(message.hops), repeat(share), _places(message, seqs),
+            repeat(message.hops), repeat(share), repeat(-1) if message.tseq < 0 else _places(message, seqs),
         )  # fmt: skip
         out.append(Deliver(list(messages)))
 
     def _keep(self, message: Delivery, broker: str, out: list[Effect]) -> None:
-        size = message.cost + MESSAGE_BYTES * message.bundle.count
+        size = message.bundle.cost + MESSAGE_BYTES * message.bundle.count
         self._untaken.append((size, message.prompt, self._session))
         self.untaken_bytes += size
         if self.untaken_bytes > self._options.untaken_bytes_max and not self._holding:
@@ -97,14 +97,14 @@ class Incoming:
             size, prompt, session = self._untaken.popleft()
             self.untaken_bytes -= size
             if session == self._session:
-                self._taken += 1
+                self.taken += 1
                 self._awaited |= prompt
         if self._holding and self.untaken_bytes < self._options.untaken_bytes_max // 2:
             self._holding = False
             out.append(Release(broker))
 
     def tell_soon(self, broker: str, now_us: int, out: list[Effect]) -> None:
-        waiting = self._taken - self._told
+        waiting = self.taken - self.told
         if waiting >= self._options.take_deliveries or (waiting and self._awaited):
             self.tell(broker, out)
         elif waiting and not self._timer_set:
@@ -112,10 +112,10 @@ class Incoming:
             out.append(SetTimer(TellTaken(), now_us + self._options.take_delay_us))
 
     def tell(self, broker: str, out: list[Effect]) -> None:
-        if self._told < self._taken:
-            self._told = self._taken
+        if self.told < self.taken:
+            self.told = self.taken
             self._awaited = False
-            out.append(Send(broker, Taken(self._told)))
+            out.append(Send(broker, Taken(self.told)))
             if self._timer_set:
                 self._timer_set = False
                 out.append(CancelTimer(TellTaken()))
@@ -126,7 +126,7 @@ class Incoming:
 
 def _places(message: Delivery, seqs: Sequence[int]) -> Iterable[int]:
     """Of each message among all totals; -1 for what is none, however it travelled."""
-    if message.tseq < 0 or message.bundle.guarantee is not Guarantee.TOTAL:
+    if message.bundle.guarantee is not Guarantee.TOTAL:
         return repeat(-1)
     begin = message.tseq - message.bundle.first
     return [begin + seq for seq in seqs]

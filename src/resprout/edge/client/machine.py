@@ -34,21 +34,15 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import ALL_LEVELS
 from resprout.core.marks import Marks
 from resprout.core.names import check_topic
-from resprout.edge.client.audience import AudienceQuestions
-from resprout.edge.client.forgetting import ForgetRequests
 from resprout.edge.client.incoming import Incoming
 from resprout.edge.client.publishing import Publishing
-from resprout.edge.client.reading import ReadRequests
+from resprout.edge.client.questions import Questions
 from resprout.edge.client.search import BrokerSearch
 from resprout.edge.client.timers import TellTaken
 from resprout.edge.client.wanted import Asked, WantedSubscriptions, bytes_of
 from resprout.edge.messages import (
     Attend,
-    AudienceTold,
-    BrokersForgotten,
     Delivery,
-    EventRead,
-    EventsEnd,
     Extra,
     GoTo,
     PublicationWaits,
@@ -65,14 +59,11 @@ from resprout.edge.messages import (
 from resprout.edge.options import ClientOptions as ClientOptions
 from resprout.edge.requests import (
     AdvertiseRequest,
-    AudienceRequest,
     BrokerChanged,
     ClientRequest,
     FlushRequest,
-    ForgetRequest,
     LeaveRequest,
     PublishRequest,
-    ReadRequest,
     Refused,
     SessionBegan,
     SessionLost,
@@ -117,9 +108,7 @@ class ClientMachine:
         self._candidate_room = 0
         self._candidate_life = self._home_life = 0
         self._controls: deque[Asked] = deque()
-        self._forgetting = ForgetRequests()
-        self._reading = ReadRequests()
-        self._audience = AudienceQuestions()
+        self._questions = Questions()
         self._early: deque[tuple[PublishRequest, int]] = deque()
         """Publications asked for before the network said what it offers."""
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -139,9 +128,7 @@ class ClientMachine:
             AdvertiseRequest: self._advertise,
             TakeRequest: self._take,
             LeaveRequest: self._leave,
-            ForgetRequest: lambda request, token, out: self._forgetting.ask(request, token),
-            ReadRequest: lambda request, token, out: self._reading.ask(request, token),
-            AudienceRequest: lambda request, token, out: self._audience.ask(request, token),
+            **self._questions.on_request,
         }
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
@@ -152,10 +139,7 @@ class ClientMachine:
             Unsubscribed: self._unsubscribed,
             PublishRefused: lambda message, now_us, out: self.publishing.refuse(message, out),
             PublicationWaits: lambda message, now_us, out: self.publishing.waits(message, out),
-            BrokersForgotten: lambda message, now_us, out: self._forgetting.answered(message, out),
-            EventRead: lambda message, now_us, out: self._reading.came(message, out),
-            EventsEnd: lambda message, now_us, out: self._reading.ended(message, out),
-            AudienceTold: lambda message, now_us, out: self._audience.told(message, out),
+            **self._questions.on_message,
             Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
             GoTo: self._sent_on,
         }
@@ -185,10 +169,12 @@ class ClientMachine:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def _requested(self, event: Request, now_us: int, out: list[Effect]) -> None:
-        if type(event.body) is not FlushRequest:
-            self.ask(event.body, event.token, out)
+        if type(event.body) is FlushRequest:  # as often as anything is published
+            self.flush(out)
+            return
+        self.ask(event.body, event.token, out)
         self.flush(out)
-        if self._search.stands:
+        if self._search.stands and self.incoming.taken != self.incoming.told:
             self.incoming.tell_soon(self.broker, now_us, out)
 
     def ask(self, request: ClientRequest, token: int, out: list[Effect]) -> None:
@@ -205,26 +191,17 @@ class ClientMachine:
         broker = self._search.home
         while self._controls:
             out.append(Send(broker, self._controls.popleft()))
-        if self._forgetting.unsent or self._reading.unsent or self._audience.unsent:
-            self._ask_questions(broker, out)
-        while self._room > 0 and (publish := self.publishing.next(self.incoming.clock, self.awaits)) is not None:
+        if self._questions.unsent:
+            self._questions.send(broker, self._offers, out)
+        publishing = self.publishing
+        while self._room > 0 and (self.outgoing.queue or publishing.unconfirmed.again):
+            publish = publishing.next(self.incoming.clock, self.awaits)
+            if publish is None:  # what was to be sent again is safe by now
+                break
             self._room -= publish.bundle.cost
             out.append(Send(broker, publish))
-        self.publishing.relieve(out)
-
-    def _ask_questions(self, broker: str, out: list[Effect]) -> None:
-        if not self._offers(Extra.FORGETTING):
-            self._forgetting.give_up("brokers of this stack are not told whom to forget: none is waited for", out)
-        while (forget := self._forgetting.next()) is not None:
-            out.append(Send(broker, forget))
-        if not self._offers(Extra.READING):
-            self._reading.give_up(f"{broker} keeps no events: ask a broker that does", out)
-        while (read := self._reading.next()) is not None:
-            out.append(Send(broker, read))
-        if not self._offers(Extra.AUDIENCE):
-            self._audience.give_up(out)
-        while (question := self._audience.next()) is not None:
-            out.append(Send(broker, question))
+        if publishing.pausing:
+            publishing.relieve(out)
 
     @property
     def crowded(self) -> bool:
@@ -328,7 +305,8 @@ class ClientMachine:
                 if search.searching:  # whatever it says, others were told too little by now
                     search.heard(event.peer, out)
                 self._on_message.get(type(event.message), _out_of_place)(event.message, now_us, out)
-                self.incoming.tell_soon(search.home, now_us, out)
+                if self.incoming.taken != self.incoming.told:
+                    self.incoming.tell_soon(search.home, now_us, out)
         except WireError as error:
             if search.was_served and event.peer == search.candidate:
                 search.refuse(str(error), now_us, out)
@@ -361,9 +339,7 @@ class ClientMachine:
         if before is not None:
             out.append(Send(broker, Taken(0)))  # it has come, and did not turn to another one while it waited
             self.publishing.begin_session(message.faults_tolerated, out)
-        self._forgetting.begin_session(out)
-        self._reading.begin_session(out)
-        self._audience.begin_session()
+        self._questions.begin_session(out)
         wanted = self._wanted.resume(message.resumed, self._offers(Extra.ADVERTISING))
         self._controls = deque(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)

@@ -6,7 +6,7 @@ from typing import Final
 from resprout.core import limits
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee
+from resprout.core.guarantee import STREAM_OF, Guarantee
 from resprout.core.names import AttributeValue
 
 PAYLOAD_OVERHEAD: Final = 6
@@ -48,7 +48,8 @@ class Outgoing:
         self._bundle_max = bundle_max
         self._publisher = publisher
         self._incarnation = incarnation
-        self._queue: deque[Builder] = deque()
+        self.queue: deque[Builder] = deque()
+        """Bundles that wait, for others to look whether there are any; the last one may be open."""
         self._open = Builder("", (), Guarantee.EVENTUAL, 0)
         self._open.bytes_left = -1  # nothing fits: the first publication opens a bundle of its own
         self._latest: dict[str, Builder] = {}
@@ -63,7 +64,7 @@ class Outgoing:
 
     @property
     def bytes_waiting(self) -> int:
-        return self._bytes_closed + (self._open.bytes if self._queue else 0)
+        return self._bytes_closed + (self._open.bytes if self.queue else 0)
 
     def last(self, stream: str) -> int:
         """The latest number of a stream; 0 before the first."""
@@ -123,9 +124,9 @@ class Outgoing:
 
     def next_bundle(self, clock: int) -> Bundle | None:
         """The oldest bundle, closed; stamped with the client's clock, which its broker will exceed."""
-        if not self._queue:
+        if not self.queue:
             return None
-        builder = self._queue.popleft()
+        builder = self.queue.popleft()
         if builder is self._open:
             builder.bytes_left = -1
         else:
@@ -137,12 +138,13 @@ class Outgoing:
         )  # fmt: skip
 
     def _open_bundle(self, topic: str, keys: tuple[str, ...], guarantee: Guarantee) -> Builder:
-        if self._queue:
+        if self.queue:
             self._bytes_closed += self._open.bytes
-        latest = self._latest.get(guarantee.stream)
+        stream = STREAM_OF[guarantee]
+        latest = self._latest.get(stream)
         builder = Builder(topic, keys, guarantee, latest.next if latest is not None else 1, self._bundle_max)
-        self._latest[guarantee.stream] = self._open = builder
-        self._queue.append(builder)
+        self._latest[stream] = self._open = builder
+        self.queue.append(builder)
         return builder
 
 

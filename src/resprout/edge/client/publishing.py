@@ -30,6 +30,9 @@ _NOTHING: Final[dict[str, AttributeValue]] = {}
 NO_ATTRIBUTES: Final[Mapping[str, AttributeValue]] = _NOTHING
 """Need not be checked."""
 
+_UP_TO: Final = tuple([tuple(ReceiptLevel)[: level + 1] for level in ReceiptLevel])
+"""By receipt: it, and those that it includes."""
+
 TARGETS_KEPT: Final = 10_000
 """Checked combinations of topic, guarantee and keys that are remembered."""
 
@@ -53,8 +56,10 @@ class Publishing:
         self._options = options
         self._serving: Serving | None = None
         self._targets: dict[tuple[str, Any, Any], Target] = {}
-        self._crowded = False
-        self._turned: dict[tuple[str, ReceiptLevel], Ranges] = {}
+        self.pausing = False
+        """So much waits that whoever publishes was told to pause."""
+        self._turned = {stream: tuple([Ranges() for _ in ReceiptLevel]) for stream in STREAMS}
+        """How far each receipt has come."""
         self._counted: dict[str, None] = {}
         """Streams of which this broker has said on how many others `safe` rests."""
 
@@ -106,7 +111,7 @@ class Publishing:
 
     def next(self, clock: int, awaits: int) -> Publish | None:
         """What is to leave next: first what is sent again, then what is new."""
-        publish = self.unconfirmed.next_again()
+        publish = self.unconfirmed.next_again() if self.unconfirmed.again else None
         if publish is None:
             bundle = self.outgoing.next_bundle(clock)
             if bundle is None:
@@ -120,14 +125,14 @@ class Publishing:
     def begin_session(self, faults_tolerated: int, out: list[Effect]) -> None:
         """What is not safe yet will be called so by somebody else."""
         for stream in self._counted:
-            following = self._reached(stream, ReceiptLevel.SAFE).upto + 1
+            following = self._turned[stream][ReceiptLevel.SAFE].upto + 1
             out.append(Answer(CopiesCounted(stream, following, faults_tolerated + 1)))
         self._counted.clear()
 
     def safe_undelivered(self) -> tuple[StreamMark, ...]:
         """By stream: up to where it was told `safe`, if not all of that was called delivered."""
-        marks = [StreamMark(stream, self._reached(stream, ReceiptLevel.SAFE).upto) for stream in STREAMS]
-        return tuple(mark for mark in marks if mark.last > self._reached(mark.stream, ReceiptLevel.DELIVERED).upto)
+        marks = [StreamMark(stream, turned[ReceiptLevel.SAFE].upto) for stream, turned in self._turned.items()]
+        return tuple(mark for mark in marks if mark.last > self._turned[mark.stream][ReceiptLevel.DELIVERED].upto)
 
     def count(self, message: SafeCopies, out: list[Effect]) -> None:
         self._check_published(message.stream, message.first)
@@ -139,25 +144,19 @@ class Publishing:
         self._check_published(message.stream, message.seq)
         if message.first < 1:
             raise WireError(f"publications are numbered from 1, not {message.first}")
-        for receipt in ReceiptLevel:
-            if receipt > message.receipt:
-                break
-            for first, last in self._reached(message.stream, receipt).add(message.first, message.seq):
+        turned = self._turned[message.stream]
+        for receipt in _UP_TO[message.receipt]:
+            for first, last in turned[receipt].add(message.first, message.seq):
                 out.append(Answer(ReceiptTurned(message.stream, receipt, first, last)))
         if message.receipt >= ReceiptLevel.SAFE:
             self.unconfirmed.confirm(message.stream, message.seq, message.first)
-            self.relieve(out)
-
-    def _reached(self, stream: str, receipt: ReceiptLevel) -> Ranges:
-        reached = self._turned.get((stream, receipt))
-        if reached is None:
-            reached = self._turned[stream, receipt] = Ranges()
-        return reached
+            if self.pausing:
+                self.relieve(out)
 
     def waits(self, message: PublicationWaits, out: list[Effect]) -> None:
         """No news of what has turned meanwhile."""
         self._check_published(message.stream, message.seq)
-        if message.seq not in self._reached(message.stream, ReceiptLevel.ACCEPTED):
+        if message.seq not in self._turned[message.stream][ReceiptLevel.ACCEPTED]:
             out.append(Answer(ReceiptWaits(message.stream, message.seq, message.reason)))
 
     def refuse(self, message: PublishRefused, out: list[Effect]) -> None:
@@ -165,15 +164,15 @@ class Publishing:
         self._check_published(message.stream, last)
         if not 1 <= message.first <= last:
             raise WireError(f"{message.count} publications refused from {message.first} on")
-        for receipt in ReceiptLevel:  # those that are told up to a later one are not of these
-            self._reached(message.stream, receipt).add(message.first, last)
+        for reached in self._turned[message.stream]:  # those that are told up to a later one are not of these
+            reached.add(message.first, last)
         self.unconfirmed.drop(message.stream, message.first, last)
         out.append(Answer(Refused(None, message.reason, True, message.stream, message.first, last)))
         self.relieve(out)
 
     def _check_published(self, stream: str, last: int) -> None:
         """A broker can tell of nothing else; whoever hears it may go through all of it, one by one."""
-        if last > self.outgoing.last(stream) and not self._options.returns:
+        if stream not in self._turned or (last > self.outgoing.last(stream) and not self._options.returns):
             raise WireError(f"{last} of the stream {stream!r} was never published")
 
     # -- too much at once ----------------------------------------------------------------------------------------------
@@ -183,15 +182,15 @@ class Publishing:
         """So much waits that a publisher who can should pause until `RoomAgain`."""
         options = self._options
         if self.outgoing.bytes_waiting > options.queue_bytes_high or self.unconfirmed.bytes > options.unsafe_bytes_high:
-            self._crowded = True
-        return self._crowded
+            self.pausing = True
+        return self.pausing
 
     def relieve(self, out: list[Effect]) -> None:
         """Whoever was told to pause is told when half of it is gone."""
         if (
-            self._crowded
+            self.pausing
             and self.outgoing.bytes_waiting <= self._options.queue_bytes_high // 2
             and self.unconfirmed.bytes <= self._options.unsafe_bytes_high // 2
         ):
-            self._crowded = False
+            self.pausing = False
             out.append(Answer(RoomAgain()))

@@ -53,7 +53,8 @@ class BrokerSearch:
         """The broker that served last, and then those that were asked in vain since."""
         self._patience_us = patience_us
         self._served_us: int | None = None
-        self._searching = False
+        self.searching = False
+        """Somebody else than `home` may serve next."""
         self._successors = tuple(name for name in others if name != broker)[:SUCCESSORS_MAX]
         self._round: deque[str] = deque()
         self._detours = 0
@@ -77,15 +78,10 @@ class BrokerSearch:
         """The broker that serves, or did so last, and whom to turn to after it."""
         return (self.home, *self._successors)
 
-    @property
-    def searching(self) -> bool:
-        """Somebody else than `home` may serve next."""
-        return self._searching
-
     def start(self, now_us: int, out: Effects) -> None:
         out.append(Open(self.home))
         if self._successors:
-            self._searching = True
+            self.searching = True
             self._round = deque(self._successors)
             self._set_timer(AnswerDue(self.home), now_us + ANSWER_US, out)
 
@@ -94,7 +90,7 @@ class BrokerSearch:
         for name in dict.fromkeys((self.home if self.stands else None, self.candidate)):
             if name is not None:
                 out.append(Close(name, reason))
-        self.stands = self._searching = False
+        self.stands = self.searching = False
         self.candidate = None
         self._stop_timer(out)
 
@@ -105,7 +101,7 @@ class BrokerSearch:
         if peer != self.candidate:
             out.append(Close(peer, "not needed any more"))
             return False
-        if self._searching:
+        if self.searching:
             self._set_timer(AnswerDue(peer), now_us + ANSWER_US, out)
         return True
 
@@ -129,23 +125,23 @@ class BrokerSearch:
 
     def silent(self, peer: str, refused: bool, now_us: int, out: Effects) -> None:
         if peer == self.candidate:
-            if self._searching:
+            if self.searching:
                 self._fail(f"{peer} is silent", True, now_us, out)
-        elif peer == self.home and self.stands and not self._searching:
+        elif peer == self.home and self.stands and not self.searching:
             if refused:
                 self._begin_search(now_us, out)
             elif self._timer is None:
                 self._set_timer(AskOthers(), now_us + self._patience_us, out)
 
     def heard(self, peer: str, out: Effects) -> None:
-        if peer == self.home and self.stands and (self._searching or self._timer is not None):
+        if peer == self.home and self.stands and (self.searching or self._timer is not None):
             self._drop_candidate(f"{peer} is heard again", out)
             self._end_search(out)
 
     def down(self, peer: str, now_us: int, out: Effects, by_peer: bool = False) -> None:
         """A session is over for good. `by_peer`: it was the peer that said so, in the same life."""
         if peer == self.candidate:
-            if self._searching:
+            if self.searching:
                 self._fail(f"{peer} did not serve", True, now_us, out)
         elif peer == self.home and self.stands:
             self.stands = False
@@ -164,7 +160,7 @@ class BrokerSearch:
             self._end_search(out)
             self._set_timer(AskOthers(), now_us + self._patience_us, out)
         else:
-            self._searching = True  # also a client that was never served may be sent on
+            self.searching = True  # also a client that was never served may be sent on
             self._detours += 1
             self._sent_on += 1
             if successor.name != peer and self._detours <= DETOURS_MAX:
@@ -173,7 +169,7 @@ class BrokerSearch:
 
     def refuse(self, reason: str, now_us: int, out: Effects) -> None:
         """The candidate breaks the rules."""
-        self._searching = True
+        self.searching = True
         self._fail(reason, False, now_us, out)
 
     def fired(self, timer: Timer, now_us: int, out: Effects) -> None:
@@ -192,7 +188,7 @@ class BrokerSearch:
 
     def _lost_home(self, now_us: int, out: Effects, first: str | None) -> None:
         """`first`: who knows best what has become of the session."""
-        if self._searching:
+        if self.searching:
             self._round.append(self.home)
             if self.candidate is None and self._timer is None:
                 self._ask_next(now_us, out)
@@ -200,14 +196,14 @@ class BrokerSearch:
         assert self._served_us is not None, "it stood"
         self._brief = self._brief + 1 if now_us - self._served_us < BRIEF_US else 0
         if self._brief > BRIEF_MAX:
-            self._searching = True
+            self.searching = True
             self._note_tried(self.home)
             self._wait_for_round(now_us, out)
         else:
             self._begin_search(now_us, out, first)
 
     def _begin_search(self, now_us: int, out: Effects, first: str | None = None) -> None:
-        self._searching = True
+        self.searching = True
         self._stop_timer(out)
         self._note_tried(self.home)
         self._begin_round()
@@ -217,7 +213,7 @@ class BrokerSearch:
 
     def _end_search(self, out: Effects) -> None:
         """Somebody serves, or the broker is heard again."""
-        self._searching = False
+        self.searching = False
         self._stop_timer(out)
         self._round.clear()
         self.tried.clear()

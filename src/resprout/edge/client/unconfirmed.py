@@ -17,7 +17,8 @@ class Unconfirmed:
         self._streams: dict[str, deque[tuple[int, int]]] = {}
         """By stream: (last number of the bundle, place in the order of sending), both rising."""
         self._count = 0
-        self._again: deque[int] = deque()
+        self.again: deque[int] = deque()
+        """What is to be sent again, by its place in the order of sending."""
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -54,12 +55,12 @@ class Unconfirmed:
 
     def send_again(self) -> None:
         """Another session: everything is to be sent once more, before anything new."""
-        self._again = deque(self._sent)
+        self.again = deque(self._sent)
 
     def next_again(self) -> Publish | None:
         """The oldest that is to be sent again and still matters."""
-        while self._again:
-            publish = self._sent.get(self._again.popleft())
+        while self.again:
+            publish = self._sent.get(self.again.popleft())
             if publish is not None:
                 return publish
         return None

@@ -221,6 +221,7 @@ class Bookkeeper:
             log_bytes=status.log_bytes,
             log_bundles=status.log_bundles,
             log_bytes_max=status.log_bytes_max,
+            spill=status.spill,
             journal=self.journal(),
             safe_latency=_or_absent(safe),
             delivered_latency=_or_absent(delivered),

@@ -6,7 +6,7 @@ seconds since 1970, rates are per second over the last ten, latencies in millise
 
 import msgspec
 
-from resprout.stacks.status import Absent, MemberSeen, RepairSeen
+from resprout.stacks.status import Absent, MemberSeen, RepairSeen, SpillSeen
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -126,6 +126,7 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     log_bytes: int | Absent = msgspec.UNSET
     log_bundles: int | Absent = msgspec.UNSET
     log_bytes_max: int | Absent = msgspec.UNSET
+    spill: SpillSeen | Absent = msgspec.UNSET
     journal: JournalAccount | Absent = msgspec.UNSET
     safe_latency: LatencySummary | Absent = msgspec.UNSET
     delivered_latency: LatencySummary | Absent = msgspec.UNSET

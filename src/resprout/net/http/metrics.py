@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from resprout import __version__
 from resprout.edge.broker.tally import BOUNDS_US, LatencyCounts
 from resprout.net.account.bookkeeper import Bookkeeper
+from resprout.stacks.status import SpillSeen
 
 _KINDS_FIRST: Final = ("suspect", "repair_begin", "repair_end", "fenced", "joined", "few_copies", "two_networks")
 """Kinds of notes that are there from the beginning, so that the first one is seen as a change."""
@@ -85,6 +86,13 @@ class BrokerCollector(Collector):
         ):
             if isinstance(value, int):
                 yield _gauge(name, text, value)
+        if isinstance(status.spill, SpillSeen):
+            spill = status.spill
+            yield _gauge("spill_bytes", "On disk now, of what waits for those who are slow.", spill.bytes)
+            yield _gauge("spill_bundles", "The same in bundles.", spill.bundles)
+            yield _gauge("spill_bytes_max", "Beyond it, clients that publish are held back.", spill.bytes_max)
+            yield _counter("spilled_bytes", "Brought to disk, in this life of the broker.", spill.spilled)
+            yield _counter("spill_refused", "How often there was no room on disk, or it took nothing.", spill.refused)
         journal = books.journal()
         if not isinstance(journal, type(UNSET)):
             disk = GaugeMetricFamily("resprout_journal_bytes", "On disk.", labels=["journal"])

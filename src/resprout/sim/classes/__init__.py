@@ -11,6 +11,7 @@ from typing import Final
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.seeds import random_for
 from resprout.sim.classes.blackout import blackout
+from resprout.sim.classes.consumers import consumers
 from resprout.sim.classes.doubled_clients import doubled_clients
 from resprout.sim.classes.doubled_names import doubled_names
 from resprout.sim.classes.hung import hung
@@ -36,6 +37,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
     {
         FAULTS: _faults,
         "blackout": blackout,
+        "consumers": consumers,
         "doubled-clients": doubled_clients,
         "doubled-names": doubled_names,
         "hung": hung,

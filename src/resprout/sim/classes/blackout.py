@@ -20,14 +20,20 @@ ROUNDS_MAX: Final = 2
 DISK_LATENCIES_US: Final = (0, 0, 300, 5_000, 30_000)
 
 
-def _with_disks(drawn: Scenario, rng: Random) -> Scenario:
+def with_disks(drawn: Scenario, rng: Random) -> Scenario:
     brokers = [msgspec.structs.replace(each, disk_latency_us=rng.choice(DISK_LATENCIES_US)) for each in drawn.brokers]
     return msgspec.structs.replace(drawn, brokers=tuple(brokers), options={**drawn.options, "durable": "journal"})
 
 
 def blackout(seed: int) -> Trial:
     rng = random_for(seed, "blackout")
-    stage = Stage(seed, rng, lambda drawn: _with_disks(drawn, rng))
+    stage = Stage(seed, rng, lambda drawn: with_disks(drawn, rng))
+    black_out(stage, rng)
+    return stage.trial
+
+
+def black_out(stage: Stage, rng: Random) -> None:
+    """Once or twice."""
     names = stage.model.names
     from_us = stage.formed_us
     for number in range(rng.randint(1, ROUNDS_MAX)):
@@ -47,4 +53,3 @@ def blackout(seed: int) -> Trial:
         for name in others:
             late_us = rng.choice((1, rng.randint(1, 300_000), rng.randint(1, 5_000_000)))
             stage.later(FaultSpec(back_us + late_us, FaultKind.RECOVER, (name,)))
-    return stage.trial

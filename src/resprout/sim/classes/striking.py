@@ -21,9 +21,9 @@ class Stage:
     def __init__(self, seed: int, rng: Random, change: Callable[[Scenario], Scenario] = lambda drawn: drawn) -> None:
         drawn = change(draw_scenario(seed))
         faults = max(1, int(drawn.options.get("faults_tolerated", 1)))
-        scenario = msgspec.structs.replace(
-            drawn, options={**drawn.options, "faults_tolerated": faults}, faults=(), time_limit_us=TIME_LIMIT_US
-        )
+        options = {**drawn.options, "faults_tolerated": faults}
+        limit_us = max(TIME_LIMIT_US, drawn.time_limit_us)
+        scenario = msgspec.structs.replace(drawn, options=options, faults=(), time_limit_us=limit_us)
         self.formed_us = formed_us(scenario)
         work = [msgspec.structs.replace(w, start_us=self.formed_us + w.start_us // 4) for w in scenario.workloads]
         self.scenario: Scenario = msgspec.structs.replace(scenario, workloads=tuple(work))

@@ -39,6 +39,7 @@ def status_of(broker: "ResproutBroker") -> StackStatus:
         log_bytes=core.log.bytes_held,
         log_bundles=len(core.log.entries),
         log_bytes_max=core.options.log_bytes,
+        spill=core.spilling.status(),
         refused={
             reason: count
             for reason, count in (

@@ -179,6 +179,7 @@ class ResproutBroker(Shell):
                 (self.book.listeners.answers, self.book.listeners.settle),
                 (self.ghosts.idle, self.dismissing.let_idle_go),
                 (core.sessions.waking, self.durables.hand_out),
+                (core.spilling.candidates, core.spilling.tidy),
                 core.end,
                 *([self.durable.forget] if self.durable is not None else []),
                 *([core.disk.end] if core.disk is not None else []),
@@ -198,6 +199,9 @@ class ResproutBroker(Shell):
 
     def status(self) -> StackStatus:
         return account.status_of(self)
+
+    def store_failed(self, reason: str) -> None:
+        self.core.retire(f"{reason}; others have copies")
 
     def readers(self, topic: str) -> TopicReaders:
         return account.readers_of(self, topic)

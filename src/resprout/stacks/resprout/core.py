@@ -40,6 +40,7 @@ from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.resprout.total_way import TotalWay
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
@@ -82,6 +83,7 @@ class Core(Step):
             self.links, self.faults, options.ack_delay_us, self.outbox.pass_by, lambda entry: self.book.touch(entry)
         )
         self.log = Log(self.faults, self.reports.rose)
+        self.spilling = Spilling(self)
         self.interest = Interest(self._base)
         self.outbound: Outbound = []
         self.adverts = Adverts(self.outbound)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from resprout.core.bundle import Origin
 from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
+from resprout.core.stowed import StowedBundle, whole
 from resprout.order.entry import Entry
 from resprout.order.seen import ORIGINS_KEPT
 from resprout.overlay.places import Life
@@ -71,7 +72,7 @@ class DiskLog:
         neighbours = tuple(sent_to)
         readers = [session.name for session in entry.readers]
         self._kept.append((entry, neighbours))
-        self._core.out.append(Persist(bundle_record(entry.bundle, entry.place, readers, neighbours)))
+        self._core.out.append(Persist(bundle_record(whole(entry.bundle), entry.place, readers, neighbours)))
 
     def moved(self, client: str) -> None:
         """It has come from elsewhere, and will be given what was shown before it came. To be said before it is
@@ -130,12 +131,9 @@ class DiskLog:
         needed = [(entry, sent_to) for entry, sent_to in kept if entry is not None and entry.bundle is not None]
         if self._old or len(kept) <= SLACK + 2 * (len(needed) + len(self._durable)) + len(self._gone) // 4:
             return
-        for entry, _ in kept:
-            if entry is not None and entry.bundle is None:
-                raise_to(self._gone, (Mark(*entry.origin, entry.last),))
+        needed = self._take_oldest()
         while len(self._gone) > ORIGINS_KEPT:
             del self._gone[next(iter(self._gone))]
-        kept.clear()
         if self._gone:
             self._write(KeptMarks(to_marks(self._gone)))
         self._write_roster()
@@ -145,6 +143,25 @@ class DiskLog:
         for entry, sent_to in needed:
             self.keep(entry, sent_to)
         self._core.out.append(Forget(len(kept)))
+
+    def _take_oldest(self) -> list[tuple[Entry, tuple[str, ...]]]:
+        """Those whose records go now: all, but for what waits on disk only so many that they fit into the log when they
+        are brought back to be written again. Returns the ones that are needed."""
+        kept = self._kept
+        needed: list[tuple[Entry, tuple[str, ...]]] = []
+        room = self._core.options.log_bytes
+        while kept:
+            entry, sent_to = kept[0]
+            if entry is not None and entry.bundle is not None:
+                if type(entry.bundle) is StowedBundle:
+                    room -= entry.bundle.cost
+                    if room < 0 and needed:
+                        break
+                needed.append((entry, sent_to))
+            elif entry is not None:
+                raise_to(self._gone, (Mark(*entry.origin, entry.last),))
+            kept.popleft()
+        return needed
 
     def _write(self, kept: KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone) -> None:
         self._kept.append((None, ()))

@@ -15,6 +15,7 @@ from resprout.core.bundle import Origin
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import NOTHING, Marks, Reached, raise_to, to_marks
 from resprout.core.names import check_name
+from resprout.edge.durable_messages import WhenFull
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.places import LEAP_MAX, NUMBER_MAX
@@ -131,6 +132,8 @@ class DurableBook:
             self._done.pop(state.subscription, None)
         raise_to(self._done.setdefault(state.subscription, {}), state.done)
         kept = self.states[state.subscription] = msgspec.structs.replace(state, done=())
+        if state.terms.when_full is WhenFull.SPILL:
+            self._core.spilling.know(self.states.values())
         if self._core.disk is not None:
             self._core.disk.durable(self.whole(kept))
 

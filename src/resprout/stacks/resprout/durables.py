@@ -50,7 +50,7 @@ class Durables:
         self._ghosts = ghosts
         self._book = book
         self._clients = clients
-        self.consumers = Consumers(core.sessions, self._consumers_changed)
+        self.consumers = Consumers(core.sessions, self._consumers_changed, core.log)
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""
         self._silent: dict[str, int] = {}
@@ -179,6 +179,9 @@ class Durables:
             return Consuming(Standing.REFUSED, str(error))
         if message.terms.when_full is WhenFull.DROP_OLDEST and not message.terms.most:
             return Consuming(Standing.REFUSED, "nothing may wait, so nothing would be left")
+        if message.terms.when_full is WhenFull.SPILL and not self._core.spilling.is_offered:
+            reason = f"{self._core.seat.name} spills nothing to disk (its spill_bytes is 0)"
+            return Consuming(Standing.UNSUPPORTED, reason)
         return None
 
     # -- subscriptions -------------------------------------------------------------------------------------------------

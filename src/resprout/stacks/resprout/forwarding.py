@@ -7,6 +7,7 @@ the outbox has room for it again. A link that is not open is owed everything in 
 from typing import TYPE_CHECKING
 
 from resprout.core.bundle import Bundle
+from resprout.core.stowed import whole
 from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link
@@ -93,9 +94,11 @@ class Forwarding:
             core.disk.keep(entry, [*late, *[link.name for link in now]])
         if not entry.undone:
             core.finished(entry)
+        if core.spilling.filters:
+            core.spilling.came(entry)
         if now:
             restored = entry.restored
-            forward = Forward(bundle, hops + 1, prompt) if restored is None else restored.passed_on(hops + 1)
+            forward = Forward(bundle, hops + 1, prompt) if restored is None else restored.passed_on(bundle, hops + 1)
             for link in now:
                 self._send_on(link, entry, forward)
         return entry
@@ -107,6 +110,8 @@ class Forwarding:
         entry.is_backup = True
         if core.disk is not None:
             core.disk.keep(entry, ())
+        if core.spilling.filters:
+            core.spilling.came(entry)
         return entry
 
     def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
@@ -166,7 +171,8 @@ class Forwarding:
         assert entry.bundle is not None
         core.log.await_one(entry)
         link.sent.add(entry)
-        if self._outbox.send(link.name, Forward(entry.bundle, core.faults, entry.prompt, is_backup=True)) <= 0:
+        copy = Forward(whole(entry.bundle), core.faults, entry.prompt, is_backup=True)
+        if self._outbox.send(link.name, copy) <= 0:
             link.cursor = core.log.next_no
 
     def has_room(self, link: Link) -> bool:
@@ -191,12 +197,12 @@ class Forwarding:
             place += 1
             if entry is None or entry.source is link or not crosses(entry):
                 continue
-            bundle = entry.bundle
-            assert bundle is not None, "what a link has not seen stays in the log"
+            assert entry.bundle is not None, "what a link has not seen stays in the log"
+            bundle = whole(entry.bundle)
             log.waited(entry)
             if entry.hops < core.faults or entry.restored is not None or core.routes.wants(link, bundle):
                 restored, hops = entry.restored, entry.hops + 1
-                forward = Forward(bundle, hops, entry.prompt) if restored is None else restored.passed_on(hops)
+                forward = Forward(bundle, hops, entry.prompt) if restored is None else restored.passed_on(bundle, hops)
                 if not self._send_on(link, entry, forward):
                     break
             else:

@@ -17,6 +17,10 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     log_bytes: Annotated[int, msgspec.Meta(ge=4096)] = 64 << 20
     """What may wait here of one neighbour's bundles, and be under way of all local clients' together, before they are
     held back. A session's window of what is already on its way comes on top."""
+    spill_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 << 20
+    """What may be on disk of what waits for durable subscriptions that spill, and of copies of it kept for others. When
+    that is full, publishers are held back as by any other subscription. A repair beside it brings all of it into memory
+    once. 0: nothing is spilled, and no such subscription begins here."""
     heartbeat_us: Annotated[int, msgspec.Meta(ge=1_000)] = 500_000
     """How often a broker tells its parent that it lives."""
     lease_us: Annotated[int, msgspec.Meta(ge=4_000)] = 3_000_000

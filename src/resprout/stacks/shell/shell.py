@@ -14,8 +14,8 @@ A peer's mistake costs that peer its session and nobody else anything: `cut_off`
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from resprout.core.contract import Effect, Event, Outcome, Received, Send, TimerFired
-from resprout.core.errors import PeerError
+from resprout.core.contract import Effect, Event, Outcome, Received, Retire, Send, TimerFired
+from resprout.core.errors import PeerError, StoreError
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.step import Step
 from resprout.stacks.status import StackStatus, TopicReaders
@@ -84,22 +84,30 @@ class Shell:
         out = step.begin(now_us)
         if step.retired:
             return out
-        if type(event) is Received:  # the most frequent, without a detour
-            message = event.message
-            if type(message) in self._in_runs:
-                self._within_run = self.hear(event.peer, message) and event.more
-                if self._within_run:
-                    if step.outcomes:
-                        self.act()
-                    return out
+        try:
+            if type(event) is Received:  # the most frequent, without a detour
+                message = event.message
+                if type(message) in self._in_runs:
+                    self._within_run = self.hear(event.peer, message) and event.more
+                    if self._within_run:
+                        if step.outcomes:
+                            self.act()
+                        return out
+                elif not self._within_run or self._end_run():
+                    self.hear(event.peer, message)
             elif not self._within_run or self._end_run():
-                self.hear(event.peer, message)
-        elif not self._within_run or self._end_run():
-            handler = self._on_event.get(type(event))
-            if handler is not None:
-                handler(event)
-        self._end()
+                handler = self._on_event.get(type(event))
+                if handler is not None:
+                    handler(event)
+            self._end()
+        except StoreError as error:
+            out.clear()  # as if it had died before this step
+            self.store_failed(str(error))
         return out
+
+    def store_failed(self, reason: str) -> None:
+        """What it had put aside cannot be brought back: this life is over."""
+        self._step.end_life(Retire(reason, again=True))
 
     def hear(self, name: str, message: Any) -> bool:
         """What a peer says, at the first desk that takes it. False when it was a mistake."""

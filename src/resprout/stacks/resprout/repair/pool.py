@@ -10,6 +10,7 @@ from typing import Final
 
 from resprout.core.bundle import Bundle, shadow
 from resprout.core.errors import PeerError
+from resprout.core.stowed import whole
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
 from resprout.order.totals.messages import GrantedLock, id_of
@@ -65,7 +66,7 @@ class Inventory:
         kept = min(crossings, key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup)).entry
         bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
         if kept.bundle is None and bundle is not None:
-            _revive(self._core, kept, bundle)
+            _revive(self._core, kept, whole(bundle))
         crossings.sort(key=lambda crossed: crossed.entry is not kept)
 
     def items(self) -> Iterator[Item | Stub]:
@@ -97,11 +98,13 @@ def _revive(core: Core, entry: Entry, bundle: Bundle) -> None:
     core.log.revive(entry, bundle)
     if core.disk is not None:
         core.disk.keep(entry, ())
+    if core.spilling.filters:
+        core.spilling.came(entry)
 
 
 def item_of(entry: Entry, side: int) -> Item | Stub:
     if entry.bundle is not None:
-        return Item(entry.bundle, side, entry.hops, entry.prompt)
+        return Item(whole(entry.bundle), side, entry.hops, entry.prompt)
     return Stub(entry.publisher, entry.stream, entry.incarnation, entry.first, entry.last, entry.stamp, side)
 
 

@@ -1,0 +1,186 @@
+"""What waits for long waits on disk: the columns of entries that are kept for durable subscriptions that spill.
+
+Every broker knows which topics those have (`durable_book`), so each puts aside by itself what it keeps of them: the
+home of the subscription, where it waits to be handed out, and the brokers nearby, which keep copies for as long as the
+home may die. An entry is put aside when the log is large and the entry is *idle*: shown, sent wherever it goes, and
+taken by all who read here and do not spill. From then on it counts next to nothing, neither against the neighbour it
+came from nor, where it was published here, against local clients; so nobody is held back for it. Those who do not read
+are still waited for hop by hop, as ever: an entry that waits for one of them, or for a link, is not idle.
+
+When the disk is full, the home keeps it in memory and pushes back as always. Whoever only keeps a copy counts it
+against the neighbour it came from (`Log.stick`), once everybody nearby has it: then it waits for readers alone.
+
+Totals stay in memory: every broker has a second hold on them until all have taken them (`order.totals.locks`).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from msgspec import UNSET
+
+from resprout.core.bundle import Bundle
+from resprout.core.stowed import STOWED_COST, StowedBundle, stow
+from resprout.edge.durable_messages import WhenFull
+from resprout.filters.topics import topic_matches
+from resprout.order.entry import Entry
+from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.status import Absent, SpillSeen
+
+if TYPE_CHECKING:
+    from resprout.stacks.resprout.core import Core
+
+MEMORY_SHARE: Final = 4
+"""One in so many bytes of the log is for what could be put aside: a consumer that keeps up costs no disk."""
+AT_ONCE: Final = 64
+"""Entries that are looked at in one step, besides those that have come in it."""
+AT_ONCE_IN_VAIN: Final = 4
+"""The same while the disk is full: then it is only found out what counts against its source."""
+BUNDLES_MAX: Final = 200_000
+"""On disk: of each, what is not its columns stays in memory, and a repair takes them all in one parcel."""
+CANDIDATES_MIN: Final = 1_000
+"""With more it is looked at which of them are gone."""
+TOPICS_MAX: Final = 10_000
+"""Remembered answers."""
+
+
+class Spilling:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        options, make = core.options, core.seat.spill
+        self._store = make(options.spill_bytes) if make is not None and options.spill_bytes else None
+        self._memory = options.log_bytes // MEMORY_SHARE
+        self.filters: tuple[str, ...] = ()
+        """Of all durable subscriptions that spill, wherever they live."""
+        self._known: dict[tuple[str, ...], bool] = {}
+        self.candidates: deque[Entry] = deque()
+        """What matches one of those, and is not put aside."""
+        self._fresh = 0
+        self._look_at = CANDIDATES_MIN
+        self._again_us = 0
+        """Not before then is a disk tried that refused something."""
+        self.bytes_spilled = 0
+        """Ever, in this life."""
+        self.refused = 0
+        """How often there was no room for something."""
+        self._is_full = False
+
+    @property
+    def is_offered(self) -> bool:
+        return self._store is not None
+
+    @property
+    def bytes_on_disk(self) -> int:
+        return self._store.used if self._store is not None else 0
+
+    @property
+    def bundles_on_disk(self) -> int:
+        return self._store.places if self._store is not None else 0
+
+    def status(self) -> SpillSeen | Absent:
+        """For people, once somebody has asked for it."""
+        if not self.filters and not self.bytes_spilled:
+            return UNSET
+        most = self._core.options.spill_bytes
+        return SpillSeen(self.bytes_on_disk, self.bundles_on_disk, most, self.bytes_spilled, self.refused)
+
+    # -- what may be put aside -----------------------------------------------------------------------------------------
+
+    def know(self, states: Iterable[DurableState]) -> None:
+        """These are all durable subscriptions that there are."""
+        spilling = [state for state in states if state.terms.when_full is WhenFull.SPILL and not state.over]
+        filters = tuple(sorted({state.terms.filter for state in spilling}))
+        if filters == self.filters:
+            return
+        self.filters = filters
+        self._known.clear()
+        known = set(self.candidates)
+        for entry in self._core.log.entries.values():
+            if entry not in known:
+                self.came(entry)
+
+    def came(self, entry: Entry) -> None:
+        """It is in the log now."""
+        bundle = entry.bundle
+        if type(bundle) is Bundle and entry.tseq < 0 and self._matches(bundle):
+            self.candidates.append(entry)
+            self._fresh += 1
+
+    def _matches(self, bundle: Bundle) -> bool:
+        """Whatever its attributes: what is put aside in vain is soon forgotten."""
+        topics = bundle.topics
+        found = self._known.get(topics)
+        if found is None:
+            if len(self._known) >= TOPICS_MAX:
+                self._known.clear()
+            found = any(topic_matches(filter, topic) for filter in self.filters for topic in topics)
+            self._known[topics] = found
+        return found
+
+    # -- putting aside -------------------------------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """At the end of a step, while there are candidates."""
+        log, candidates = self._core.log, self.candidates
+        is_full = self._core.now_us < self._again_us
+        count, self._fresh = self._fresh + (AT_ONCE_IN_VAIN if is_full else AT_ONCE), 0
+        if log.bytes_held <= self._memory and log.local_bytes <= self._memory:
+            if len(candidates) > self._look_at:
+                counting = [entry for entry in candidates if _counts(entry)]
+                candidates.clear()
+                candidates.extend(counting)
+                self._look_at = max(CANDIDATES_MIN, 2 * len(counting))
+            return
+        for _ in range(min(count, len(candidates))):
+            if log.bytes_held <= self._memory and log.local_bytes <= self._memory:
+                break
+            entry = candidates.popleft()
+            if _counts(entry) and not (log.is_idle(entry) and self._put_aside(entry)):
+                candidates.append(entry)
+
+    def _put_aside(self, entry: Entry) -> bool:
+        log, bundle = self._core.log, entry.bundle
+        if bundle is not None:
+            stowed = self._stow(bundle)
+            if stowed is None:
+                self._stick(entry)
+                return False
+            entry.bundle = stowed
+            if entry.restored is not None:
+                entry.restored = entry.restored.passed_on(stowed, entry.restored.hops)
+            log.unstick(entry)
+        log.weigh(entry, STOWED_COST)
+        return True
+
+    def _stow(self, bundle: Bundle) -> StowedBundle | None:
+        store, core = self._store, self._core
+        if core.now_us < self._again_us:
+            return None
+        has_room = store is not None and store.places < BUNDLES_MAX
+        stowed = stow(bundle, store) if store is not None and has_room else None
+        if stowed is None:
+            self.refused += 1
+            self._again_us = core.now_us + core.options.heartbeat_us
+            if not self._is_full:
+                self._is_full = True
+                core.note("spill", f"no more is spilled, and publishers are held back: {self._reason(has_room)}")
+            return None
+        self._is_full = False
+        self.bytes_spilled += bundle.cost - STOWED_COST
+        return stowed
+
+    def _reason(self, has_room: bool) -> str:
+        if self._store is None:
+            return "spill_bytes is 0"
+        return self._store.trouble if has_room else f"{BUNDLES_MAX} bundles are the most that may be spilled"
+
+    def _stick(self, entry: Entry) -> None:
+        log = self._core.log
+        is_copy = entry.source is not None and not entry.waits and entry.reach >= self._core.faults
+        if is_copy and entry not in log.stuck:
+            log.stick(entry)
+
+
+def _counts(entry: Entry) -> bool:
+    """It takes room in the log, or counts against local clients."""
+    return entry.bundle is not None or (entry.source is None and entry.undone > 0)
