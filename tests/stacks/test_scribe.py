@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
@@ -116,6 +117,16 @@ def test_a_child_that_was_left_out_for_want_of_room_is_told_as_soon_as_there_is_
     assert told == [("c", "t")]
 
 
+@pytest.mark.parametrize("subscribe", ['"t"', '"#"'])
+def test_who_publishes_more_than_the_tree_carries_is_held_back_and_nobody_misses_anything(subscribe: str) -> None:
+    """Ten times what is kept, over links that take seconds for it; nobody fails."""
+    large = ring(5, operations=12, subscribe=subscribe, options="keep_bytes = 300000", more="payload = 50000")
+    thin = [msgspec.structs.replace(broker, bandwidth_bps=20_000_000) for broker in large.brokers]
+    played = play(msgspec.structs.replace(large, brokers=tuple(thin)))
+    played.check_clean()
+    assert not played.verdict.anomalies, "nor was anybody told that something may be missing"
+
+
 def test_it_promises_an_order_for_each_topic_and_no_other() -> None:
     assert SCRIBE.order is OrderScope.EACH_TOPIC
     assert SCRIBE.guarantees == (Guarantee.EVENTUAL, Guarantee.TOTAL)
@@ -202,7 +213,7 @@ def test_options_that_cannot_be_are_refused() -> None:
     for wrong in ({"backups": 7}, {"suspect_us": 1_000_000}, {"keep_bytes": 4 << 20}, {"successors": 65}, {"noop": 1}):
         with pytest.raises(UsageError):
             SCRIBE.parse_options(wrong)
-    with pytest.raises(UsageError, match="^suspect_us must be more than noop_us, 1000000, not 1$"):
+    with pytest.raises(UsageError, match=r"^suspect_us must be more than noop_us, 1000000, not 1$"):
         SCRIBE.parse_options({"suspect_us": 1})
     options = SCRIBE.parse_options({})
     assert (options.backups, options.noop_us, options.suspect_us) == (2, 1_000_000, 2_000_000), "as the seed prints"
