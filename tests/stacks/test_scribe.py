@@ -120,7 +120,8 @@ def test_a_child_that_was_left_out_for_want_of_room_is_told_as_soon_as_there_is_
 @pytest.mark.parametrize("subscribe", ['"t"', '"#"'])
 def test_who_publishes_more_than_the_tree_carries_is_held_back_and_nobody_misses_anything(subscribe: str) -> None:
     """Ten times what is kept, over links that take seconds for it; nobody fails."""
-    large = ring(5, operations=12, subscribe=subscribe, options="keep_bytes = 300000", more="payload = 50000")
+    options = "keep_bytes = 300000\nlink_bytes = 300000"
+    large = ring(5, operations=12, subscribe=subscribe, options=options, more="payload = 50000")
     thin = [msgspec.structs.replace(broker, bandwidth_bps=20_000_000) for broker in large.brokers]
     played = play(msgspec.structs.replace(large, brokers=tuple(thin)))
     played.check_clean()
