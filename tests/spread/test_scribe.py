@@ -2,10 +2,12 @@
 
 import pytest
 
+from resprout.filters.predicate import parse_predicate
 from resprout.spread.scribe.lines import BeatDue, JoinOverdue
 from resprout.spread.scribe.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeHas, TreeJoined
 from resprout.spread.scribe.tree import EARLY_MAX, MISSED_TOGETHER
 from resprout.spread.scribe.trees import Trees
+from resprout.stacks.scribe.wishes import TopicWishes
 from tests.spread.scribe_net import TreeNet, scribed
 
 WAYS = {"a": "root", "b": "a", "c": "b", "d": "a", "e": "root"}
@@ -358,3 +360,20 @@ def test_whoever_is_gone_is_waited_for_no_more() -> None:
     net.publish(1, settle=False)
     net.kill("b")
     assert net["root"].trees.floor("t") == 1
+
+
+# -- wishes of clients that were elsewhere -----------------------------------------------------------------------------
+
+
+def test_one_answer_of_how_far_a_topic_has_come_is_for_all_wishes_of_a_client() -> None:
+    """What comes between two confirmations of one client is shown to it (seed 146162 of the swarm)."""
+    net, asked = TreeNet({"a": "root"}), list[str]()
+    wishes = TopicWishes(net["a"].trees, lambda client: True, asked.append)
+    predicates = [parse_predicate("t"), parse_predicate("t", "kind = 'b'")]
+    for predicate in predicates:
+        wishes.want("c", predicate)
+    net.settle()
+    assert asked == ["t"] and not wishes.look()
+    wishes.has_come("t", 5)
+    assert [recorded.predicate for recorded in wishes.look()] == predicates and asked == ["t"]
+    assert not wishes.shows("c", "t", 5) and wishes.shows("c", "t", 6)
