@@ -266,6 +266,16 @@ def test_a_leader_that_freezes_is_replaced_and_what_it_says_afterwards_is_refuse
     played.check_clean()
 
 
+@pytest.mark.parametrize("steps", [(0,), (2,), (0, 1), (1, 3, 4)])
+def test_a_network_that_was_in_two_grows_together_and_no_topic_has_two_logs(steps: tuple[int, ...]) -> None:
+    """More than it says that it survives: two rings, each with an owner of every topic."""
+    apart = [after_owner("t", 6, step) for step in steps]
+    parted = fault("3300ms", "partition", *apart) + '[[fault]]\nat = "11s"\nkind = "heal"\n'
+    played = play(ring(6, operations=60, interval="50ms", more=parted))
+    played.check_clean()
+    assert len({held.group for held in played.holding("t").values()}) == 1
+
+
 def test_more_than_one_holder_at_once_is_more_than_it_survives_and_the_run_waits_or_the_judge_says_so() -> None:
     dead = [after_owner("t", 6, steps) for steps in range(2)]
     played = play(ring(6, more=fault("3300ms", "crash", *dead)))
