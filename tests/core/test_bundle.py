@@ -145,3 +145,12 @@ def test_a_bundle_fits_up_to_its_limits() -> None:
     assert not fits(limits.BUNDLE_BYTES, 1, 1)
     assert not fits(0, 0, limits.BUNDLE_MESSAGES + 1)
     assert fits(limits.PAYLOAD_BYTES, 4096, 1), "one message of the largest size always fits"
+
+
+@pytest.mark.parametrize("key", ["k", "account-17", "k" * 256, "Konto-ä", "口座", f"{'t' * 512}#{'k' * 255}"])
+def test_keys_count_as_much_as_they_take_in_a_frame(key: str) -> None:
+    """Counted as long as a key may be, a few messages with short keys filled what may be on its way."""
+    keys = tuple(f"{key}{number}" for number in range(5))
+    bundle = Bundle("c0", 1, 1, 1, 1, "t", keys, Guarantee.TOTAL, b"", b"")
+    encoded = sum(len(msgspec.msgpack.encode(key)) for key in keys)
+    assert encoded <= bundle.key_bytes <= encoded + 2 * len(keys)

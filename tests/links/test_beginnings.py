@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from resprout.core.contract import Send
 from resprout.links.flight import START_BYTES, START_BYTES_SHARED
 from resprout.links.frames import Part
-from tests.links.puppet import Desk, Parcel, frames
+from tests.links.puppet import Desk, Parcel, data, frames
 
 
 class Pressing(Parcel, frozen=True, tag=251):
@@ -35,6 +35,27 @@ def test_what_is_pressing_begins_with_much_however_many_links_there_are() -> Non
     left = weight(frames(busy_desk(7).ask(Send("c11", Pressing(1, 300_000)))))
     assert START_BYTES <= left < START_BYTES + START_BYTES // 8
     assert weight(frames(busy_desk(7).ask(Send("c11", LARGE)))) < START_BYTES // 3, "anything else with its share"
+
+
+def test_what_follows_a_repair_does_not_wait_until_the_repair_is_acknowledged() -> None:
+    """What the repair said had taken the share of its connection, so publications waited for a round trip behind it."""
+    desk = busy_desk(7)
+    desk.ask(Send("c11", Pressing(1, START_BYTES_SHARED // 8)))
+    desk.ask(Send("c11", Pressing(2, START_BYTES_SHARED // 8)))
+    follows = Parcel(3, 10_000)
+    assert weight(frames(desk.ask(Send("c11", follows)))) == follows.size
+
+
+def test_whatever_takes_of_what_all_have_in_common_is_acknowledged_at_once_and_gives_it_back() -> None:
+    """However little it is: on a connection that never rests nobody would ask."""
+    shipped = frames(busy_desk(7).ask([Send("c11", Pressing(number, 3_500)) for number in (1, 2)]))
+    assert any(frame.hurry for frame in shipped)
+    desk = busy_desk(7)
+    desk.ask(Send("c11", Pressing(1, 100_000)))
+    assert weight(frames(desk.ask(Send("c10", Pressing(1, 300_000))))) < START_BYTES
+    desk.lose(10)
+    desk.arrive(11, data(1, received=1, grant=1 << 20))
+    assert weight(frames(desk.ask(Send("c9", Pressing(1, 300_000))))) >= START_BYTES
 
 
 def test_all_that_speak_at_once_begin_with_what_a_thin_line_carries_in_a_lease() -> None:

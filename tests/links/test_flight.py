@@ -23,7 +23,7 @@ class Line:
 
     def run(self, until_us: int) -> None:
         while self.now_us < until_us:
-            while not self.flight.is_full(self.sent - self.acknowledged, pressing=False):
+            while not self.flight.is_full(self.sent - self.acknowledged):
                 self.send(self.flight.part_bytes)
             self.now_us, self.acknowledged = self.on_way.pop(0)
             self.flight.acknowledged(self.acknowledged, self.now_us)

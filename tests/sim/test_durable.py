@@ -87,6 +87,22 @@ def test_all_brokers_are_killed_at_once_and_durable_subscriptions_go_on_also_wit
     assert bool(stowed) == spills
 
 
+def test_what_is_done_at_a_broker_that_is_cut_off_is_not_handed_out_again_by_the_next_one() -> None:
+    """Nobody else has heard of it but the consumer, and after that one's death the next consumer."""
+    scenario = load_scenario(SCENARIO, ['client.2.reading="100ms"', "workload.0.operations=60"])
+    apart = FaultSpec(2_000_000, FaultKind.PARTITION, ("b3", "billing-1", "worker-3"))
+    heal = FaultSpec(15_000_000, FaultKind.HEAL)
+    rows = run(with_faults(scenario, [apart, crash(2_900, "billing-1"), recover(3_200, "billing-1"), heal]))
+    assert len(handed(rows, "billing")) == 120
+    moved_us = max(row.time_us for row in rows if row.kind == "durable" and "billing" in (row.detail or ""))
+    mine = [row for row in rows if (row.attributes or {}).get("durable") == "billing" and row.node == "billing-1"]
+    done = {
+        (row.publisher, row.stream, row.seq) for row in mine if row.kind == "acknowledged" and row.time_us < moved_us
+    }
+    again = {(row.publisher, row.stream, row.seq) for row in mine if row.kind == "handed" and row.time_us > moved_us}
+    assert len(done) > 5 and not done & again
+
+
 @pytest.mark.parametrize("block", range(cases(1, 24)))
 def test_over_drawn_deaths_nothing_is_lost_and_repeats_say_so(block: int) -> None:
     for seed in range(block * 3, block * 3 + 3):

@@ -1,8 +1,12 @@
 """Brokers die, and the tree grows back: small crashes made by hand, each with the judge and with what it is about."""
 
+from pathlib import Path
+
 import pytest
 
+from resprout.scenario.load import load_scenario
 from resprout.scenario.model import FaultKind
+from resprout.sim.run import Run
 from resprout.trace.schema import Row
 from tests.stacks.stage import (
     CHAIN,
@@ -20,6 +24,7 @@ from tests.stacks.stage import (
     scenario,
 )
 
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
 CAUSAL = "mix = { fifo = 0.5, causal = 0.5 }"
 TOTALS = "mix = { causal = 0.4, total = 0.6 }"
 
@@ -31,6 +36,20 @@ def begun(played: Played, node: str) -> int:
 
 def delivered(played: Played, client: str) -> list[Row]:
     return [row for row in played.rows if row.kind == "deliver" and row.node == client]
+
+
+def test_what_only_a_repair_makes_safe_is_shown_as_soon_as_the_repair_has_come() -> None:
+    """With f = 2, b7 shows what c4 published only once b0 says that it has it: with the repair, not a timer later."""
+    scene = load_scenario(SCENARIOS / "crash-b1-b2-b3.toml", ["workload.0.operations=20"])
+    rows = Run(scene, None, ()).finish().rows
+    (crash_us,) = {row.time_us for row in rows if row.kind == "crash"}
+    (repaired_us,) = {row.time_us for row in rows if row.kind == "repair_end" and row.node == "b7"}
+    published = {(row.publisher, row.stream, row.seq): row.time_us for row in rows if row.kind == "publish"}
+    own = [row for row in rows if row.kind == "deliver" and row.node == row.publisher == "c4"]
+    waited = [row for row in own if crash_us < published[row.publisher, row.stream, row.seq] < repaired_us - 500_000]
+    (latency_us,) = {client.latency_us for client in scene.clients if client.name == "c4"}
+    shown_us = {row.time_us for row in waited if row.guarantee == "eventual"}
+    assert shown_us == {repaired_us + latency_us}
 
 
 # -- who takes whose place ---------------------------------------------------------------------------------------------

@@ -23,11 +23,17 @@ what an earlier one has published is no repeat where a later one was faster."""
 CausalKey = tuple[int, str, str, int, int]
 """(stamp, publisher, stream, incarnation, first number)."""
 
-KEY_FRAME_BYTES: Final = limits.KEY_BYTES + 3
+KEY_HEAD_BYTES: Final = 3
+"""Before each key, at most."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_payloads: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 _decode_attributes: Final = msgspec.msgpack.Decoder(list[dict[str, str | int | float | bool]]).decode
+
+
+def _in_frame(keys: tuple[str, ...]) -> int:
+    text = "".join(keys)
+    return KEY_HEAD_BYTES * len(keys) + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
 class Bundle:
@@ -66,8 +72,9 @@ class Bundle:
         self.origin: Origin = (publisher, self.stream, incarnation)
         self.cost = len(payloads) + len(attributes) + 64
         """Bytes that count against windows and logs: the columns and an allowance for everything around them."""
-        self.key_bytes = KEY_FRAME_BYTES * len(keys) if keys else 0
-        """At most what the keys take in a frame; the cost leaves them out."""
+        self.key_bytes = _in_frame(keys) if keys else 0
+        """At most what the keys take in a frame; the cost leaves them out. What may be on its way is counted with them,
+        so it is hardly more: counted as long as a key may be, short ones would be a round trip later."""
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -155,6 +155,8 @@ class Acknowledged(ProtocolMessage, frozen=True, tag=28):
     """Everything up to these is done, and known to be where it must: nobody need say so again."""
 
     marks: Marks
+    known: bool = True
+    """False: it may not be known yet, so whoever hears it says so to the next broker, as if it had done it."""
 
     @property
     def bulk(self) -> int:

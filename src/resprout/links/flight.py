@@ -21,7 +21,7 @@ START_BYTES_SHARED: Final = 192 << 10
 """On all connections of a node together: it may begin on all of them at once, and they may share one thin line. Each
 has its share of this. At 1 Mbit it takes a second and a half, which is less than a lease."""
 START_BYTES_FREE: Final = 128 << 10
-"""Beyond its share a connection may take of this for what is pressing, as long as something is left."""
+"""What is pressing takes of this, as long as something is left, before it takes of the share of its connection."""
 START_BYTES_LEAST: Final = 8 << 10
 """About what TCP begins with."""
 LEAST_BYTES: Final = 4 << 10
@@ -54,15 +54,15 @@ class Flight:
     """Positions are bytes of the session, counted from its beginning."""
 
     __slots__ = (
-        "_beginnings", "_flight_us", "_rates", "_start_bytes", "_taken_bytes", "_trip_us", "bytes_max", "marked",
-        "marks", "part_bytes",
+        "_beginnings", "_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks", "part_bytes",
+        "taken_bytes",
     )  # fmt: skip
 
     def __init__(self, flight_us: int) -> None:
         self._flight_us = flight_us
         self._beginnings = Beginnings()
-        self._taken_bytes = 0
-        """Of what is free for whoever begins."""
+        self.taken_bytes = 0
+        """Of what is free for what is pressing."""
         self.marks: deque[tuple[int, int, int]] = deque()
         """Acknowledgements that were asked for: position, when it left, how much was acknowledged by then."""
         self._rates: deque[int] = deque(maxlen=RATES_KEPT)
@@ -88,25 +88,24 @@ class Flight:
         if not self.marks and not self._rates:
             self.end()
             self._allow(self._start_bytes)
-        if not self._taken_bytes:
+        if not self.taken_bytes:
             self._beginnings = beginnings
 
-    def is_full(self, bytes_on_way: int, pressing: bool) -> bool:
-        """Nothing more may leave now. While nothing is known, what is pressing takes of what is free."""
-        if bytes_on_way < self.bytes_max:
-            return False
-        if not pressing or self._rates or self.bytes_max >= START_BYTES:
-            return True
-        more = min(self.part_bytes, START_BYTES - self.bytes_max, self._beginnings.free_bytes)
-        self._beginnings.free_bytes -= more
-        self._taken_bytes += more
-        self.bytes_max += more
+    def is_full(self, bytes_on_way: int, pressing_bytes: int = 0) -> bool:
+        """Nothing more may leave now. While nothing is known, so much that is pressing takes of what is free, as far as
+        that goes, and leaves the share of its connection to what follows: otherwise publications would wait for the
+        acknowledgement of a repair that has come."""
+        if pressing_bytes and not self._rates:
+            more = min(pressing_bytes, max(0, START_BYTES - self.bytes_max), self._beginnings.free_bytes)
+            self._beginnings.free_bytes -= more
+            self.taken_bytes += more
+            self.bytes_max += more
         return bytes_on_way >= self.bytes_max
 
     def end(self) -> None:
         """Of the beginning, or of the connection: others may begin with what this one took."""
-        self._beginnings.free_bytes += self._taken_bytes
-        self._taken_bytes = 0
+        self._beginnings.free_bytes += self.taken_bytes
+        self.taken_bytes = 0
 
     def begin(self, position: int) -> None:
         """Another connection, perhaps another way."""

@@ -31,8 +31,6 @@ class _Shipping:
         self._bounded = bounded
         self._batch: list[Any] = []
         self._batch_bytes = 0
-        self._pressing = False
-        """What leaves, or would leave, next."""
 
     def ship(self) -> None:
         link = self._link
@@ -41,8 +39,7 @@ class _Shipping:
             weight = end - begin
             if self._batch and (self._batch_bytes + weight > part_bytes or len(self._batch) == MESSAGES_PER_FRAME):
                 self._ship_batch()
-            self._pressing = message.pressing
-            if weight and self._is_full():
+            if weight and self._is_full(end - link.departed if message.pressing else 0):
                 break
             if link.body is None and (weight <= part_bytes or not link.pack(message)):
                 self._batch.append(message)
@@ -63,9 +60,9 @@ class _Shipping:
             yield message, begin, end
             begin = end
 
-    def _is_full(self) -> bool:
+    def _is_full(self, pressing_bytes: int = 0) -> bool:
         link = self._link
-        return self._bounded and link.flight.is_full(link.departed - link.acknowledged, self._pressing)
+        return self._bounded and link.flight.is_full(link.departed - link.acknowledged, pressing_bytes)
 
     def _ship_batch(self) -> None:
         link = self._link
@@ -99,13 +96,18 @@ class _Shipping:
 
     def _hurries(self) -> bool:
         """Whether the frame that leaves now is to be acknowledged at once. Several are while a lot is on its way, so
-        that the link never runs empty."""
+        that the link never runs empty; and whatever took of what all have in common, so that others may."""
         link = self._link
         flight = link.flight
         since = link.departed - flight.marked
         if since <= 0:
             return False
-        if self._is_full() or 4 * since >= flight.bytes_max or link.sent_bytes >= link.announced:
+        if (
+            self._is_full()
+            or 4 * since >= flight.bytes_max
+            or link.sent_bytes >= link.announced
+            or (flight.taken_bytes and not flight.marks)
+        ):
             flight.mark(link.departed, link.acknowledged, self._now_us)
             return True
         return False

@@ -87,6 +87,11 @@ class Reports:
         """Some were held back, and may be told now."""
         self.taken_soon = self._spread_soon = self._totals_soon = self.due = True
 
+    def all_now(self) -> None:
+        """A repair has handed over what may not be safe elsewhere: whoever published it nearby waits for the copies."""
+        self._urgent.update(self._links)
+        self.all_soon()
+
     def receipts_soon(self) -> None:
         """Clients are to be told something that nobody waits for."""
         self.taken_soon = self.due = True

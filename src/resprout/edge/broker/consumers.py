@@ -243,10 +243,10 @@ class Consumers:
         """What is done since this was asked last."""
         return held.queue.marks() if held.queue.dirty else ()
 
-    def tell(self, held: HeldDurable, marks: Marks, out: list[Effect]) -> None:
-        """Consumers need not remember this any longer."""
-        message = Acknowledged(marks)
-        out.extend([Send(consumer, message) for consumer in held.queue.consumers])
+    def tell(self, held: HeldDurable, message: Acknowledged, out: list[Effect]) -> None:
+        """What consumers need not remember any longer, or have to; unless it is nothing."""
+        if message.marks and held.is_confirmed:
+            out.extend([Send(consumer, message) for consumer in held.queue.consumers])
 
 
 def _told(terms: Terms) -> str:

@@ -310,7 +310,11 @@ class ConsumerMachine:
         ]  # fmt: skip
 
     def _acknowledged(self, message: Acknowledged, now_us: int, out: list[Effect]) -> None:
-        """Nobody will ask for this any more."""
+        """Nobody will ask for this any more; or perhaps the next broker does."""
+        if not message.known:
+            for mark in message.marks:
+                self._done.setdefault(mark.origin, Ranges()).add(1, mark.seq)
+            return
         for mark in message.marks:
             ranges = self._done.get(mark.origin)
             if ranges is not None and self.terms.group:

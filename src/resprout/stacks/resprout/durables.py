@@ -20,6 +20,7 @@ from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import (
     Acknowledge,
+    Acknowledged,
     Consume,
     Consuming,
     EndSubscription,
@@ -33,6 +34,7 @@ from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.durable_done import UnknownDone
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, MARKS_MAX, DurableState
 from resprout.stacks.resprout.messages import NOBODY
 from resprout.stacks.shell.desk import Handler
@@ -55,8 +57,8 @@ class Durables:
         """Consumers that came and cannot be served yet."""
         self._silent: dict[str, int] = {}
         """Consumers that are not heard, and since when."""
-        self._told: dict[str, Marks] = {}
-        """By subscription: what everybody was told with the last signs of life."""
+        self._unknown: dict[str, UnknownDone] = {}
+        """By subscription: what everybody was told, and may not have heard."""
         core.sessions.is_confirmed = self._confirmed
         clients.left = self.leave
         clients.looked = self.decide_all
@@ -105,13 +107,18 @@ class Durables:
     def tick(self) -> None:
         """With the signs of life: how far all have come, and who is gone."""
         core = self._core
+        all_heard = not any(link.silent for link in core.links.values())
+        self._unknown = {name: one for name, one in self._unknown.items() if name in self.consumers.held}
         for held in list(self.consumers.held.values()):
-            if (told := self._told.pop(held.name, ())) and held.is_confirmed:
-                self.consumers.tell(held, told, core.out)  # a heartbeat later, everybody has heard
+            unknown = self._unknown.setdefault(held.name, UnknownDone(core.now_us))
             marks = self.consumers.progress(held)
             if marks and held.is_confirmed:
                 self._book.durables.raise_done(held.name, marks)
-                self._told[held.name] = marks
+                unknown.note(marks)
+            if all_heard:
+                self.consumers.tell(held, Acknowledged(unknown.turn(core.now_us, core.options.lease_us)), core.out)
+            else:
+                self.consumers.tell(held, Acknowledged(unknown.unshared(), known=False), core.out)
             if held.awaited and core.now_us >= held.awaited_until_us:
                 held.awaited.clear()
                 self.consumers.waking[inner_name(held.name)] = held.queue.session
@@ -155,6 +162,9 @@ class Durables:
                 return
             held = self._begin(message, state)
         self.consumers.join(held, session, message, core.out)
+        unknown = self._unknown.get(held.name)
+        if unknown is not None and (marks := unknown.all()) and self.consumers.of(session.name) is held:
+            core.out.append(Send(session.name, Acknowledged(marks, known=False)))
 
     def _may_live(self, home: Life) -> bool:
         """As far as this broker knows; one that is far away may be dead, and then it will hear of another one."""

@@ -247,6 +247,6 @@ class Taking:
             core.log.settle(entry)
             if entry.delivered:
                 core.finished(entry)
-        core.reports.all_soon()
+        core.reports.all_now()
         core.log.held_back.put_wall()  # of what was handed over, nobody reports who had it when
         core.show()
