@@ -9,7 +9,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.links.frames import Data
 from resprout.net.frames import make_codec
 from resprout.overlay.chord.fingers import Fingers
-from resprout.overlay.chord.membership import LOOKUPS_MAX, Chord, KeyNotFound
+from resprout.overlay.chord.membership import CALLED_AGAIN, CALLS_MAX, LOOKUPS_MAX, Chord, KeyNotFound
 from resprout.overlay.chord.messages import CHORD_MESSAGES, AskSuccessor, FindOwner, OwnerFound, SuccessorSays
 from resprout.overlay.chord.options import SUCCESSORS_SAID_MAX, RingOptions
 from resprout.overlay.chord.ring import BITS, SIZE, is_between, is_owned, number_of, to_key
@@ -174,6 +174,39 @@ def test_lookups_are_answered_while_members_come_and_go() -> None:
         net.pass_time(200_000)
     net.stabilise(20)
     assert len(asker.found) == 30 and all(found is not None for found in asker.found.values())
+
+
+@pytest.mark.parametrize("cut_off", [1, 3, 4])
+def test_two_rings_that_a_partition_has_made_of_one_find_together_again(cut_off: int) -> None:
+    ring = Ring(1)
+    ring.grow(8)
+    ring.stabilise(40)
+    some = ring.members[:cut_off]
+    others = ring.members[cut_off:]
+    for one in some:
+        for other in others:
+            ring.living[one].chord.gone(other)
+            ring.living[other].chord.gone(one)
+    assert ring.wrong() == ["there are 2 rings"]
+    is_outnumbered = {name: ring.living[name].chord.is_outnumbered for name in (*some, *others)}
+    if cut_off == 1:
+        assert [name for name, is_so in is_outnumbered.items() if is_so] == some
+    ring.stabilise(80)
+    assert ring.wrong() == ring.not_ideal() == []
+    assert not any(ring.living[name].chord.is_outnumbered for name in ring.members)
+
+
+def test_a_member_that_is_dead_is_not_called_for_ever() -> None:
+    ring = Ring(1)
+    ring.grow(4)
+    ring.stabilise(40)
+    chord = ring.living[ring.members[0]].chord
+    dead = chord.successors[0].name
+    ring.kill([dead])
+    ring.stabilise(10)
+    assert dead in chord.lost
+    ring.stabilise(CALLED_AGAIN * CALLS_MAX)
+    assert not chord.lost and ring.not_ideal() == []
 
 
 def test_a_member_that_is_alone_owns_everything() -> None:

@@ -14,6 +14,7 @@ from resprout.replicas.messages import (
     Accepted,
     Ask,
     Decisions,
+    Fetch,
     Follow,
     Lead,
     Prepare,
@@ -129,6 +130,25 @@ def test_a_leader_that_was_left_out_is_followed_no_more_and_a_member_may_stand_w
     assert stage.replica.stand(LATER_US + 2, out) == [Led(None)]
     asked = [effect.peer for effect in out if isinstance(effect, Send) and isinstance(effect.message, Ask)]
     assert asked == ["c", "d"]
+
+
+def test_whoever_is_far_behind_asks_on_until_it_has_all_that_was_decided() -> None:
+    """And not because of a sign of life, which overtakes what the leader has said."""
+    stage, ballot = Stage(), Ballot(1, "b")
+    assert stage.hears("b", Lead("g", ballot, 5, 0)) == [("b", Follow("g", ballot, 0))]
+    assert stage.hears("b", Accept("g", ballot, 6, (), 5)) == [("b", Fetch("g", 0))]
+    entries = tuple([SlotEntry(b"%d" % slot) for slot in range(1, 6)])
+    assert stage.hears("b", Decisions("g", 1, entries[:3])) == [("b", Fetch("g", 3))]
+    assert stage.hears("b", Decisions("g", 4, entries[3:])) == []
+    assert stage.replica.ledger.chosen == 5
+
+
+def test_a_leader_knows_what_it_has_taken_until_it_is_decided() -> None:
+    stage = leading()
+    stage.replica.propose(b"x", LATER_US, [])
+    assert stage.replica.has_taken(b"x") and not stage.replica.has_taken(b"y")
+    stage.hears("b", Accepted("g", stage.replica.ledger.promised, 1, 1), LATER_US)
+    assert not stage.replica.has_taken(b"x")
 
 
 def test_whoever_leads_does_not_stand_again() -> None:

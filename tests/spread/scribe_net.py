@@ -12,7 +12,7 @@ from resprout.spread.scribe.messages import AskMissed, NotKept, Scribed
 from resprout.spread.scribe.options import TreeOptions
 from resprout.spread.scribe.trees import Trees
 
-OPTIONS = TreeOptions(beat_us=1, silent_us=3, join_us=2)
+OPTIONS = TreeOptions(beat_us=1, silent_us=3, join_us=2, report_bytes=1)
 MESSAGES_MAX = 10_000
 """Until a net must have come to rest."""
 
@@ -55,6 +55,9 @@ class TreeMember:
         for position in range(after + 1, len(self.net.log) + 1):
             self.trees.spread(self.net.log[position])
 
+    def spread_upto(self, topic: str) -> None:
+        self.net.floors.append(self.trees.floor(topic) or 0)
+
     def is_sole_root(self, topic: str) -> bool:
         return self.net.is_sole_root
 
@@ -95,6 +98,8 @@ class TreeNet:
         self.on_the_way: deque[tuple[str, str, Any]] = deque()
         self.members = {name: TreeMember(self, name) for name in ("root", *ways)}
         self.log: dict[int, Scribed] = {}
+        self.floors: list[int] = []
+        """How far the whole tree has come, each time that its root was told."""
         self.is_sole_root = True
         self.watermark = 0
         self.members["root"].trees.root("t", 0)

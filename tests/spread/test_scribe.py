@@ -2,10 +2,12 @@
 
 import pytest
 
+from resprout.filters.predicate import parse_predicate
 from resprout.spread.scribe.lines import BeatDue, JoinOverdue
-from resprout.spread.scribe.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeJoined
+from resprout.spread.scribe.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeHas, TreeJoined
 from resprout.spread.scribe.tree import EARLY_MAX, MISSED_TOGETHER
 from resprout.spread.scribe.trees import Trees
+from resprout.stacks.scribe.wishes import TopicWishes
 from tests.spread.scribe_net import TreeNet, scribed
 
 WAYS = {"a": "root", "b": "a", "c": "b", "d": "a", "e": "root"}
@@ -326,3 +328,52 @@ def test_brokers_that_wait_for_each_other_in_a_ring_do_not_tell_each_other_in_an
     net.pass_time(4)
     net.publish(3)
     assert net["a"].got == net["b"].got == net["c"].got == [1, 2, 3]
+
+
+# -- how far all of it has come ----------------------------------------------------------------------------------------
+
+
+def test_the_root_hears_how_far_the_whole_tree_has_come_and_not_before() -> None:
+    net = TreeNet({"a": "root", "b": "a", "c": "b"})
+    net.want("c")
+    net.publish(3)
+    assert net.floors[-1] == 3 and net["root"].trees.floor("t") == 3
+    net.publish(2, settle=False)
+    assert net["root"].trees.floor("t") == 3, "nothing has come to anybody below"
+    net.settle()
+    assert net["root"].trees.floor("t") == 5
+
+
+def test_who_joins_late_and_wants_what_was_before_holds_the_root_to_it_until_it_has_it() -> None:
+    net = TreeNet({"a": "root", "b": "a"})
+    net.want("a")
+    net.publish(4)
+    net["b"].trees.want("t", 0)
+    net.settle()
+    has = [message.position for source, _, message in net.said if isinstance(message, TreeHas) and source == "a"]
+    assert 0 in has and has[-1] == 4 and net["root"].trees.floor("t") == 4
+
+
+def test_whoever_is_gone_is_waited_for_no_more() -> None:
+    net = TreeNet({"a": "root", "b": "root"})
+    net.want("a", "b")
+    net.publish(1, settle=False)
+    net.kill("b")
+    assert net["root"].trees.floor("t") == 1
+
+
+# -- wishes of clients that were elsewhere -----------------------------------------------------------------------------
+
+
+def test_one_answer_of_how_far_a_topic_has_come_is_for_all_wishes_of_a_client() -> None:
+    """What comes between two confirmations of one client is shown to it (seed 146162 of the swarm)."""
+    net, asked = TreeNet({"a": "root"}), list[str]()
+    wishes = TopicWishes(net["a"].trees, lambda client: True, asked.append)
+    predicates = [parse_predicate("t"), parse_predicate("t", "kind = 'b'")]
+    for predicate in predicates:
+        wishes.want("c", predicate)
+    net.settle()
+    assert asked == ["t"] and not wishes.look()
+    wishes.has_come("t", 5)
+    assert [recorded.predicate for recorded in wishes.look()] == predicates and asked == ["t"]
+    assert not wishes.shows("c", "t", 5) and wishes.shows("c", "t", 6)

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
@@ -116,6 +117,17 @@ def test_a_child_that_was_left_out_for_want_of_room_is_told_as_soon_as_there_is_
     assert told == [("c", "t")]
 
 
+@pytest.mark.parametrize("subscribe", ['"t"', '"#"'])
+def test_who_publishes_more_than_the_tree_carries_is_held_back_and_nobody_misses_anything(subscribe: str) -> None:
+    """Ten times what is kept, over links that take seconds for it; nobody fails."""
+    options = "keep_bytes = 300000\nlink_bytes = 300000"
+    large = ring(5, operations=12, subscribe=subscribe, options=options, more="payload = 50000")
+    thin = [msgspec.structs.replace(broker, bandwidth_bps=20_000_000) for broker in large.brokers]
+    played = play(msgspec.structs.replace(large, brokers=tuple(thin)))
+    played.check_clean()
+    assert not played.verdict.anomalies, "nor was anybody told that something may be missing"
+
+
 def test_it_promises_an_order_for_each_topic_and_no_other() -> None:
     assert SCRIBE.order is OrderScope.EACH_TOPIC
     assert SCRIBE.guarantees == (Guarantee.EVENTUAL, Guarantee.TOTAL)
@@ -202,6 +214,8 @@ def test_options_that_cannot_be_are_refused() -> None:
     for wrong in ({"backups": 7}, {"suspect_us": 1_000_000}, {"keep_bytes": 4 << 20}, {"successors": 65}, {"noop": 1}):
         with pytest.raises(UsageError):
             SCRIBE.parse_options(wrong)
+    with pytest.raises(UsageError, match=r"^suspect_us must be more than noop_us, 1000000, not 1$"):
+        SCRIBE.parse_options({"suspect_us": 1})
     options = SCRIBE.parse_options({})
     assert (options.backups, options.noop_us, options.suspect_us) == (2, 1_000_000, 2_000_000), "as the seed prints"
 
@@ -250,6 +264,16 @@ def test_a_leader_that_freezes_is_replaced_and_what_it_says_afterwards_is_refuse
     frozen = fault("3300ms", "freeze", leader) + fault("12s", "unfreeze", leader)
     played = play(ring(5, operations=100, interval="100ms", more=frozen))
     played.check_clean()
+
+
+@pytest.mark.parametrize("steps", [(0,), (2,), (0, 1), (1, 3, 4)])
+def test_a_network_that_was_in_two_grows_together_and_no_topic_has_two_logs(steps: tuple[int, ...]) -> None:
+    """More than it says that it survives: two rings, each with an owner of every topic."""
+    apart = [after_owner("t", 6, step) for step in steps]
+    parted = fault("3300ms", "partition", *apart) + '[[fault]]\nat = "11s"\nkind = "heal"\n'
+    played = play(ring(6, operations=60, interval="50ms", more=parted))
+    played.check_clean()
+    assert len({held.group for held in played.holding("t").values()}) == 1
 
 
 def test_more_than_one_holder_at_once_is_more_than_it_survives_and_the_run_waits_or_the_judge_says_so() -> None:

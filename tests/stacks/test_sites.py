@@ -1,5 +1,6 @@
 """A tree of sites without faults: order, routing, receipts, and what is left when nobody wants anything any more."""
 
+import msgspec
 import pytest
 
 from resprout.audit.judge import judge
@@ -7,15 +8,16 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from resprout.scenario.draw import draw_scenario
+from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import Mix, Scenario
+from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
 from resprout.stacks.shell import replicated
 from resprout.stacks.sites import SITES
 from resprout.stacks.sites.image import dump, load
-from resprout.stacks.sites.messages import SiteCarries, SiteWants, SiteWantsNot
+from resprout.stacks.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
 from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.survival import Survival
 from tests.stacks.asking import Asked, ask
@@ -193,6 +195,37 @@ def test_five_replicas_bear_two_crashes_and_one_none() -> None:
     assert [survival(replicas).faults for replicas in (1, 2, 3, 5, 7)] == [0, 0, 1, 2, 3]
 
 
+TWO = """
+stack = "sites"
+[[broker]]
+name = "s0a"
+site = "s0"
+[[broker]]
+name = "s0b"
+site = "s0"
+parent = "s0a"
+"""
+
+
+def test_a_site_that_lacks_a_broker_or_has_too_many_is_refused_when_the_file_is_read() -> None:
+    with pytest.raises(ScenarioError, match=r":5: broker s0a: the site 's0' has 2 brokers; .* 'sites' has 3 in each"):
+        parse_scenario(TWO)
+    assert parse_scenario(TWO, overrides=["options.replicas=2"]).brokers
+    assert parse_scenario(TWO, overrides=["stack=resprout"]).brokers
+    third = '[[fault]]\nat = "1s"\nkind = "join"\nnodes = ["s0c"]\nsite = "s0"\nparent = "s0a"\n'
+    assert parse_scenario(TWO + third).brokers
+    with pytest.raises(ScenarioError, match="has 4 brokers"):
+        parse_scenario(TWO + third.replace('["s0c"]', '["s0c", "s0d"]'))
+
+
+def test_a_broker_for_which_its_site_has_no_place_says_so_and_waits_for_nothing() -> None:
+    fourth = FaultSpec(500_000, FaultKind.JOIN, ("s0d",), parent="s0a", latency_us=500, site="s0")
+    played = play(scenario(sites({"s0": None}), clients({"c0": "s0b"}, "t"), work(["c0"], "t"), faults=[fourth]))
+    assert played.result.ended == "quiescent" and not played.verdict.anomalies
+    (told,) = [row.detail for row in played.rows if row.kind == "note" and row.node == "s0d"]
+    assert told == "there is no place for s0d: the site s0 has its 3 brokers, s0a, s0b, s0c"
+
+
 def test_a_swarm_strikes_one_broker_of_each_site_at_most() -> None:
     model = FaultModel(sites(ROW), find_stack("sites").survives(SitesOptions()))
     assert model.bears(["s0a", "s1b", "s2c"]) and not model.bears(["s0a", "s0b"])
@@ -222,6 +255,31 @@ def test_the_log_of_a_site_and_what_it_keeps_for_readers_stay_short(monkeypatch:
         replica = broker.agreement.replica
         assert replica is not None and len(replica.ledger.votes) < 200
         assert len(played.state(name).recent) < 600
+
+
+def test_a_site_whose_lines_are_full_keeps_its_leader_and_decides_everything() -> None:
+    """Large publications on thin lines: signs of life do not wait behind them, and what only takes its time is not said
+    again and again."""
+    brokers = [
+        msgspec.structs.replace(broker, bandwidth_bps=4_000_000) for broker in sites({"s0": None}, near_us=2_000)
+    ]
+    large = msgspec.structs.replace(work(["c0", "c1"], "t", operations=6), payload=100_000)
+    played = play(scenario(brokers, clients({"c0": "s0a", "c1": "s0b"}, "t"), large))
+    played.check_clean()
+    assert played.leaders("s0") == ["s0a/1"]
+    proposed = [message.command for message in played.messages(Proposal) if len(message.command) > 1_000]
+    assert len(set(proposed)) == 6 and len(proposed) <= 12, "a leader that needs time is not told again and again"
+
+
+def test_a_log_of_large_commands_is_short_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicated, "SNAPSHOT_LOG_BYTES", 100_000)
+    large = msgspec.structs.replace(work(["c0"], "t", operations=20, interval_us=100_000), payload=20_000)
+    played = play(scenario(sites({"s0": None}), clients({"c0": "s0a", "c1": "s0b"}, "t"), large))
+    played.check_clean()
+    for broker in played.brokers.values():
+        replica = broker.agreement.replica
+        assert replica is not None and replica.ledger.snapshot.slot > 0
+        assert sum(len(vote.entry.command) for vote in replica.ledger.votes.values()) < 200_000
 
 
 def test_messages_between_sites_have_families() -> None:

@@ -46,6 +46,9 @@ class Leadership:
         self.go_on(now_us)
         return True
 
+    def has_taken(self, command: bytes) -> bool:
+        return self._proposer is not None and self._proposer.has(command)
+
     # -- following -----------------------------------------------------------------------------------------------------
 
     def wait_for_leader(self, now_us: int) -> None:
@@ -213,8 +216,11 @@ class Leadership:
         self._desk.wake(HeartbeatDue(self._desk.group), now_us + self._desk.options.heartbeat_us)
 
     def _tell_lead(self, proposer: Proposer, now_us: int) -> None:
-        for member in self._desk.others():
-            self._desk.say(member, Lead(self._desk.group, proposer.ballot, self._ledger.chosen, now_us))
+        """And what is decided, behind all that was said before: whoever knows less then asks for the rest."""
+        desk, ballot, chosen = self._desk, proposer.ballot, self._ledger.chosen
+        for member in desk.others():
+            desk.say(member, Lead(desk.group, ballot, chosen, now_us))
+            desk.say(member, Accept(desk.group, ballot, chosen + 1, (), chosen))
 
     def _say_again(self, proposer: Proposer, member: str) -> None:
         """What this member has not accepted, as far as one message holds it."""

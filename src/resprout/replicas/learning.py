@@ -15,21 +15,28 @@ class Learner:
     def __init__(self, desk: ReplicaDesk) -> None:
         self._desk = desk
         self._ledger = desk.ledger
+        self._upto = 0
+        """Something was asked for because all up to here is decided."""
         self._informed: dict[str, int] = {}
         """By one that was left out: member -> how much it is known to know."""
 
     def learn_upto(self, leader: str, ballot: Ballot, chosen: int) -> None:
         """What was accepted from this very leader is what it knows to be decided; anything else is asked for."""
+        self.learn_votes(ballot, chosen)
+        self.ask_for(leader, chosen)
+
+    def learn_votes(self, ballot: Ballot, chosen: int) -> None:
+        """The same, where the rest may be on its way."""
         ledger = self._ledger
         upto = ledger.chosen
         while upto < chosen and (vote := ledger.votes.get(upto + 1)) is not None and vote.ballot == ballot:
             upto += 1
         ledger.choose(upto)
-        self.ask_for(leader, chosen)
 
     def ask_for(self, peer: str, chosen: int) -> None:
         """What this peer knows and is not known here."""
         if self._ledger.chosen < chosen:
+            self._upto = max(self._upto, chosen)
             self._desk.say(peer, Fetch(self._desk.group, self._ledger.chosen))
 
     def learn(self, first: int, entries: Sequence[SlotEntry]) -> None:
@@ -46,6 +53,13 @@ class Learner:
         elif message.after < ledger.chosen:
             entries = desk.batch(list(ledger.decided(message.after + 1, ledger.chosen)))
             desk.say(peer, Decisions(desk.group, message.after + 1, entries))
+
+    def hear_decisions(self, peer: str, message: Decisions) -> None:
+        """Not all of it may have fitted into one message."""
+        before = self._ledger.chosen
+        self.learn(message.first, message.entries)
+        if self._ledger.chosen > before:
+            self.ask_for(peer, self._upto)
 
     def hear_install(self, peer: str, message: Install) -> None:
         ledger, desk = self._ledger, self._desk

@@ -4,6 +4,8 @@
 another order than they were sent.
 """
 
+from typing import ClassVar
+
 from resprout.core.contract import ProtocolMessage
 from resprout.replicas.values import AcceptedEntry, Ballot, SlotEntry, Snapshot
 
@@ -46,7 +48,8 @@ class Promise(ProtocolMessage, frozen=True, tag=161):
 
 
 class Accept(ProtocolMessage, frozen=True, tag=162):
-    """Accept these entries in this and the following slots."""
+    """Accept these entries in this and the following slots; everything up to `chosen` is decided. Without entries it
+    says no more than that."""
 
     group: str
     ballot: Ballot
@@ -76,7 +79,10 @@ class Refuse(ProtocolMessage, frozen=True, tag=164):
 
 
 class Lead(ProtocolMessage, frozen=True, tag=165):
-    """The leader lives, and everything up to `chosen` is decided. Answered by `Follow`."""
+    """The leader lives. Answered by `Follow`. Everything up to `chosen` is decided, but what the leader has said of it
+    may still be on its way: this overtakes it, because a leader with much to say is not silent."""
+
+    express: ClassVar[bool] = True
 
     group: str
     ballot: Ballot
@@ -90,6 +96,8 @@ class Lead(ProtocolMessage, frozen=True, tag=165):
 
 class Follow(ProtocolMessage, frozen=True, tag=166):
     """Answer to `Lead`: I follow you."""
+
+    express: ClassVar[bool] = True
 
     group: str
     ballot: Ballot

@@ -44,6 +44,8 @@ class Proposer:
         self.under_way: dict[int, dict[str, None]] = {}
         """Slot -> who has accepted it."""
         self._entries: dict[int, SlotEntry] = {}
+        self._commands: dict[bytes, None] = {}
+        """Of all that was taken and is not decided."""
         self._next = 0
 
     @property
@@ -85,11 +87,16 @@ class Proposer:
 
     # -- proposals -----------------------------------------------------------------------------------------------------
 
+    def has(self, command: bytes) -> bool:
+        """It was taken, and is not decided yet."""
+        return command in self._commands
+
     def take(self, entry: SlotEntry) -> bool:
         """To be proposed when its turn comes; False when too much waits."""
         if len(self._pending) >= PENDING_MAX:
             return False
         self._pending.append(entry)
+        self._commands[entry.command] = None
         return True
 
     def next_entries(self) -> tuple[int, tuple[SlotEntry, ...]]:
@@ -133,7 +140,7 @@ class Proposer:
         """After decisions were taken: let go of them, and see whether the configuration still has promised."""
         for slot in [slot for slot in self.under_way if slot <= self._ledger.chosen]:
             del self.under_way[slot]
-            del self._entries[slot]
+            self._commands.pop(self._entries.pop(slot).command, None)
         self._next = max(self._next, self._ledger.chosen + 1)
         for slot in [slot for slot in self._found if slot < self._next]:
             del self._found[slot]

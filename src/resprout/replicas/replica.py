@@ -98,6 +98,10 @@ class Replica:
         """False when this replica does not lead, or too much waits: nothing was done."""
         return self._take(SlotEntry(command), now_us, out)
 
+    def has_taken(self, command: bytes) -> bool:
+        """It was proposed here, since this replica has led last, and is not decided yet."""
+        return self._leadership.has_taken(command)
+
     def configure(self, members: Sequence[str], now_us: int, out: list[Effect]) -> tuple[bool, list[News]]:
         """Propose another configuration, any at all of up to `MEMBERS_MAX`; one at a time."""
         names = tuple(dict.fromkeys(members))
@@ -136,7 +140,7 @@ class Replica:
         self._learner.hear_fetch(peer, message)
 
     def _hear_decisions(self, peer: str, message: Decisions, now_us: int) -> None:
-        self._learner.learn(message.first, message.entries)
+        self._learner.hear_decisions(peer, message)
         self._leadership.go_on(now_us)
 
     def _hear_install(self, peer: str, message: Install, now_us: int) -> None:

@@ -59,7 +59,7 @@ class Acceptor:
             return
         self._heed(peer, message.ballot, now_us)
         self._say(peer, Follow(self._desk.group, message.ballot, message.sent_us))
-        self._learner.learn_upto(peer, message.ballot, message.chosen)
+        self._learner.learn_votes(message.ballot, message.chosen)
 
     def _heed(self, peer: str, ballot: Ballot, now_us: int) -> None:
         """Somebody leads in a ballot that is not below what was promised."""

@@ -6,13 +6,14 @@ hold is listed in `model` and `workload_options`. Anything unknown is refused: a
 a run that nobody asked for.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from resprout.core.guarantee import ReceiptLevel
 from resprout.scenario.check_nodes import blame, check_nodes
-from resprout.scenario.model import TIME_LIMIT_US, FaultKind, OptionValue, Scenario
+from resprout.scenario.model import TIME_LIMIT_US, BrokerSpec, FaultKind, FaultSpec, OptionValue, Scenario
 from resprout.scenario.read_faults import read_faults, settle_faults
 from resprout.scenario.read_nodes import read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
@@ -53,6 +54,7 @@ def build_scenario(source: TomlSource) -> Scenario:
     joining = [name for fault in faults if fault.kind is FaultKind.JOIN for name in fault.nodes]
     check_nodes(file, brokers, clients, joining)
     options = _options(file, stack)
+    _check_sites(file, stack, brokers, faults, options)
     workloads = read_workloads(file, clients, stack.offered(stack.parse_options(options)))
     if not stack.keeps_subscriptions and (consumer := next((c for c in clients if c.consumes), None)) is not None:
         reason = f"the stack {stack.name!r} does not offer durable subscriptions"
@@ -75,6 +77,24 @@ def build_scenario(source: TomlSource) -> Scenario:
         trace=file.choice("trace", ("rows", "counts"), "rows"),
         faults=settle_faults(fault_tables, faults, brokers, clients, seed),
     )
+
+
+def _check_sites(
+    file: Table,
+    stack: Stack[Any],
+    brokers: Sequence[BrokerSpec],
+    faults: Sequence[FaultSpec],
+    options: Mapping[str, OptionValue],
+) -> None:
+    """A site that lacks a broker never forms, and one that has too many leaves one out."""
+    size = stack.site_brokers(stack.parse_options(options))
+    joined = Counter(fault.site for fault in faults if fault.kind is FaultKind.JOIN for _ in fault.nodes)
+    for site, count in Counter(broker.site for broker in brokers).items():
+        if size and site is not None and count + joined[site] != size:
+            first = next(broker.name for broker in brokers if broker.site == site)
+            found = f"the site {site!r} has {count + joined[site]} brokers"
+            wanted = f"with these options the stack {stack.name!r} has {size} in each"
+            blame(file, "broker", first, "site", f"{found}; {wanted}")
 
 
 def _name(file: Table) -> str:

@@ -114,6 +114,8 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
             return msgspec.convert(dict(given), self.options, strict=True)
         except msgspec.ValidationError as error:
             text, _, where = str(error).partition(" - at `$.")
+            if not where:  # it is about several of them, and names them
+                raise UsageError(text) from None
             name = where.rstrip("`")
             raise UsageError(f"option {name!r}: {text[:1].lower()}{text[1:]}") from None
 

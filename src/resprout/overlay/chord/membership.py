@@ -12,7 +12,7 @@ from resprout.core.contract import Outcome, Timer
 from resprout.overlay.chord.fingers import Fingers
 from resprout.overlay.chord.messages import AskSuccessor, FindOwner, OwnerFound, SuccessorSays
 from resprout.overlay.chord.options import RingOptions
-from resprout.overlay.chord.ring import distance, from_key, is_between, is_owned, member_number, to_key
+from resprout.overlay.chord.ring import SIZE, distance, from_key, is_between, is_owned, member_number, to_key
 from resprout.overlay.wires import OverlayMember, Wires
 
 HOPS_MAX: Final = 128
@@ -21,6 +21,14 @@ LOOKUPS_MAX: Final = 10_000
 """Questions of one member that are not answered yet. One more is not asked, and its owner told."""
 EARLY_MAX: Final = 256
 """Questions that wait at a member-to-be; who asked asks again."""
+
+
+LOST_MAX: Final = 16
+"""Members that could not be reached any more and are called again, those that were lost last."""
+CALLED_AGAIN: Final = 4
+"""One of them each time that so many times it was stabilised, ..."""
+CALLS_MAX: Final = 30
+"""... and each so often. Who has not answered then is dead."""
 
 
 class RingJoined(Outcome, frozen=True):
@@ -63,18 +71,20 @@ class OwnerOverdue(Timer, frozen=True):
 
 
 class _Lookup:
-    __slots__ = ("finger", "joins", "key", "tries")
+    __slots__ = ("finger", "joins", "key", "lost", "tries")
 
-    def __init__(self, key: bytes, finger: int | None, joins: bool) -> None:
+    def __init__(self, key: bytes, finger: int | None, joins: bool, lost: str | None = None) -> None:
         self.key = key
         self.finger = finger
         """That it is for, if any."""
         self.joins = joins
+        self.lost = lost
+        """Somebody who was lost and is asked who follows this member, on the ring that it is on."""
         self.tries = 0
 
     @property
     def routine(self) -> bool:
-        return self.finger is not None
+        return self.finger is not None or self.lost is not None
 
 
 class Chord:
@@ -96,6 +106,11 @@ class Chord:
         """Questions of those who would join by this one, which has to join first."""
         self._joining_at: OverlayMember | None = None
         """The member before which this one will stand."""
+        self.lost: dict[str, OverlayMember] = {}
+        """By name: those that could not be reached. After a partition they are on another ring."""
+        self._calls: dict[str, int] = {}
+        """How often each of them was called."""
+        self._rounds = 0
         self._between: str | None = None
         """A member that is said to stand before the first successor, and was asked."""
         self.handlers: dict[type, Callable[[str, Any], None]] = {
@@ -111,6 +126,13 @@ class Chord:
             self._wires.tell(RingJoined())
         else:
             self._look_up(to_key(self.number), joins=True)
+
+    @property
+    def is_outnumbered(self) -> bool:
+        """As many were lost, not long ago, as are left: it may be this member that was cut off from the ring."""
+        beside = [self.predecessor] if self.predecessor is not None else []
+        left = {self.me.name, *(member.name for member in (*beside, *self.successors, *self.fingers))}
+        return bool(self.lost) and len(self.lost.keys() - left) >= len(left)
 
     def hear(self, name: str, message: Any) -> None:
         """PeerError for what no member says."""
@@ -200,7 +222,11 @@ class Chord:
         if not lookup.joins:
             del self._lookups[message.number]
             self._wires.let_sleep(OwnerOverdue(message.number, lookup.routine))
-        if lookup.joins:  # asked again until it has answered
+        if lookup.lost is not None:
+            self.lost.pop(lookup.lost, None)
+            self._calls.pop(lookup.lost, None)
+            self._meet(message.owner)
+        elif lookup.joins:  # asked again until it has answered
             if message.owner.name != self.me.name:
                 self._joining_at = message.owner
                 self._wires.say(message.owner, AskSuccessor(self.me.address, joins=True))
@@ -213,10 +239,41 @@ class Chord:
 
     def stabilise_due(self, timer: StabiliseDue) -> None:
         self._wires.wake(timer, self._options.stabilise_us)
+        self._call_again()
         if self.successors:
             self._wires.say(self.successors[0], AskSuccessor(self.me.address, joins=False))
             if (finger := self.fingers.next(self.successors[0])) is not None:
                 self._look_up(to_key(self.fingers.start(finger)), finger)
+
+    def _call_again(self) -> None:
+        """Somebody who was lost: two rings that a partition has made of one do not find together by themselves."""
+        self._rounds += 1
+        if self._rounds % CALLED_AGAIN or not self.lost or not self.is_member:
+            return
+        name = next(iter(self.lost))
+        member = self.lost.pop(name)
+        calls = self._calls[name] = self._calls.get(name, 0) + 1
+        if calls < CALLS_MAX:
+            self.lost[name] = member
+        else:
+            del self._calls[name]
+        for number in [number for number, lookup in self._lookups.items() if lookup.lost is not None]:
+            del self._lookups[number]
+        self._numbers += 1
+        key = to_key((self.number + 1) % SIZE)
+        self._lookups[self._numbers] = _Lookup(key, None, joins=False, lost=name)
+        self._wires.say(member, FindOwner(key, self.me, self._numbers, 0, True))
+
+    def _meet(self, member: OverlayMember) -> None:
+        """It follows this member on the ring of somebody who was lost."""
+        if member.name == self.me.name:
+            return
+        if not self.successors:
+            self._move(self.predecessor, [member])
+        elif not is_between(self.number, member_number(member), member_number(self.successors[0])):
+            return
+        self._between = member.name
+        self._wires.say(member, AskSuccessor(self.me.address, joins=False))
 
     def _asked(self, name: str, message: AskSuccessor) -> None:
         if not self.is_member:
@@ -281,6 +338,15 @@ class Chord:
 
     def gone(self, name: str) -> None:
         """It cannot be reached."""
+        beside = [self.predecessor] if self.predecessor is not None else []
+        for member in (*beside, *self.successors, *self.fingers):
+            if member.name == name:
+                self.lost.pop(name, None)
+                self.lost[name] = member
+        if len(self.lost) > LOST_MAX:
+            oldest = next(iter(self.lost))
+            del self.lost[oldest]
+            self._calls.pop(oldest, None)
         self.fingers.forget(name)
         if self.predecessor is not None and self.predecessor.name == name:
             self._move(None, self.successors)

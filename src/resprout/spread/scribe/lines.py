@@ -48,6 +48,9 @@ class TreeLines(Protocol):
     def spread_again(self, topic: str, after: int) -> None:
         """By the root: from there on (`Trees.spread`)."""
 
+    def spread_upto(self, topic: str) -> None:
+        """To the root: the whole tree has come further (`Trees.floor`)."""
+
     def is_sole_root(self, topic: str) -> bool:
         """Of this broker, which is the root as far as it knows: nobody else can be, now."""
 

@@ -1,4 +1,5 @@
-"""What members of a tree say to each other. Tags 288 to 294 of the wire belong to this file."""
+"""What members of a tree say to each other. Tags 288 to 294 and 304 of the wire belong to this
+file."""
 
 from typing import Annotated, Final
 
@@ -68,4 +69,11 @@ class NotKept(ProtocolMessage, frozen=True, tag=294):
     position: int
 
 
-SCRIBE_TREE_MESSAGES: Final = (JoinTree, TreeJoined, LeaveTree, TreeBeat, Scribed, AskMissed, NotKept)
+class TreeHas(ProtocolMessage, frozen=True, tag=304):
+    """To the parent: all below me, and I, have everything up to this position."""
+
+    topic: str
+    position: int
+
+
+SCRIBE_TREE_MESSAGES: Final = (JoinTree, TreeJoined, LeaveTree, TreeBeat, Scribed, AskMissed, NotKept, TreeHas)

@@ -10,3 +10,5 @@ class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Who has not heard one for so long looks for another parent."""
     join_us: int = 2_000_000
     """A parent that has not answered for so long is asked again, or another one is."""
+    report_bytes: int = 128 << 10
+    """Of publications, between two reports of how far a member has come."""

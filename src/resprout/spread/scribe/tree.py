@@ -11,8 +11,9 @@ MISSED_TOGETHER: Final = 128
 
 
 class TreePlace:
-    __slots__ = ("after", "asked", "children", "cut_off_us", "early", "hears_us", "is_root", "is_waking", "missing",
-                 "parent", "position", "told", "topic", "waiting", "wanted")  # fmt: skip
+    __slots__ = ("after", "asked", "children", "cut_off_us", "early", "floors", "hears_us", "is_root", "is_waking",
+                 "missing", "parent", "position", "reported", "told", "topic", "untold_bytes", "waiting",
+                 "wanted")  # fmt: skip
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -41,11 +42,22 @@ class TreePlace:
         """... and will send up to here before it is asked again."""
         self.hears_us = 0
         """When the root was heard of last."""
+        self.floors: dict[str, int] = {}
+        """By child: up to here all below it have everything, as far as it has said."""
+        self.reported = 0
+        """What the parent takes all below here to have; at the root, what its owner does."""
+        self.untold_bytes = 0
+        """Of publications that were taken since."""
 
     @property
     def is_in(self) -> bool:
         """In the tree."""
         return self.is_root or self.parent is not None
+
+    @property
+    def floor(self) -> int | None:
+        """All below here have everything up to this position."""
+        return None if self.position is None else min([self.position, *self.floors.values()])
 
     @property
     def is_needed(self) -> bool:
@@ -68,6 +80,7 @@ class TreePlace:
         scribed = self.early.pop(self.position + 1, None)
         if scribed is not None:
             self.position += 1
+            self.untold_bytes += scribed.bundle.cost
         return scribed
 
     def skip_to(self, position: int) -> None:

@@ -16,9 +16,11 @@ from resprout.spread.scribe.messages import (
     NotKept,
     Scribed,
     TreeBeat,
+    TreeHas,
     TreeJoined,
 )  # fmt: skip
 from resprout.spread.scribe.options import TreeOptions
+from resprout.spread.scribe.reporting import Reporting
 from resprout.spread.scribe.tree import MISSED_TOGETHER, TreePlace
 
 PLACES_MAX: Final = 100_000
@@ -31,10 +33,11 @@ class Trees:
         self._options = options
         self._lines = lines
         self._whole = whole
+        self._reporting = Reporting(lines, options.report_bytes)
         self.places: dict[str, TreePlace] = {}
         self.handlers: dict[type, Callable[[str, Any], None]] = {
             JoinTree: self._asked, TreeJoined: self._joined, LeaveTree: self._left, TreeBeat: self._beat,
-            Scribed: self._scribed, NotKept: self._not_kept,
+            Scribed: self._scribed, NotKept: self._not_kept, TreeHas: self._has,
         }  # fmt: skip
 
     def begin(self) -> None:
@@ -53,6 +56,11 @@ class Trees:
     def is_in(self, topic: str) -> bool:
         return (place := self.places.get(topic)) is not None and place.is_in
 
+    def floor(self, topic: str) -> int | None:
+        """By the root: the whole tree has everything up to this position; None for a tree of nobody."""
+        place = self.places.get(topic)
+        return place.floor if place is not None else None
+
     # -- what is wanted here -------------------------------------------------------------------------------------------
 
     def want(self, topic: str, after: int | None = None) -> None:
@@ -70,6 +78,7 @@ class Trees:
             return
         reached, place.position = place.position, after
         place.missing = place.told = after
+        self._reporting.look(place)
         if place.is_root:
             self._lines.spread_again(topic, after)
         else:
@@ -91,6 +100,7 @@ class Trees:
         place.is_root, place.parent, place.asked = True, None, None
         self._rest(place)
         place.begin_at(position)
+        place.reported = place.floor or 0
         assert place.position is not None, "it begins somewhere"
         self._came_in(place)
         return place.position
@@ -123,6 +133,7 @@ class Trees:
             place.skip_to(position)
             self._lines.tell(TreeSkipped(topic))
             self._go_on(place, None)
+            self._reporting.look(place)
 
     def look(self, topic: str) -> None:
         """There may be a way now, or a shorter one."""
@@ -202,6 +213,7 @@ class Trees:
 
     def _welcome(self, place: TreePlace, name: str) -> None:
         assert place.position is not None, "whoever is in the tree has a position"
+        place.floors[name] = place.position
         self._lines.say(name, TreeJoined(place.topic, place.position))
 
     def _joined(self, name: str, message: TreeJoined) -> None:
@@ -215,6 +227,7 @@ class Trees:
         self._attach(place, name)
         place.begin_at(message.position)
         self._look_for(place, message.position)
+        self._reporting.joined(place, message.position)
         self._came_in(place)
 
     def _attach(self, place: TreePlace, name: str) -> None:
@@ -234,6 +247,7 @@ class Trees:
         for name in place.children:
             if name not in place.waiting:
                 place.waiting[name] = None
+                place.floors.pop(name, None)
                 self._lines.say(name, TreeJoined(place.topic, NOWHERE))
 
     def _cut_off(self, place: TreePlace, name: str) -> None:
@@ -259,8 +273,7 @@ class Trees:
     def gone(self, name: str) -> None:
         """It cannot be reached, or has lost what was said to it."""
         for place in list(self.places.values()):
-            place.children.pop(name, None)
-            place.waiting.pop(name, None)
+            self._lose_child(place, name)
             if name in (place.parent, place.asked):
                 place.parent = place.asked = None
                 self._came_out(place)
@@ -270,9 +283,14 @@ class Trees:
     def _left(self, name: str, message: LeaveTree) -> None:
         place = self.places.get(message.topic)
         if place is not None:
-            place.children.pop(name, None)
-            place.waiting.pop(name, None)
+            self._lose_child(place, name)
             self._prune(place)
+
+    def _lose_child(self, place: TreePlace, name: str) -> None:
+        place.children.pop(name, None)
+        place.waiting.pop(name, None)
+        if place.floors.pop(name, None) is not None:
+            self._reporting.look(place)
 
     def _prune(self, place: TreePlace) -> None:
         if not place.is_needed:
@@ -292,7 +310,14 @@ class Trees:
         if place is None:
             self._lines.say(name, LeaveTree(message.bundle.topic))
         elif place.position is not None and message.position > place.position:
+            if name == place.parent:
+                place.hears_us = self._lines.now_us  # signs of life wait behind publications
             self._take(place, message, name)
+
+    def _has(self, name: str, message: TreeHas) -> None:
+        place = self.places.get(message.topic)
+        if place is not None:
+            self._reporting.heard(place, name, message.position)
 
     def _take(self, place: TreePlace, scribed: Scribed, source: str | None) -> None:
         place.put(scribed)
@@ -308,6 +333,7 @@ class Trees:
                     self._lines.push(name, onward)
             self._lines.deliver(scribed, source)
         assert place.position is not None, "something was taken"
+        self._reporting.took(place)
         if place.told <= place.position < place.missing and not place.is_root:
             self._ask(place)
 

@@ -48,6 +48,7 @@ from resprout.spread.scribe.messages import (
     NotKept,
     Scribed,
     TreeBeat,
+    TreeHas,
     TreeJoined,
 )  # fmt: skip
 from resprout.stacks.families import Family
@@ -90,7 +91,7 @@ SCRIBE = Stack(
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (Scribed, PublishAt, *REPLICA_MESSAGES),
-        Family.REPORTS: (PublicationPlaced, AskTopic, TopicLed),
+        Family.REPORTS: (PublicationPlaced, AskTopic, TopicLed, TreeHas),
         Family.SUBSCRIPTIONS: (JoinTree, TreeJoined, LeaveTree, TreeBeat),
         Family.MEMBERSHIP: (*CHORD_MESSAGES, FoundTopic, TopicKnown, ClaimTopic, AskRange, RangeCeded),
         Family.REPAIR: (AskMissed, NotKept),

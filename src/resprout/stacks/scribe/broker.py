@@ -274,6 +274,9 @@ class ScribeBroker(Shell):
         if not log.is_announced and topic != DIRECTORY:
             self._announce(topic)
 
+    def floor(self, topic: str) -> int | None:
+        return self.trees.floor(topic)
+
     def unled(self, held: HeldTopic) -> None:
         self.trees.unroot(held.topic)
         if held.leader is not None:
@@ -338,6 +341,11 @@ class ScribeBroker(Shell):
 
     def ask_root(self, missed: AskMissed) -> None:
         self.errands.add(missed.topic, ("missed",), missed)
+
+    def spread_upto(self, topic: str) -> None:
+        held = self.owners.leads(topic)
+        if held is not None:
+            held.go_on()
 
     def is_sole_root(self, topic: str) -> bool:
         held = self.owners.leads(topic)

@@ -33,6 +33,9 @@ from resprout.stacks.scribe.options import ScribeOptions
 from resprout.stacks.shell.replicated import ReplicaInSessions
 from resprout.stacks.shell.step import Step
 
+DEFERRED_BYTES: Final = 16 << 20
+"""Of publications that wait until the tree has come further; more is not taken, and has to be said again."""
+
 
 class TopicHouse(Protocol):
     """The broker, as its topics know it."""
@@ -51,6 +54,8 @@ class TopicHouse(Protocol):
         """It does not any more, or somebody else does."""
 
     def spread(self, placed: PlacedAt) -> None: ...
+    def floor(self, topic: str) -> int | None:
+        """Everybody in the tree has all up to this position; None: nobody is in it."""
 
 
 class HeldTopic:
@@ -83,6 +88,12 @@ class HeldTopic:
         """This broker was left out, and most of those who hold the topic know so."""
         self._requests: dict[tuple[Origin, int], str] = {}
         """Publications that wait for a place, and who asked for it."""
+        self._under_way_bytes = 0
+        """Of publications that were proposed by this leader."""
+        self._deferred: dict[tuple[Origin, int], tuple[str, PublishAt]] = {}
+        """Publications that are proposed when the tree has come further, and who asked for it."""
+        self._deferred_bytes = 0
+        self._announced_us = 0
         self._looks: dict[int, str] = {}
         self._numbers = 0
         self._times: deque[tuple[int, int]] = deque()
@@ -167,11 +178,49 @@ class HeldTopic:
             self._say_placed(name, key)
         elif key in self._requests:
             self._requests[key] = name
+        elif key in self._deferred:
+            self._deferred[key] = (name, message)
+        elif self._deferred_bytes >= DEFERRED_BYTES:
+            self._house.say(name, TopicLed(self.topic, self._me))
         else:
+            self._deferred[key] = (name, message)
+            self._deferred_bytes += bundle.cost
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Propose what waits, in order, as far as the tree can be expected to carry it."""
+        while self._deferred and self.is_leading and not self._is_full():
+            key = next(iter(self._deferred))
+            name, message = self._deferred.pop(key)
+            cost = message.bundle.cost
+            self._deferred_bytes -= cost
             self._requests[key] = name
-            if not self._propose(PlaceBundle(bundle, message.previous)):
+            self._under_way_bytes += cost
+            if not self._propose(PlaceBundle(message.bundle, message.previous)):
                 self._requests.pop(key, None)  # too much waits, or too few have promised
+                self._under_way_bytes -= cost
                 self._house.say(name, TopicLed(self.topic, self._me))
+
+    def _is_full(self) -> bool:
+        """As much is on its way as may be kept for those who miss it: what is more would be lost to them."""
+        most, size = self._options.keep_bytes, self._under_way_bytes
+        if self._is_kept or size + self.log.bytes <= most:
+            return False
+        floor = self._spread_upto
+        for placed in reversed(self.log.recent):
+            if placed.position <= floor or size > most:
+                break
+            size += placed.bundle.cost
+        return size > most
+
+    @property
+    def _spread_upto(self) -> int:
+        """Nobody in the tree lacks anything up to this position. Until it is announced, and filters that match it have
+        had time to ask for it, somebody may want it all."""
+        if not self.log.is_announced or self._step.now_us < self._announced_us + self._options.again_us:
+            return self.log.watermark
+        floor = self._house.floor(self.topic)
+        return self.log.position if floor is None else floor
 
     def look(self, name: str) -> None:
         """How far has it come? What is decided elsewhere, unknown to a leader of old, is decided against this."""
@@ -195,10 +244,11 @@ class HeldTopic:
         """From time to time: of what was spread, and is old or too much (the watermark)."""
         if not self.is_leading or self._is_kept:
             return
+        self.go_on()
         old_us, spare = self._step.now_us - self._options.keep_us, self.log.bytes - self._options.keep_bytes
-        upto = self.log.watermark
+        upto, floor = self.log.watermark, self._spread_upto
         for placed, (_, at_us) in zip(self.log.recent, self._times, strict=True):
-            if at_us > old_us and spare <= 0:
+            if at_us > old_us and (spare <= 0 or placed.position > floor):
                 break
             upto = placed.position
             spare -= placed.bundle.cost
@@ -248,9 +298,12 @@ class HeldTopic:
     def _lose_lead(self) -> None:
         """Whoever waits for this broker has to ask another one."""
         self.is_leading = False
-        for name in dict.fromkeys((*self._requests.values(), *self._looks.values())):
+        deferred = [name for name, _ in self._deferred.values()]
+        for name in dict.fromkeys((*self._requests.values(), *deferred, *self._looks.values())):
             self._house.say(name, TopicLed(self.topic, self.leader or ""))
         self._requests.clear()
+        self._deferred.clear()
+        self._under_way_bytes = self._deferred_bytes = 0
         self._looks.clear()
         self._house.unled(self)
 
@@ -266,10 +319,17 @@ class HeldTopic:
             case PlaceBundle():
                 key = (command.bundle.origin, command.bundle.first)
                 name = self._requests.pop(key, None)
+                if name is not None:
+                    self._under_way_bytes -= command.bundle.cost
                 if name is not None and self.log.has(command.bundle):
                     self._say_placed(name, key)
                 elif name is not None:  # the one before it was not taken, and has to be said again first
                     self._house.say(name, TopicLed(self.topic, self._me))
+                self.go_on()
+            case Spread():
+                self.go_on()
+            case TopicAnnounced():
+                self._announced_us = self._step.now_us
             case TakeLead() if command.holder == self._me and self.replica.is_leading:
                 self.is_leading = True
                 self._house.led(self)

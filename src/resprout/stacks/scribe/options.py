@@ -16,6 +16,10 @@ BATCH_BYTES: Final = 1 << 16
 """Of decisions that a holder is told at a time: signs of life come behind them, and must not come too late."""
 
 
+REPORTS: Final = 16
+"""So often brokers of a tree say how far they have come while as much is published as is kept."""
+
+
 class ScribeOptions(msgspec.Struct, frozen=True):
     backups: Annotated[int, msgspec.Meta(ge=0, le=6)] = 2
     """Of each owner of a topic: the next ones on the ring. Half of them may be down at a time."""
@@ -66,5 +70,6 @@ class ScribeOptions(msgspec.Struct, frozen=True):
     @property
     def trees(self) -> TreeOptions:
         return TreeOptions(
-            beat_us=self.beat_us, silent_us=self.beat_us + 2 * self.suspect_us, join_us=self.again_us
+            beat_us=self.beat_us, silent_us=self.beat_us + 2 * self.suspect_us, join_us=self.again_us,
+            report_bytes=max(1, self.keep_bytes // REPORTS),
         )  # fmt: skip

@@ -185,7 +185,7 @@ class TopicOwners:
             return True
         if len(self.held) + len(self._wished) >= TOPICS_MAX:
             return False
-        holders = self._desired()
+        holders = self._desired() if not self._ring.is_outnumbered else None  # there may be such a topic elsewhere
         if holders is None:
             self._wished[topic] = None
             return True

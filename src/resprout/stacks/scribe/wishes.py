@@ -143,6 +143,9 @@ class TopicWishes:
             wish.reads.pop(topic, None)
             self._shown[wish.client, topic] = max(position, self._shown.get((wish.client, topic), 0))
             self._known[wish.client, topic] = position
+        for wish in self._open.values():  # another wish of the same client: one answer is for all of them
+            if (wish.client, topic) in self._known:
+                wish.reads.pop(topic, None)
         later = [wish for wish in self._open.values() if topic in wish.reads]
         if later:
             self._reading[topic] = later

@@ -10,12 +10,14 @@ from typing import Final, Protocol
 from resprout.core import limits
 from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer
 from resprout.replicas.messages import Accept, Fetch
-from resprout.replicas.replica import HeartbeatDue, News, PatienceOver, Replica, Restored
+from resprout.replicas.replica import Chosen, HeartbeatDue, News, PatienceOver, Replica, Restored
 from resprout.replicas.values import NO_BALLOT, Ballot
 from resprout.stacks.shell.step import Step
 
 SNAPSHOT_SLOTS: Final = 512
 """Slots between two snapshots: what the log has more is in memory, and what a newcomer is told."""
+SNAPSHOT_LOG_BYTES: Final = 16 << 20
+"""So many bytes of commands are as good a reason for one as so many slots."""
 SNAPSHOT_BYTES_MAX: Final = limits.FRAME_BYTES - (1 << 16)
 """A larger state waits: it is large because somebody does not read, and publishers are held back by then."""
 
@@ -37,15 +39,19 @@ class ReplicaInSessions:
         self._step = step
         self._owner = owner
         self._post = post
-        self.told = 0
-        """Slots up to here were told to be decided, by the latest `Accept`."""
+        self._told = 0
+        """Slots up to here were told to be decided (`tell`)."""
         self._sent: dict[str, tuple[Ballot, int]] = {}
         """By member: the last slot that it was asked to accept in this session, and in which ballot."""
+        self._chosen: dict[str, tuple[Ballot, int]] = {}
+        """By member: up to which slot it was told in this session that all is decided, and in which ballot."""
         self._fetched: dict[str, int] = {}
         """By member: after which slot it was asked for more in this session."""
         self._news: deque[News] = deque()
         self._is_running = False
         self._snapshot_due = SNAPSHOT_SLOTS
+        self._log_bytes = 0
+        """Of the commands that were decided since the last one."""
 
     def begin(self, patience_us: int, stands: bool) -> None:
         """`stands`: nobody leads yet, and nobody need wait to find that out."""
@@ -79,9 +85,19 @@ class ReplicaInSessions:
         self._take(news, out)
         return taken
 
+    def tell(self) -> None:
+        """By a leader: what is decided, without waiting for the next sign of life."""
+        replica, ledger = self.replica, self.replica.ledger
+        if replica.is_leading and self._told < ledger.chosen:
+            self._told = ledger.chosen
+            for member in ledger.members:
+                accept = Accept(replica.group, ledger.promised, ledger.chosen + 1, (), ledger.chosen)
+                if member != replica.name and not self._is_repeat(member, accept):
+                    self._post(member, accept)
+
     def forget(self, is_gone: Callable[[str], bool]) -> None:
         """What was said to these members may be lost."""
-        for said in (self._sent, self._fetched):
+        for said in (self._sent, self._chosen, self._fetched):
             for member in [member for member in said if is_gone(member)]:
                 del said[member]
 
@@ -102,6 +118,9 @@ class ReplicaInSessions:
             one = self._news.popleft()
             if isinstance(one, Restored):
                 self._snapshot_due = one.snapshot.slot + SNAPSHOT_SLOTS
+                self._log_bytes = 0
+            elif isinstance(one, Chosen):
+                self._log_bytes += len(one.entry.command)
             self._owner.learn(one)
         self._is_running = False
         self._keep_snapshot()
@@ -115,15 +134,20 @@ class ReplicaInSessions:
             return is_repeat
         if not isinstance(message, Accept):
             return False
-        self.told = message.chosen
-        sent = (message.ballot, message.first + len(message.entries) - 1)
-        if sent <= self._sent.get(member, (NO_BALLOT, 0)):
+        chosen = (message.ballot, message.chosen)
+        if message.entries:
+            sent = (message.ballot, message.first + len(message.entries) - 1)
+            if sent <= self._sent.get(member, (NO_BALLOT, 0)):
+                return True
+            self._sent[member] = sent
+        elif chosen <= self._chosen.get(member, (NO_BALLOT, -1)):
             return True
-        self._sent[member] = sent
+        self._chosen[member] = chosen
         return False
 
     def _keep_snapshot(self) -> None:
-        if self.replica.ledger.chosen >= self._snapshot_due:
+        if self.replica.ledger.chosen >= self._snapshot_due or self._log_bytes >= SNAPSHOT_LOG_BYTES:
+            self._log_bytes = 0
             self._snapshot_due = self.replica.ledger.chosen + SNAPSHOT_SLOTS
             state = self._owner.dump()
             if len(state) <= SNAPSHOT_BYTES_MAX:

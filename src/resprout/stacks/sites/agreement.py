@@ -12,7 +12,6 @@ from random import Random
 from typing import Final
 
 from resprout.core.contract import ProtocolMessage, SetTimer, Timer
-from resprout.replicas.messages import Accept
 from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
 from resprout.stacks.shell.replicated import ReplicaInSessions
@@ -24,7 +23,10 @@ from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.sites.state import SiteState
 
 AGAIN_US: Final = 3_000_000
-"""What is not decided after so long, or twice that, is proposed again."""
+"""What is not decided after so long, or twice that, is proposed again; then after twice as long each time, because a
+leader that has it and a line that is full only need time."""
+LOOKS_MAX: Final = 16
+"""But not later than after so many times that."""
 
 
 class ProposalsDue(Timer, frozen=True):
@@ -52,9 +54,11 @@ class Agreement:
         """There is another state, and what led to it is not known here."""
         self.led: Callable[[], None]
         """Another broker leads, or nobody."""
+        self.is_clear: Callable[[str], bool]
+        """Nothing waits for room on the way to this life."""
         self._pending: dict[Key, bytes] = {}
-        self._waits: list[Key] = []
-        """What was not decided at the last look."""
+        self._looks: dict[Key, int] = {}
+        """How often each was found not to be decided."""
         self._numbered = 0
         self._is_timer_set = False
 
@@ -121,8 +125,12 @@ class Agreement:
 
     def again(self, timer: ProposalsDue) -> None:
         self._is_timer_set = False
-        self._offer_all(self._waits)
-        self._waits = list(self._pending)
+        leader = self._group.replica.leader if self._group is not None else None
+        is_clear = leader is None or self.is_clear(leader)
+        for key in self._pending:
+            looks = self._looks[key] = self._looks.get(key, 0) + 1
+            if looks % LOOKS_MAX == 0 or (is_clear and looks > 1 and looks & (looks - 1) == 0):
+                self._offer(key)
         if self._pending:
             self._wake()
 
@@ -138,13 +146,8 @@ class Agreement:
     def tell(self) -> None:
         """At the end of a step, by a leader: what is decided, without waiting for the next sign of life. The others
         show it only then."""
-        group = self._group
-        if group is not None and group.replica.is_leading and group.told < group.replica.ledger.chosen:
-            ledger = group.replica.ledger
-            group.told = ledger.chosen
-            for member in ledger.members:
-                if member != self.life:
-                    self.post(member, Accept(self._site, ledger.promised, ledger.chosen + 1, (), ledger.chosen))
+        if self._group is not None:
+            self._group.tell()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -164,7 +167,8 @@ class Agreement:
 
     def _have_decided(self, command: bytes) -> None:
         assert self._group is not None, "it leads"
-        self._group.propose(command)
+        if not self._group.replica.has_taken(command):
+            self._group.propose(command)
 
     def _wake(self) -> None:
         if not self._is_timer_set:
@@ -189,4 +193,5 @@ class Agreement:
             self.state.apply(news.slot, command)
             if self.state.has(command):
                 self._pending.pop(key_of(command), None)
+                self._looks.pop(key_of(command), None)
             self.applied(command)

@@ -51,6 +51,7 @@ class SitesBroker(Shell):
         self.gateways = gateways = Gateways(self.site, step, outbox, forming.peers, agreement)
         self.clients = clients = SiteClients(step, options, agreement, forming, gateways)
         agreement.post, agreement.applied = self._post, self._applied
+        agreement.is_clear = lambda life: not outbox.waiting(name_of(life))
         agreement.restored, agreement.led = self._restored, lambda: None
         self._was_ready = False
         self._has_news = False

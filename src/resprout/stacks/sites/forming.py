@@ -163,8 +163,13 @@ class SiteForming:
     def answered(self, peer: Peer, message: SiteAnswer) -> None:
         if self._asked is None:
             return
-        if message.brokers:
-            self._end_seeking([broker.name for broker in message.brokers])
+        names = [broker.name for broker in message.brokers]
+        if names and self._seat.name not in names:
+            self._end_seeking(names)
+            has = f"the site {self._site} has its {len(names)} brokers, {', '.join(names)}"
+            self._step.note("note", f"there is no place for {self._seat.name}: {has}")
+        elif message.brokers:
+            self._end_seeking(names)
             self._agreement.begin(())
             for broker in message.brokers:
                 if broker.name != self._seat.name:
