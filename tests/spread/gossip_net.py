@@ -39,6 +39,8 @@ class Gossiper:
         self.got: list[tuple[str, int]] = []
         self.timers: dict[Timer, None] = {}
         self.told: list[Outcome] = []
+        self.elsewhere: list[ProtocolMessage] = []
+        """What it said to one that is no neighbour."""
         self.gossip.begin()
 
     def say(self, name: str, message: ProtocolMessage) -> None:
@@ -46,6 +48,9 @@ class Gossiper:
         self.net.on_the_way.append((self.name, name, message))
 
     push = say
+
+    def say_elsewhere(self, message: ProtocolMessage) -> None:
+        self.elsewhere.append(message)
 
     def wake(self, timer: Timer, after_us: int) -> None:
         self.timers[timer] = None

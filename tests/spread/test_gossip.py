@@ -9,7 +9,8 @@ from resprout.core.errors import PeerError
 from resprout.order.seen import SeenRanges
 from resprout.spread.gossip import gossip as gossip_module
 from resprout.spread.gossip.announced import ANNOUNCED_MAX, Announced
-from resprout.spread.gossip.gossip import GossipSettled, RecoverDue
+from resprout.spread.gossip.apart import DOUBTS_MAX, Apart, ApartDue
+from resprout.spread.gossip.gossip import ELSEWHERE_MAX, GossipSettled, RecoverDue
 from resprout.spread.gossip.messages import (
     RANGES_MAX,
     Gossiped,
@@ -143,6 +144,70 @@ def test_two_newcomers_do_not_settle_each_other_but_a_third_settles_both() -> No
     net.link("ab")
     net.settle()
     assert net.brokers["b"].told == net.brokers["c"].told == [GossipSettled()]
+
+
+# -- parts of an overlay -----------------------------------------------------------------------------------------------
+
+
+def test_some_that_are_no_neighbours_are_told_what_there_is_and_again_when_there_is_more() -> None:
+    net = Gossipers("ab")
+    net.link("ab")
+    a = net.brokers["a"]
+    for no in (1, 2):
+        a.publish(bundle("p", no))
+        for _ in range(ELSEWHERE_MAX + 4):
+            net.fire(RecoverDue)
+            net.settle()
+        assert a.elsewhere == [IHave((offer((1, no)),), True, routine=True)] * ELSEWHERE_MAX
+        a.elsewhere.clear()
+
+
+def test_who_lacks_for_long_what_another_has_that_is_no_neighbour_is_apart_from_it() -> None:
+    a = Gossipers("a").brokers["a"]
+    for name in "xyz":
+        a.gossip.hear_elsewhere(name, IHave((offer((1, 2)),), True))
+    a.gossip.hear_elsewhere("x", IHave((offer((1, 3)),), True))
+    assert [timer for timer in a.timers if isinstance(timer, ApartDue)] == [ApartDue(name) for name in "xyz"]
+    a.gossip.begin_link("x")
+    for name in "xyz":
+        a.gossip.apart_due(ApartDue(name))
+    assert Apart("x") not in a.told, "it is a neighbour now"
+    a.gossip.end_link("x")
+    for name in "yz":
+        a.gossip.hear_elsewhere(name, IHave((offer((1, 2)),), True))
+        a.gossip.apart_due(ApartDue(name))
+    assert a.told[-2:] == [Apart("y"), Apart("z")]
+
+
+def test_what_comes_by_way_of_neighbours_meanwhile_is_no_sign_of_parts() -> None:
+    a = Gossipers("a").brokers["a"]
+    a.gossip.hear_elsewhere("x", IHave((offer((1, 1)),), True))
+    a.publish(bundle("p", 1))
+    a.gossip.apart_due(ApartDue("x"))
+    assert a.told == [GossipSettled()]
+    a.gossip.hear_elsewhere("x", IHave((offer((1, 1)),), True))
+    a.gossip.apart_due(ApartDue("x"))
+    assert a.told == [GossipSettled()]
+
+
+def test_of_several_that_are_apart_one_is_enough() -> None:
+    a = Gossipers("a").brokers["a"]
+    for no in range(2 * DOUBTS_MAX):
+        a.gossip.hear_elsewhere(f"x{no}", IHave((offer((1, 2)),), True))
+    assert len([timer for timer in a.timers if isinstance(timer, ApartDue)]) == DOUBTS_MAX
+    for no in range(DOUBTS_MAX):
+        a.gossip.apart_due(ApartDue(f"x{no}"))
+    assert a.told[1:] == [Apart("x0")]
+
+
+def test_who_is_not_owed_anything_yet_lacks_nothing() -> None:
+    a = Gossipers("a", settled=False).brokers["a"]
+    a.gossip.hear_elsewhere("x", IHave((offer((1, 2)),), True))
+    assert ApartDue("x") not in a.timers
+    a.publish(bundle("p", 1))
+    for _ in range(4):
+        a.gossip.recover_due(RecoverDue())
+    assert not a.elsewhere
 
 
 # -- lazy push ---------------------------------------------------------------------------------------------------------

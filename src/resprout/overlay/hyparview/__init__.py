@@ -21,5 +21,7 @@ it ends. So passive views are samples of all members, and forget the dead.
 (`lost`): two halves of a network that was cut in two find each other when it heals, which the paper leaves open. A
 member is short when half of its neighbours are missing, not only when all are: three that have each other, and whom all
 others decline, would stay apart for ever. Whoever joins or is dropped is told some others. Whoever asks waits for an
-answer before the other is its neighbour. A contact that is not in the overlay itself lets newcomers wait until it is.
+answer before the other is its neighbour, and keeps a place for it, in the order of names: in a circle of members that
+ask each other, all would take another meanwhile, and withdraw. A contact that is not in the overlay itself lets
+newcomers wait until it is.
 """

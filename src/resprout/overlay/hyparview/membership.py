@@ -156,10 +156,17 @@ class HyParView:
 
     def _request(self, name: str, message: NeighbourRequest) -> None:
         member = OverlayMember(name, message.address)
-        if name not in self.views.active and self.views.is_full and not message.urgent:
-            self._wires.say(member, NeighbourAnswer(message.number, False, self.views.me.address, message.routine))
-        else:
+        if message.urgent or self._has_place_for(name):
             self._accept(member, message.number, message.routine)
+        else:
+            self._wires.say(member, NeighbourAnswer(message.number, False, self.views.me.address, message.routine))
+
+    def _has_place_for(self, name: str) -> bool:
+        """Places that others were asked for are theirs, if they come before this one. If they went to whoever asks,
+        members in a circle, each with one place left for which it has asked the next, would all accept, find that the
+        place is taken when they are accepted, withdraw, and ask again, for ever. This way nobody withdraws from the
+        first in the order of names, so it comes to rest; and then the second, and so on."""
+        return name in self.views.active or self.views.places > self._asked.ahead_of(name)
 
     def _accept(
         self, member: OverlayMember, number: int, routine: bool, others: tuple[OverlayMember, ...] = ()
@@ -256,6 +263,21 @@ class HyParView:
         if was_neighbour:
             self._wires.tell(NeighbourDown(name))
             self._replace(name)
+
+    def reach(self, name: str) -> None:
+        """There is no way to it by neighbours: it is to be one, though others may have to give way."""
+        views = self.views
+        if name not in views.active and name not in self._asked:
+            member = views.passive.get(name) or views.lost.get(name) or OverlayMember(name)
+            self._asked.make(member, urgent=True, insists=True, routine=False)
+
+    def stranger(self) -> OverlayMember | None:
+        """Anybody that is known and no neighbour. Contacts are among them, because a part of the overlay that has been
+        by itself for long knows nobody else outside."""
+        views = self.views
+        known = {member.name: member for member in self._contacts if member.name not in views.lost} | views.passive
+        name = views.choose(name for name in known if name not in views.active)
+        return known[name] if name is not None else None
 
     # -- replacing -----------------------------------------------------------------------------------------------------
 

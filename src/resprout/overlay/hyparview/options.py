@@ -15,7 +15,8 @@ SAMPLE_MAX: Final = 64
 
 class ViewOptions(msgspec.Struct, frozen=True, kw_only=True):
     active: int = 5
-    """Neighbours at most. More: fewer hops and more copies of everything."""
+    """Neighbours at most. More: fewer hops and more copies of everything. With 2 the overlay is circles, and with 3 it
+    is in parts now and then."""
     passive: int = 30
     """Others that are known at most."""
     join_walk: int = 6
@@ -35,6 +36,10 @@ class ViewOptions(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.active < 2:
+            raise UsageError(
+                "active must be at least 2: with one neighbour each, members are in pairs and nothing else"
+            )
         if not self.passive_walk <= self.join_walk <= TTL_MAX:
             raise UsageError(f"passive_walk must be at most join_walk, and that at most {TTL_MAX}")
         if 1 + self.shuffle_active + self.shuffle_passive > SAMPLE_MAX:

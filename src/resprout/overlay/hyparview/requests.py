@@ -68,6 +68,11 @@ class Requests:
         """Whether an answer is to come soon; `routine`: to one of any kind."""
         return any(not ask.is_overdue and (routine or not ask.routine) for ask in self._asked.values())
 
+    def ahead_of(self, name: str) -> int:
+        """How many of those that were asked, and for whom nobody gives way, have a place before this one: those with
+        greater names. Any order would do, as long as it is the same everywhere."""
+        return sum(other > name and not ask.insists for other, ask in self._asked.items())
+
     def make(self, member: OverlayMember, *, urgent: bool, insists: bool, routine: bool, joins: bool = False) -> None:
         """Ask it, unless too many are asked."""
         if len(self._asked) >= ASKED_MAX:
@@ -92,7 +97,7 @@ class Requests:
         return ask
 
     def overdue(self, timer: AskedTooLong) -> bool:
-        """Whether it is."""
+        """Its time is over: True when that request is the one that waits."""
         ask = self._asked.get(timer.name)
         if ask is None or ask.number != timer.number:
             return False

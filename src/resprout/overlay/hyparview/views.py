@@ -21,8 +21,13 @@ class Views:
         """Not reached when they were last called; the longest first."""
 
     @property
+    def places(self) -> int:
+        """Neighbours that are missing."""
+        return self._options.active - len(self.active)
+
+    @property
     def is_full(self) -> bool:
-        return len(self.active) >= self._options.active
+        return self.places <= 0
 
     @property
     def is_short(self) -> bool:

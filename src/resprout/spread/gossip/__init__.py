@@ -5,7 +5,8 @@ that hangs together, over links that lose nothing, that reaches everybody, in se
 
 *Recovery.* Everybody keeps what it heard of late (`store`). Two that become neighbours tell each other what they have
 (`IHave`), and so does everybody to one of its neighbours now and then; what is missing is asked for (`Graft`). So what
-was on its way while the overlay changed, or found no room, comes all the same, as long as somebody keeps it.
+was on its way while the overlay changed, or found no room, comes all the same, as long as somebody keeps it. Now and
+then one that is no neighbour is told as well, and finds out whether the overlay is in parts (`apart`).
 
 *Lazy push*, an option: the Plumtree of Leitao, Pereira and Rodrigues, "Epidemic broadcast trees" (2007). A neighbour
 that brings a copy is told not to (`Prune`), and only tells from then on what there is (`IHave`, several at a time).

@@ -13,11 +13,16 @@ from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.order.ranges import Range
 from resprout.order.seen import SeenRanges
 from resprout.spread.gossip.announced import Announced
+from resprout.spread.gossip.apart import Apart, ApartDue, Doubts
 from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Prune, check_offers, in_parts
 from resprout.spread.gossip.store import RecentBundles, joined
 
 LAZY_MAX: Final = 10_000
 """Publishers that are remembered for a link. Those of one that is forgotten come in full again, until it is pruned."""
+
+ELSEWHERE_MAX: Final = 8
+"""Others than neighbours, drawn, that are told of the latest: one of them, or of those that all others here draw, is in
+another part of the overlay if there is one."""
 
 
 class GossipSettled(Outcome, frozen=True):
@@ -33,7 +38,7 @@ class GraftDue(Timer, frozen=True):
 
 
 class RecoverDue(Timer, frozen=True):
-    """When to compare with a neighbour what there is."""
+    """When to compare with somebody what there is."""
 
     @property
     def background(self) -> bool:
@@ -43,6 +48,9 @@ class RecoverDue(Timer, frozen=True):
 class Lines(Protocol):
     def say(self, name: str, message: ProtocolMessage) -> None:
         """To a neighbour; it costs nothing."""
+
+    def say_elsewhere(self, message: ProtocolMessage) -> None:
+        """To anybody that is known and no neighbour, if there is one."""
 
     def push(self, name: str, message: Gossiped) -> None:
         """To a neighbour, if there is room. If not, the owner calls `offer` when there is."""
@@ -95,6 +103,9 @@ class Gossip:
         self._links: dict[str, _Link] = {}
         self._announced = Announced(seen)
         self._is_announcing = self._is_grafting = False
+        self._told_elsewhere = (0, 0)
+        """The version of the store that was last told to others than neighbours, and how many of them."""
+        self._doubts = Doubts(seen, lambda timer: lines.wake(timer, options.recover_us))
         self.is_settled = False
         """Until then nothing is owed to anybody here."""
 
@@ -167,6 +178,12 @@ class Gossip:
             self._announced.note(name, offer.origin, offer.ranges)
         self._graft_soon()
 
+    def hear_elsewhere(self, name: str, message: IHave) -> None:
+        """From one that is no neighbour."""
+        check_offers(message.offers)
+        if self.is_settled:
+            self._doubts.note(name, message.offers)
+
     def hear_graft(self, name: str, message: Graft) -> None:
         check_offers(message.offers)
         self._links[name].graft(offer.publisher for offer in message.offers)
@@ -196,11 +213,27 @@ class Gossip:
         self._graft_soon()
 
     def recover_due(self, timer: RecoverDue) -> None:
-        """The classical anti-entropy: with one neighbour, drawn, if there is anything that it was not told."""
+        """The classical anti-entropy: with one neighbour, drawn, if there is anything that it was not told; or with one
+        that is none, since all that are connected may lack the same."""
         self._lines.wake(timer, self._options.recover_us)
-        names = _behind(self._links, self._store.version)
-        if names:
-            self.offer(self._rng.choice(names), routine=True)
+        version = self._store.version
+        names: list[str | None] = [name for name, link in self._links.items() if link.compared != version]
+        told, others = self._told_elsewhere
+        if self.is_settled and version and (told != version or others < ELSEWHERE_MAX):
+            names.append(None)
+        if not names:
+            return
+        name = self._rng.choice(names)
+        if name is not None:
+            self.offer(name, routine=True)
+        else:
+            self._told_elsewhere = (version, others + 1 if told == version else 1)
+            for part in in_parts(self._store.offers()):
+                self._lines.say_elsewhere(IHave(part, self.is_settled, routine=True))
+
+    def apart_due(self, timer: ApartDue) -> None:
+        if self._doubts.is_apart(timer.name) and timer.name not in self._links:
+            self._lines.tell(Apart(timer.name))
 
     def _announce_soon(self) -> None:
         if not self._is_announcing:
@@ -211,7 +244,3 @@ class Gossip:
         if self._announced and not self._is_grafting:
             self._is_grafting = True
             self._lines.wake(GraftDue(), self._options.graft_us)
-
-
-def _behind(links: dict[str, _Link], version: int) -> list[str]:
-    return [name for name, link in links.items() if link.compared != version]

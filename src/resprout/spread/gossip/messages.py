@@ -31,7 +31,7 @@ class OfferedRanges(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.publisher, self.stream, self.incarnation)
 
 
-Offers = tuple[OfferedRanges, ...]
+OfferList = tuple[OfferedRanges, ...]
 
 
 class Gossiped(BundleMessage, frozen=True, tag=280):
@@ -46,7 +46,7 @@ class Gossiped(BundleMessage, frozen=True, tag=280):
 class IHave(ProtocolMessage, frozen=True, tag=281):
     """These can be asked for here."""
 
-    offers: Offers
+    offers: OfferList
     settled: bool
     """The sender serves clients: a newcomer is not owed what it is offered by such a one before it does."""
     more: bool = False
@@ -66,7 +66,7 @@ class IHave(ProtocolMessage, frozen=True, tag=281):
 class Graft(ProtocolMessage, frozen=True, tag=282):
     """Send these; and with lazy push, whatever comes of their publishers from now on."""
 
-    offers: Offers
+    offers: OfferList
 
     @property
     def bulk(self) -> int:
@@ -82,11 +82,11 @@ class Prune(ProtocolMessage, frozen=True, tag=283):
 GOSSIP_MESSAGES: Final = (Gossiped, IHave, Graft, Prune)
 
 
-def bytes_of(offers: Offers) -> int:
+def bytes_of(offers: OfferList) -> int:
     return sum(_OFFER_BYTES + _RANGE_BYTES * len(offer.ranges) for offer in offers)
 
 
-def check_offers(offers: Offers) -> None:
+def check_offers(offers: OfferList) -> None:
     """PeerError for what no honest peer offers or asks for."""
     if sum(len(offer.ranges) for offer in offers) > RANGES_MAX or len(offers) > RANGES_MAX:
         raise PeerError(f"more than {RANGES_MAX} ranges in one message")
@@ -98,9 +98,9 @@ def check_offers(offers: Offers) -> None:
             end = last
 
 
-def in_parts(offered: Mapping[Origin, Iterable[Range]]) -> list[Offers]:
+def in_parts(offered: Mapping[Origin, Iterable[Range]]) -> list[OfferList]:
     """Each part fits into a message; none where nothing is offered."""
-    parts: list[Offers] = []
+    parts: list[OfferList] = []
     part: list[OfferedRanges] = []
     left = RANGES_MAX
     for origin, given in offered.items():

@@ -9,7 +9,8 @@ connected still keeps it. Nothing comes twice. The judges report the share that 
 
 *Joining.* A broker joins through its parent or its contacts, in the order in which they were given. It serves clients
 when a neighbour that does has told it what there is: it is not owed that, and does not ask for it. One that hears
-nothing of the kind serves after a while all the same: parts of a network that do so find each other later.
+nothing of the kind serves after a while all the same: parts of a network that do so find each other later, and so do
+parts in which everybody has neighbours enough.
 
 *Receipts.* `accepted`: its broker has it, and has handed it to its links. `safe` says no more than that here: it
 survives the crash of no broker for certain (f = 0). `delivered` would need answers from everybody, and is never said.

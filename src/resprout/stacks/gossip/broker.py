@@ -14,6 +14,7 @@ from resprout.edge.messages import Publish, Serving
 from resprout.edge.requests import LeaveRequest
 from resprout.order.seen import SeenRanges
 from resprout.overlay.hyparview.membership import NeighbourDown, NeighbourUp
+from resprout.spread.gossip.apart import Apart, ApartDue
 from resprout.spread.gossip.gossip import AnnounceDue, Gossip, GossipSettled, GraftDue, RecoverDue
 from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Prune
 from resprout.spread.gossip.store import RecentBundles
@@ -22,7 +23,7 @@ from resprout.stacks.gossip.neighbours import OverlaySessions
 from resprout.stacks.gossip.options import GossipOptions
 from resprout.stacks.gossip.pushing import Pushing
 from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
-from resprout.stacks.shell.desk import Desk, Handler, ignore
+from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.readers import readers_here
@@ -73,19 +74,21 @@ class GossipBroker(Shell):
         super().__init__(
             step,
             events={**events.table, Heard: brokers.heard, Request: self._request},
-            desks=(clients.desk(), brokers.desk(), Desk(brokers.find, spoken, strange=ignore)),
+            desks=(clients.desk(), brokers.desk(), Desk(brokers.find, spoken, strange=self._hear_elsewhere)),
             cut_off=events.cut_off,
             timers={
                 ReceiptsDue: clients.receipts_due,
                 AnnounceDue: gossip.announce_due,
                 GraftDue: gossip.graft_due,
                 RecoverDue: gossip.recover_due,
+                ApartDue: gossip.apart_due,
                 AloneDue: lambda timer: gossip.settle(),
                 **brokers.timers,
             },
             outcomes={
                 NeighbourUp: lambda outcome: gossip.begin_link(outcome.name),
                 NeighbourDown: lambda outcome: gossip.end_link(outcome.name),
+                Apart: lambda outcome: brokers.overlay.reach(outcome.name),
                 GossipSettled: lambda outcome: step.note("joined", ""),
             },
             at_end=(clients.serve, clients.tell, lambda: self._kept.push_back(step.out)),
@@ -129,6 +132,11 @@ class GossipBroker(Shell):
         else:
             self._gossip.repeated(peer.name, message)
 
+    def _hear_elsewhere(self, name: str, message: ProtocolMessage) -> None:
+        """Of a broker that is no neighbour, or that does not know yet that it is none any more."""
+        if isinstance(message, IHave):
+            self._gossip.hear_elsewhere(name, message)
+
     def _spread(self, item: KeptItem, source: str | None) -> None:
         readers = self._wishes.table.matches(item.bundle)
         self._gossip.put(item.bundle, item.hops, source)
@@ -140,6 +148,11 @@ class GossipBroker(Shell):
 
     def say(self, name: str, message: ProtocolMessage) -> None:
         self._outbox.pass_by(name, message)
+
+    def say_elsewhere(self, message: ProtocolMessage) -> None:
+        member = self._brokers.overlay.stranger()
+        if member is not None:
+            self._brokers.say(member, message)
 
     def push(self, name: str, message: Gossiped) -> None:
         self._pushing.push(name, message, self._published)

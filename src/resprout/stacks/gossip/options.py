@@ -15,7 +15,7 @@ class GossipOptions(msgspec.Struct, frozen=True):
     """Plumtree: a neighbour that brings copies only tells from then on what it has. Fewer copies; what a dead broker
     should have passed on comes later, by `graft_us`."""
     active: Positive = 5
-    """Neighbours of a broker, at most."""
+    """Neighbours of a broker, at most; 2 or more."""
     passive: Positive = 30
     """Other brokers that it knows, at most."""
     join_walk: Positive = 6
@@ -39,7 +39,7 @@ class GossipOptions(msgspec.Struct, frozen=True):
     graft_us: Positive = 300_000
     """What somebody has and does not come is asked for after this. Shorter: more copies of what is on its way."""
     recover_us: Positive = 2_000_000
-    """Between two comparisons with a neighbour."""
+    """Between two comparisons, with a neighbour or another broker; and so long what that one has may take to come."""
     store_bytes: Positive = 16 << 20
     """What is kept for those that may lack it."""
     link_bytes: Positive = 4 << 20
