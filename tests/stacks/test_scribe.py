@@ -301,9 +301,3 @@ def test_equal_seeds_give_equal_runs() -> None:
 def test_the_scenario_that_comes_with_it_is_clean() -> None:
     played = play(load_scenario("scenarios/scribe.toml"))
     played.check_clean()
-
-
-@pytest.mark.parametrize("first", range(1, 41, 8))
-def test_drawn_networks_with_faults_within_the_model_are_clean(first: int) -> None:
-    outcomes = [try_seed(seed, stack="scribe") for seed in range(first, first + 8)]
-    assert not [outcome.report for outcome in outcomes if outcome.failed]

@@ -62,6 +62,7 @@ from resprout.stacks.scribe.messages import (
     PublicationPlaced,
     PublishAt,
     RangeCeded,
+    TopicGivenUp,
     TopicKnown,
     TopicLed,
 )  # fmt: skip
@@ -93,7 +94,7 @@ SCRIBE = Stack(
         Family.PUBLICATIONS: (Scribed, PublishAt, *REPLICA_MESSAGES),
         Family.REPORTS: (PublicationPlaced, AskTopic, TopicLed, TreeHas),
         Family.SUBSCRIPTIONS: (JoinTree, TreeJoined, LeaveTree, TreeBeat),
-        Family.MEMBERSHIP: (*CHORD_MESSAGES, FoundTopic, TopicKnown, ClaimTopic, AskRange, RangeCeded),
+        Family.MEMBERSHIP: (*CHORD_MESSAGES, FoundTopic, TopicKnown, TopicGivenUp, ClaimTopic, AskRange, RangeCeded),
         Family.REPAIR: (AskMissed, NotKept),
         Family.CLIENTS: CLIENT_MESSAGES,
     },

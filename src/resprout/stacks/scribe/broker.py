@@ -29,6 +29,7 @@ from resprout.stacks.scribe.messages import (
     PublicationPlaced,
     PublishAt,
     RangeCeded,
+    TopicGivenUp,
     TopicKnown,
     TopicLed,
 )  # fmt: skip
@@ -95,6 +96,7 @@ class ScribeBroker(Shell):
         )  # fmt: skip
         self._clients = clients
         sessions.began, sessions.ended, sessions.needed = self._began, self._ended, self._needed
+        sessions.gone = owners.range.gone
         events = SessionEvents(step, clients, sessions, self._pushing.writable)
         self._spoken: dict[type, Handler] = {
             **dict.fromkeys(trees.handlers, lambda peer, message: trees.hear(peer.name, message)),
@@ -106,6 +108,7 @@ class ScribeBroker(Shell):
             TopicLed: self._hear_led,
             FoundTopic: owners.hear_found,
             TopicKnown: owners.hear_known,
+            TopicGivenUp: owners.hear_given_up,
             ClaimTopic: owners.hear_claim,
             AskRange: owners.range.hear_ask,
             RangeCeded: owners.range.hear_ceded,

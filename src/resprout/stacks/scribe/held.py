@@ -76,6 +76,7 @@ class HeldTopic:
         self.log = TopicLog()
         self.replica: Final = Replica(group, me, founders, rng, options.replicas)
         self._group = ReplicaInSessions(self.replica, step, self, house.post_holder)
+        self._is_said_begun = False
         self.is_leading = False
         """And knows all that was decided before."""
         self.heard: dict[str, None] = {}
@@ -99,8 +100,9 @@ class HeldTopic:
         self._times: deque[tuple[int, int]] = deque()
         """(position, when it got here)."""
 
-    def begin(self, stands: bool) -> None:
-        """`stands`: nobody leads yet, and nobody need wait to find that out."""
+    def begin(self, stands: bool, is_begun: bool) -> None:
+        """`stands`: nobody leads yet, and nobody need wait to find that out. `is_begun`: somebody says that it is."""
+        self._is_said_begun = is_begun
         self._group.begin(self._options.suspect_us, stands)
 
     @property
@@ -124,11 +126,11 @@ class HeldTopic:
     @property
     def is_begun(self) -> bool:
         """Somebody has led it, or tried to: something may be decided."""
-        return self.replica.ledger.promised != NO_BALLOT
+        return self._is_said_begun or self.replica.ledger.promised != NO_BALLOT
 
     @property
     def known(self) -> TopicKnown:
-        return TopicKnown(self.topic, self.group, self.founders, self.holders)
+        return TopicKnown(self.topic, self.group, self.founders, self.holders, self.is_begun)
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
@@ -146,7 +148,8 @@ class HeldTopic:
         if set(holders) != set(self.holders):
             for holder in holders:
                 if holder not in self.holders:
-                    self._house.post_holder(holder, TopicKnown(self.topic, self.group, self.founders, tuple(holders)))
+                    known = TopicKnown(self.topic, self.group, self.founders, tuple(holders), is_begun=True)
+                    self._house.post_holder(holder, known)
             self._group.configure(holders)
 
     def stand(self) -> None:
@@ -288,12 +291,12 @@ class HeldTopic:
             self.stand()
 
     def _tell_left_out(self) -> None:
-        """Whoever does not know would take the lead, in the configuration that it knows."""
+        """Whoever does not know would take the lead, in the configuration that it knows. All who know tell it: the
+        leader may be left out itself, and lead no more when it learns that; or die."""
         before, self._known_holders = self._known_holders, self.holders
-        if self.is_leading:
-            for holder in before:
-                if holder not in self.holders:
-                    self._house.post_holder(holder, Known(self.group, self.replica.ledger.chosen))
+        for holder in before:
+            if holder not in self.holders and holder != self._me:
+                self._house.post_holder(holder, Known(self.group, self.replica.ledger.chosen))
 
     def _lose_lead(self) -> None:
         """Whoever waits for this broker has to ask another one."""

@@ -10,13 +10,13 @@ the log of whoever leads next, and goes to those who miss it.
 """
 
 from collections import deque
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from resprout.core.bundle import Bundle, Origin
+from resprout.core.bundle_record import from_fields, to_fields
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Guarantee
 
 ORIGINS_KEPT: Final = 100_000
 """Clients whose last number is remembered, those that were met last. All holders forget the same one at a time."""
@@ -162,25 +162,9 @@ class TopicLog:
 
 # -- bytes -------------------------------------------------------------------------------------------------------------
 
-
-def _to_fields(value: Any) -> Any:
-    assert isinstance(value, Bundle), "nothing else needs help"
-    return (
-        value.publisher, value.incarnation, value.first, value.count, value.stamp, value.topic, value.keys,
-        int(value.guarantee), value.attributes, value.payloads,
-    )  # fmt: skip
-
-
-def _from_fields(kind: type, fields: Any) -> Any:
-    publisher, incarnation, first, count, stamp, topic, keys, guarantee, attributes, payloads = fields
-    return Bundle(
-        publisher, incarnation, first, count, stamp, topic, tuple(keys), Guarantee(guarantee), attributes, payloads
-    )  # fmt: skip
-
-
-_encoder: Final = msgspec.msgpack.Encoder(enc_hook=_to_fields)
-_decoder: Final[msgspec.msgpack.Decoder[LogCommand]] = msgspec.msgpack.Decoder(LogCommand, dec_hook=_from_fields)
-_image_decoder: Final = msgspec.msgpack.Decoder(_Image, dec_hook=_from_fields)
+_encoder: Final = msgspec.msgpack.Encoder(enc_hook=to_fields)
+_decoder: Final[msgspec.msgpack.Decoder[LogCommand]] = msgspec.msgpack.Decoder(LogCommand, dec_hook=from_fields)
+_image_decoder: Final = msgspec.msgpack.Decoder(_Image, dec_hook=from_fields)
 
 
 def encode(command: LogCommand) -> bytes:

@@ -1,5 +1,5 @@
-"""What brokers say to each other about topics, beside what rings, trees and replicas say. Tags 295 to 303 of the wire
-belong to this file."""
+"""What brokers say to each other about topics, beside what rings, trees and replicas say. Tags 295 to 303 and 305 of
+the wire belong to this file."""
 
 from typing import Annotated, Final
 
@@ -8,6 +8,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.overlay.wires import OverlayMember
 
 HOLDERS_MAX: Final = 16
 """Of one topic, in one message."""
@@ -70,12 +71,14 @@ class FoundTopic(ProtocolMessage, frozen=True, tag=299):
 
 
 class TopicKnown(ProtocolMessage, frozen=True, tag=300):
-    """These hold the topic; `founders` were the first to."""
+    """These hold the topic; `founders` were the first to, and the first of these asked the others."""
 
     topic: str
     group: str
     founders: tuple[str, ...]
     holders: tuple[str, ...]
+    is_begun: bool = False
+    """Something may be decided in its log. Otherwise it was agreed to hold it, and its founder may give it up."""
 
 
 class ClaimTopic(ProtocolMessage, frozen=True, tag=301):
@@ -89,11 +92,25 @@ class AskRange(ProtocolMessage, frozen=True, tag=302):
     """By one that has come to the ring, to its successor: which topics are mine? Answered by `TopicKnown` for each, and
     `RangeCeded`."""
 
+    address: str
+    """Where it listens, which gives its number on the ring."""
+
 
 class RangeCeded(ProtocolMessage, frozen=True, tag=303):
-    """All was said; no other topic before you on the ring is begun here, for as long as you live."""
+    """All was said. The right to begin topics behind `start`, up to you, is yours from now on, and not mine."""
+
+    start: OverlayMember | None
+    """None: whoever had it is gone. It is yours from your predecessor on, when the ring is quiet."""
+
+
+class TopicGivenUp(ProtocolMessage, frozen=True, tag=305):
+    """By its founder: not all agreed, so this log never begins, and who has agreed need not hold it."""
+
+    topic: str
+    group: str
 
 
 SCRIBE_MESSAGES: Final = (
     PublishAt, PublicationPlaced, AskTopic, TopicLed, FoundTopic, TopicKnown, ClaimTopic, AskRange, RangeCeded,
+    TopicGivenUp,
 )  # fmt: skip

@@ -4,8 +4,8 @@ A topic belongs to the first broker at or behind its key on the ring, and is hel
 it. The *owner* sees to that: it founds the topic when somebody first asks for it, and whenever the ring has changed it
 claims that the right ones hold it, which they decide (`replicas`, S4). The leader, any of them, goes on meanwhile.
 
-*Founding.* All who are to hold a topic must have agreed before it begins; one that knows of it already says so. So
-whoever owns the key later, and is one of them, knows of the topic.
+Only who has the right to begin a topic founds it (`ranges`), and all who are to hold it must have agreed before it
+begins (`founding`). So whoever owns the key later, and is one of them, knows of the topic.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.overlay.chord.ring import is_owned, member_number, number_of
-from resprout.replicas.messages import Known
 from resprout.replicas.replica import HeartbeatDue, PatienceOver
+from resprout.stacks.scribe.founding import TOPICS_MAX, TopicFounding
 from resprout.stacks.scribe.held import HeldTopic, TopicHouse
 from resprout.stacks.scribe.messages import (
     HOLDERS_MAX,
@@ -35,8 +35,6 @@ from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 
-TOPICS_MAX: Final = 10_000
-"""That one broker holds or owns. No more are founded, and those who ask for one are told that nobody leads it."""
 ASKERS_MAX: Final = 1_000
 """Who wait to hear who leads one topic; the others ask again."""
 
@@ -52,15 +50,6 @@ class ClaimsDue(Timer, frozen=True):
 class OwnersHouse(TopicHouse, SettledHouse, Protocol):
     def found_leader(self, topic: str) -> None:
         """Somebody leads it, or is said to."""
-
-
-class _Founding:
-    __slots__ = ("agreed", "group", "holders")
-
-    def __init__(self, group: str, holders: tuple[str, ...], me: str) -> None:
-        self.group = group
-        self.holders = holders
-        self.agreed = {me: None}
 
 
 class TopicOwners:
@@ -79,16 +68,14 @@ class TopicOwners:
         self._house = house
         self._kept = kept
         self.range = TopicRange(options, step, sessions, house, self)
-        self.held: dict[str, HeldTopic] = {}
+        self._founding = TopicFounding(sessions, options.backups, self)
+        self.hear_given_up = self._founding.hear_given_up
+        self.held: Final[dict[str, HeldTopic]] = {}
         self._by_group: dict[str, HeldTopic] = {}
-        self._hints: dict[str, TopicKnown] = {}
+        self.hints: Final[dict[str, TopicKnown]] = {}
         """Topics that others hold, and are or may be owned here."""
         self._tried: dict[str, int] = {}
         """By hint: how often its holders were asked."""
-        self._founding: dict[str, _Founding] = {}
-        self._wished: dict[str, None] = {}
-        """Topics that are to be founded as soon as it is known who will hold them."""
-        self._founded = 0
         self._moved_us = 0
         """When the ring has changed last."""
         self._missing: dict[str, None] = {}
@@ -111,7 +98,7 @@ class TopicOwners:
         held = self.held.get(topic)
         if held is not None and held.is_member:
             return held.leader
-        hint = self._hints.get(topic)
+        hint = self.hints.get(topic)
         holders = held.holders if held is not None else hint.holders if hint is not None else ()
         others = [holder for holder in holders if name_of(holder) != self._name]
         return others[self._tried.get(topic, 0) % len(others)] if others else None
@@ -121,13 +108,14 @@ class TopicOwners:
         for held in self.held.values():
             if held.is_member:
                 yield from map(name_of, held.others)
+        yield from self.range.needed
 
     @property
     def known(self) -> Iterator[TopicKnown]:
         """What is known here of topics, for whoever is to own them."""
         yield from [held.known for held in self.held.values()]
-        yield from [TopicKnown(topic, one.group, one.holders, one.holders) for topic, one in self._founding.items()]
-        yield from [hint for topic, hint in self._hints.items() if topic not in self.held]
+        yield from self._founding.known
+        yield from [hint for topic, hint in self.hints.items() if topic not in self.held]
 
     # -- who leads -----------------------------------------------------------------------------------------------------
 
@@ -138,7 +126,7 @@ class TopicOwners:
         elif (leader := self.leader_of(topic)) is not None:
             self._tried[topic] = self._tried.get(topic, 0) + 1
             self._house.say(name, TopicLed(topic, leader))
-        elif self.owns(topic) and (topic in self.held or self.found(topic)):
+        elif self.owns(topic) and (topic in self.held or self._founding.found(topic)):
             askers = self._askers.setdefault(topic, {})
             if len(askers) < ASKERS_MAX:
                 askers[name] = message.fresh
@@ -171,103 +159,49 @@ class TopicOwners:
 
     def hear_led(self, message: TopicLed) -> None:
         """Of a topic that others hold: whom to ask first."""
-        hint = self._hints.get(message.topic)
+        hint = self.hints.get(message.topic)
         if hint is not None and message.leader and message.leader != self.me:
             holders = (message.leader, *(one for one in hint.holders if one != message.leader))[:HOLDERS_MAX]
-            self._hints[message.topic] = TopicKnown(hint.topic, hint.group, hint.founders, holders)
+            known = TopicKnown(hint.topic, hint.group, hint.founders, holders, hint.is_begun)
+            self.hints[message.topic] = known
             self._tried[message.topic] = 0
 
     # -- founding ------------------------------------------------------------------------------------------------------
 
-    def found(self, topic: str) -> bool:
-        """Begin a topic that is owned here, unless it is under way; False when there are too many."""
-        if topic in self._founding:
-            return True
-        if len(self.held) + len(self._wished) >= TOPICS_MAX:
-            return False
-        holders = self._desired() if not self._ring.is_outnumbered else None  # there may be such a topic elsewhere
-        if holders is None:
-            self._wished[topic] = None
-            return True
-        self._wished.pop(topic, None)
-        self._founded += 1
-        founding = _Founding(f"{self.me} {self._founded} {topic}", holders, self.me)
-        self._founding[topic] = founding
-        self._ask_to_found(FoundTopic(topic, founding.group, holders))
-        self._look_at_founding(topic)
-        return True
-
-    def _ask_to_found(self, message: FoundTopic) -> None:
-        for holder in message.holders:
-            if holder != self.me:
-                self._sessions.post_holder(holder, message)
+    def may_found(self, topic: str) -> bool:
+        """This broker owns it, nobody else may begin it, and most of the ring is in sight."""
+        return self.owns(topic) and self.range.covers(number_of(topic)) and not self._ring.is_outnumbered
 
     def hear_found(self, peer: Peer, message: FoundTopic) -> None:
         _check(message.holders)
-        if self.me not in message.holders:
-            return  # an earlier life of it was meant
-        topic, held, mine = message.topic, self.held.get(message.topic), self._founding.get(message.topic)
-        if mine is not None and mine.group < message.group:
-            self._sessions.post(peer.name, TopicKnown(topic, mine.group, mine.holders, mine.holders))
-            return
-        self._founding.pop(topic, None)
-        if held is not None and held.group != message.group and held.is_begun:
-            self._sessions.post(peer.name, held.known)
-            return
-        if held is None or held.group != message.group:
-            self._hold(topic, message.group, message.holders, stands=False)
-        self._sessions.post(peer.name, TopicKnown(topic, message.group, message.holders, message.holders))
+        self._founding.hear_found(peer, message)
 
     def hear_known(self, peer: Peer, message: TopicKnown) -> None:
         _check(message.founders)
         _check(message.holders)
-        topic, mine, held = message.topic, self._founding.get(message.topic), self.held.get(message.topic)
-        if mine is not None and mine.group == message.group:
-            mine.agreed.update((holder, None) for holder in mine.holders if name_of(holder) == peer.name)
-            self._look_at_founding(topic)
-            return
-        if held is not None and held.group == message.group:  # whoever says so hears how much is known here
-            self._sessions.post(peer.name, Known(held.group, held.replica.ledger.chosen))
-            return
-        if held is not None and held.is_begun:
-            return
-        self._founding.pop(topic, None)
-        self._sessions.meet(message.holders)
-        if self.me in message.holders or self.me in message.founders:
-            self._hold(topic, message.group, message.founders, stands=False)
-        elif len(self._hints) < TOPICS_MAX or topic in self._hints:
-            self._hints[topic] = message
-            self._house.found_leader(topic)
+        self._founding.hear_known(peer, message)
 
-    def _look_at_founding(self, topic: str) -> None:
-        founding = self._founding[topic]
-        if all(holder in founding.agreed for holder in founding.holders):
-            del self._founding[topic]
-            self._hold(topic, founding.group, founding.holders, stands=True)
-
-    def _hold(self, topic: str, group: str, founders: tuple[str, ...], stands: bool) -> None:
-        if (before := self.held.get(topic)) is not None:
-            del self._by_group[before.group]
-        self._hints.pop(topic, None)
+    def hold(self, topic: str, group: str, founders: tuple[str, ...], stands: bool, is_begun: bool = False) -> None:
+        self.drop(topic)
+        self.hints.pop(topic, None)
         self._tried.pop(topic, None)
-        self._wished.pop(topic, None)
+        self._founding.held(topic)
         self._sessions.meet(founders)
         held = HeldTopic(
             topic, group, founders, self.me, self._options, self._step, self._rng, self._house, topic == self._kept
         )
         self.held[topic] = self._by_group[group] = held
-        held.begin(stands)
+        held.begin(stands, is_begun)
 
-    def _desired(self) -> tuple[str, ...] | None:
-        """Who is to hold what is owned here; None until there are sessions with all of them."""
-        members = self._ring.successors[: self._options.backups]
-        holders = [self._sessions.holder(member) for member in members]
-        for member, holder in zip(members, holders, strict=True):
-            if holder is None:
-                self._sessions.meet([holder_of(member.name, 0, member.address)])
-                self._sessions.open(member.name)
-        known = [holder for holder in holders if holder is not None]
-        return (self.me, *known) if len(known) == len(members) else None
+    def drop(self, topic: str) -> None:
+        if (before := self.held.pop(topic, None)) is not None:
+            assert not before.is_begun, "what may be decided is not forgotten"
+            del self._by_group[before.group]
+
+    def hint(self, message: TopicKnown) -> None:
+        if len(self.hints) < TOPICS_MAX or message.topic in self.hints:
+            self.hints[message.topic] = message
+            self._house.found_leader(message.topic)
 
     # -- the log of each -----------------------------------------------------------------------------------------------
 
@@ -291,18 +225,14 @@ class TopicOwners:
             for holder in dict.fromkeys((*held.holders, *held.heard)):
                 if name_of(holder) == name:
                     held.forget(holder)
-        self._found_wished()
+        self._founding.found_wished()
 
     def ended(self, name: str) -> None:
         self.range.ended(name)
         if name not in self._missing and self._misses(name):
             self._missing[name] = None
             self._step.note("repair_begin", name)
-        for topic, founding in list(self._founding.items()):
-            if any(name_of(holder) == name for holder in founding.holders):
-                del self._founding[topic]
-                self._wished[topic] = None
-        self._found_wished()
+        self._founding.ended(name)
 
     def _misses(self, name: str) -> bool:
         """Something that is held here is held by a life of it that cannot be reached."""
@@ -323,31 +253,27 @@ class TopicOwners:
         """The ring has changed. Where many come at a time it is waited for the last of them before topics move."""
         self._moved_us = self._step.now_us
         self.range.cede()
-        self._found_wished()
+        self._founding.found_wished()
 
     def claims_due(self, timer: ClaimsDue) -> None:
         self._wake(timer, self._options.noop_us)
-        self._found_wished()
+        self.range.look(self._is_quiet)
+        self._founding.look()
         self._claim()
         for held in list(self.held.values()):
-            if not held.is_begun and held.founders[0] == self.me:
-                self._ask_to_found(FoundTopic(held.topic, held.group, held.founders))
             held.invite()
             held.stand()
             held.let_go()
 
-    def _found_wished(self) -> None:
-        for topic in list(self._wished):
-            if not self.owns(topic):
-                del self._wished[topic]
-            elif topic not in self.held and topic not in self._hints:
-                self.found(topic)
+    @property
+    def _is_quiet(self) -> bool:
+        return self._step.now_us - self._moved_us >= self._options.noop_us
 
     def _claim(self) -> None:
-        if self._step.now_us - self._moved_us < self._options.noop_us:
+        if not self._is_quiet:
             return
-        mine = [topic for topic in (*self.held, *self._hints) if self.owns(topic)]
-        holders = self._desired() if mine else None
+        mine = [topic for topic in (*self.held, *self.hints) if self.owns(topic)]
+        holders = self._founding.desired() if mine else None
         for topic in mine if holders is not None else ():
             assert holders is not None, "known by now"
             held = self.held.get(topic)
@@ -364,7 +290,7 @@ class TopicOwners:
         if self.owns(topic) or (held is not None and held.is_member):
             leader = self.leader_of(topic)
             if leader is None and held is None:
-                self.found(topic)
+                self._founding.found(topic)
             return name_of(leader) if leader is not None and leader != self.me else None
         if not successors or self._ring.owns(number):
             return None

@@ -42,6 +42,8 @@ class RingSessions(MeshSessions):
         """A session begins."""
         self.ended: Callable[[str], None]
         """A session is over, or its broker cannot be reached: what was said to it may be lost."""
+        self.gone: Callable[[str], None]
+        """Its broker cannot be reached, or lives another life."""
         self.needed: Callable[[], Iterable[str]]
         self._told: tuple[Successor, ...] = ()
         self.timers: Table = {
@@ -147,7 +149,7 @@ class RingSessions(MeshSessions):
         self._is_heard(name)
         if before is not None and before.incarnation:  # a session that begins anew has lost the old one
             if before.incarnation != event.incarnation:
-                self.ring.gone(name)
+                self._pass_by(name)
             self.ended(name)
         if self._peers.came_up(name, event.incarnation, event.room) is None:
             self._step.out.append(Close(name, f"{self._seat.name} takes no more brokers"))
@@ -171,8 +173,12 @@ class RingSessions(MeshSessions):
         self._peers.close(name, reason)
         self._is_heard(name)
         if not lives:
-            self.ring.gone(name)
+            self._pass_by(name)
         self.ended(name)
+
+    def _pass_by(self, name: str) -> None:
+        self.ring.gone(name)
+        self.gone(name)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 

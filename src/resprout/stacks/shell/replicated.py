@@ -41,8 +41,9 @@ class ReplicaInSessions:
         self._post = post
         self._told = 0
         """Slots up to here were told to be decided (`tell`)."""
-        self._sent: dict[str, tuple[Ballot, int]] = {}
-        """By member: the last slot that it was asked to accept in this session, and in which ballot."""
+        self._sent: dict[str, tuple[Ballot, int, int]] = {}
+        """By member: in which ballot, from which slot on and up to which it was asked to accept everything in this
+        session."""
         self._chosen: dict[str, tuple[Ballot, int]] = {}
         """By member: up to which slot it was told in this session that all is decided, and in which ballot."""
         self._fetched: dict[str, int] = {}
@@ -136,14 +137,21 @@ class ReplicaInSessions:
             return False
         chosen = (message.ballot, message.chosen)
         if message.entries:
-            sent = (message.ballot, message.first + len(message.entries) - 1)
-            if sent <= self._sent.get(member, (NO_BALLOT, 0)):
+            if self._was_sent(member, message.ballot, message.first, message.first + len(message.entries) - 1):
                 return True
-            self._sent[member] = sent
         elif chosen <= self._chosen.get(member, (NO_BALLOT, -1)):
             return True
         self._chosen[member] = chosen
         return False
+
+    def _was_sent(self, member: str, ballot: Ballot, first: int, last: int) -> bool:
+        """All of these slots, in this session. The first that is sent in one that began anew may lie behind what was
+        lost with the old one."""
+        before, since, upto = self._sent.get(member, (NO_BALLOT, 0, 0))
+        if before != ballot or first > upto + 1 or last < since - 1:
+            since, upto = first, first - 1
+        self._sent[member] = (ballot, min(since, first), max(upto, last))
+        return since <= first and last <= upto
 
     def _keep_snapshot(self) -> None:
         if self.replica.ledger.chosen >= self._snapshot_due or self._log_bytes >= SNAPSHOT_LOG_BYTES:

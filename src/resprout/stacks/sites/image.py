@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from resprout.core.bundle import Origin
-from resprout.stacks.sites.commands import Shipment, SiteBroker, SiteWish, from_fields, to_fields
+from resprout.core.bundle_record import from_fields, to_fields
+from resprout.stacks.sites.commands import Shipment, SiteBroker, SiteWish
 from resprout.stacks.sites.intake import Early
 from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.sites.state import LinkBook, PlacedBundle, SiteState

@@ -1,0 +1,68 @@
+"""A replica in sessions: what is said again, and what is not."""
+
+import random
+
+from resprout.core.contract import ProtocolMessage
+from resprout.replicas.messages import Accept, Ask, Prepare, Promise, Willing
+from resprout.replicas.options import ReplicaOptions
+from resprout.replicas.replica import HeartbeatDue, News, Replica
+from resprout.stacks.shell.replicated import ReplicaInSessions
+from resprout.stacks.shell.step import Step
+
+PATIENCE_US = 2_000_000
+
+
+class Leader:
+    """Leads the group g of a, b and c, of whom b answers by hand and c never."""
+
+    def __init__(self) -> None:
+        self.said: list[ProtocolMessage] = []
+        options = ReplicaOptions(patience_us=PATIENCE_US)
+        replica = Replica("g", "a", ("a", "b", "c"), random.Random(1), options)
+        self.group = ReplicaInSessions(replica, Step(), self, self.post)
+        self.group.begin(PATIENCE_US, stands=True)
+        (ask,) = [one for one in self.said if isinstance(one, Ask)]
+        self.group.hear("b", Willing("g", ask.ballot))
+        (prepare,) = [one for one in self.said if isinstance(one, Prepare)]
+        self.group.hear("b", Promise("g", prepare.ballot, 0, 0, ()))
+        assert replica.is_leading
+
+    def post(self, member: str, message: ProtocolMessage) -> None:
+        if member == "b":
+            self.said.append(message)
+
+    def learn(self, news: News) -> None:
+        pass
+
+    def dump(self) -> bytes:
+        return b""
+
+    def asked(self) -> list[int]:
+        """Slots that b was asked to accept since this was looked at last."""
+        asked = [one for one in self.said if isinstance(one, Accept)]
+        self.said.clear()
+        return [slot for one in asked for slot in range(one.first, one.first + len(one.entries))]
+
+
+def test_what_was_lost_with_a_session_is_said_again_though_something_later_was_said_first() -> None:
+    """Otherwise nothing behind it is ever decided: a partition of three seconds stopped topics for good."""
+    leader = Leader()
+    for command in (b"1", b"2", b"3"):
+        assert leader.group.propose(command)
+    assert leader.asked() == [1, 2, 3]
+    leader.group.forget(lambda member: member == "b")
+    assert leader.group.propose(b"4")
+    assert leader.asked() == [4]
+    leader.group.fired(HeartbeatDue("g"))
+    assert leader.asked() == [1, 2, 3, 4]
+
+
+def test_what_was_said_in_a_session_and_is_not_answered_is_not_said_again_in_it() -> None:
+    leader = Leader()
+    for command in (b"1", b"2", b"3"):
+        assert leader.group.propose(command)
+    leader.asked()
+    leader.group.fired(HeartbeatDue("g"))
+    assert leader.asked() == []
+    assert leader.group.propose(b"4")
+    assert leader.asked() == [4]
