@@ -27,7 +27,7 @@ def test_a_run_in_shards_has_the_same_verdict(tmp_path: Path, spark: "SparkSessi
     spoiled = next(case for case in mutants(1) if case.name.startswith("invert_across_topics"))
     cases = [Case("good", good_trace(5, 220)), Case("bank", bank_trace(7)), spoiled]
     places = [write(tmp_path, case, part_rows=60) for case in cases]
-    limits = Limits(run_rows=50, shard_deliveries=150, task_rows=300)
+    limits = Limits(run_rows=50, shard_deliveries=60, task_rows=300)
     assert judge_runs(spark, places, limits) == [case.verdict for case in cases]
 
 

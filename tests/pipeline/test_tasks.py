@@ -9,7 +9,7 @@ import pytest
 from resprout.pipeline import tasks
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.session import session
-from resprout.pipeline.tasks import run_each
+from resprout.pipeline.tasks import handed_to_tasks, run_each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +44,20 @@ def test_everything_is_done_once_in_however_many_jobs(
     assert sorted(run_each(spark, lambda number: number * number, range(5), together)) == [0, 1, 4, 9, 16]
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"resprout-counted-{together}")) == jobs
     assert list(run_each(spark, str, [], together)) == []
+
+
+def test_what_is_handed_to_tasks_is_packed_once_however_many_functions_need_it(spark: "SparkSession") -> None:
+    class Large:
+        packed = 0
+
+        def __reduce__(self) -> tuple[type[str], tuple[str]]:
+            Large.packed += 1
+            return str, ("unpacked",)
+
+    with handed_to_tasks(spark, Large()) as handed:
+        assert list(run_each(spark, lambda number: f"{number} {handed()}", [1])) == ["1 unpacked"]
+        assert list(run_each(spark, lambda number: f"{handed()} {number}", [2])) == ["unpacked 2"]
+    assert Large.packed == 1
 
 
 def test_what_the_function_raises_ends_the_loop_in_one_line(spark: "SparkSession") -> None:

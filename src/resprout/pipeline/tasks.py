@@ -44,6 +44,23 @@ def run_each(spark: "SparkSession", work: Callable[[T], R], items: Iterable[T], 
         yield from _run_batch(spark, work, some, len(some) if together else -(-len(some) // JOBS), cores)
 
 
+@contextlib.contextmanager
+def handed_to_tasks(spark: "SparkSession", thing: T) -> Iterator[Callable[[], T]]:
+    """How functions that Spark runs come by something large that several of them need. In a session of its own it is
+    packed once, and a worker unpacks it once, for all its tasks; to a server of Spark Connect it travels in each
+    function."""
+    from pyspark.sql import is_remote
+
+    if is_remote():
+        yield lambda: thing
+        return
+    sent = spark.sparkContext.broadcast(thing)
+    try:
+        yield lambda: sent.value
+    finally:
+        sent.destroy()
+
+
 def cores_of(spark: "SparkSession") -> int:
     """How many tasks run side by side: into so many parts Spark divides a table when nobody tells it otherwise. A
     server of Spark Connect tells only by doing so."""
