@@ -11,6 +11,7 @@ import pytest
 
 from resprout.audit.live.judge import LiveJudge
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
+from resprout.net.run.crew import Crew
 from resprout.net.run.live import LiveRows
 from resprout.net.run.row_file import RowReader, RowWriter
 from resprout.scenario.load import parse_scenario
@@ -91,7 +92,8 @@ def test_a_live_judge_that_reads_along_finds_a_real_run_clean(tmp_path: Path) ->
 
 def test_an_interrupted_run_says_so_in_its_last_row(tmp_path: Path) -> None:
     async def interrupted() -> None:
-        scenario = parse_scenario(SCENARIO.format(limit="30s"), "test")
+        endless = SCENARIO.replace("operations = 60", "operations = 6000")
+        scenario = parse_scenario(endless.format(limit="200s"), "test")
         task = asyncio.create_task(RealRun(scenario, live=LiveFolder(tmp_path / "live")).finish())
         while not files_of(tmp_path / "live"):
             await asyncio.sleep(0.05)
@@ -99,6 +101,25 @@ def test_an_interrupted_run_says_so_in_its_last_row(tmp_path: Path) -> None:
         await asyncio.wait((task,))
 
     asyncio.run(interrupted())
+    last = files_of(tmp_path / "live")[-1][-1]
+    assert (last.kind, last.detail) == ("aborted", "interrupted")
+
+
+def test_a_run_that_is_interrupted_after_it_came_to_rest_does_not_say_that_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Crew.stop
+
+    async def interrupted(crew: Crew) -> None:
+        monkeypatch.setattr(Crew, "stop", stop)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Crew, "stop", interrupted)
+    with pytest.raises(asyncio.CancelledError):
+        handed_out("30s", tmp_path / "live")
     last = files_of(tmp_path / "live")[-1][-1]
     assert (last.kind, last.detail) == ("aborted", "interrupted")
 

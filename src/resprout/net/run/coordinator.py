@@ -113,7 +113,8 @@ class RealRun:
             return result
         finally:
             if self._live is not None:
-                reason = ended or "interrupted"
+                # One that came to rest, and was then interrupted while its clients stopped, has no end in its trace.
+                reason = ended if ended and ended not in ENDS else "interrupted"
                 await self._live.end(Row(time_us=now_us() - self._start_us, node=WORLD, kind=ABORTED, detail=reason))
             await asyncio.gather(self._crew.stop(), self._tree.stop())
             self._crew.forget_rows()
