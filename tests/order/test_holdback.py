@@ -87,28 +87,6 @@ def test_what_does_not_fit_is_not_kept_and_there_is_room_again_when_something_is
     assert stage.put("z") and stage.taken() == ["z"]
 
 
-def test_who_waits_for_one_that_left_is_tested_again() -> None:
-    stage = Stage()
-    stage.put("x", a=9)
-    stage.put("y", a=9, b=1)
-    stage.counts["a"] = 9
-    stage.queue.retest("nobody")
-    assert stage.taken() == []
-    stage.queue.retest("a")
-    assert stage.taken() == ["x"] and len(stage.queue) == 1
-
-
-def test_what_will_never_be_delivered_can_be_taken_out() -> None:
-    stage = Stage()
-    for name, needs in (("x", {"a": 1}), ("y", {}), ("z", {"a": 1}), ("w", {"b": 1})):
-        stage.put(name, **needs)
-    assert [name for name, _ in stage.queue.drop(lambda item: item[0] in "wxy")] == ["x", "y", "w"]
-    assert len(stage.queue) == 1
-    stage.reach("b", 1)
-    stage.reach("a", 1)
-    assert stage.taken() == ["z"] and len(stage.queue) == 0
-
-
 SOURCES = ("a", "b", "c", "d")
 Steps = list[tuple[bool, int, int]]
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from resprout.core.errors import PeerError
 from resprout.order.entry import Entry
-from resprout.order.link import AHEAD_MAX, Link, News
+from resprout.order.link import AHEAD_MAX, Link, LinkNews
 from resprout.order.messages import Ahead, Levels
 from tests.order.examples import bundle
 from tests.soak import cases
@@ -167,7 +167,7 @@ def test_any_report_is_taken_or_refused_and_each_level_of_each_entry_is_heard_on
     reaches = max(1, faults)
     columns = [[0] * reaches, [0] * faults, [0] * (reaches - 1), [0] * faults]
     done = 0
-    news: list[News] = []
+    news: list[LinkNews] = []
     for *steps, more_done in reports:
         columns = [
             [count + more for count, more in zip(column, step, strict=False)]

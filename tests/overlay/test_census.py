@@ -45,8 +45,8 @@ def test_silence_is_no_answer_and_a_link_in_repair_leaves_the_answer_open() -> N
 
 def test_what_is_remembered_of_dead_lives_is_told_with_the_highest_number() -> None:
     net = Net("ab", "bc", faults=1)
-    net.views["b"].bury("x", 5)
-    net.views["c"].bury("x", 7)
+    net.views["b"].mark_dead("x", 5)
+    net.views["c"].mark_dead("x", 7)
     net.views["c"].sessions["y"] = 3
     (findings,) = ask(net, "a", "x", "y")
     assert findings.latest == {"x": 7, "y": 2}, "a life that was met may be the one that asks"

@@ -13,6 +13,7 @@ from resprout.overlay.registry import Registry
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
+from tests.network import Streams
 from tests.soak import cases
 
 OPTIONS = CouncilOptions(heartbeat_us=1000, lease_us=5000)
@@ -24,7 +25,7 @@ class Voters:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.names = [f"s{number}" for number in range(self.chance.choice((5, 8, 10)))]
-        self.queues: dict[tuple[str, str], list[ProtocolMessage]] = {}
+        self.streams: Streams[ProtocolMessage] = Streams()
         self.views = {name: self._view(name) for name in self.names[1:]}
         self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in self.names[1:]}
         self.registries = {name: self._registry(name) for name in self.names[1:]}
@@ -54,7 +55,7 @@ class Voters:
             self._note(name, message)
             lost = isinstance(message, Decided) and self.chance.random() < 0.8
             if peer in self.views and not lost:
-                self.queues.setdefault((name, peer), []).append(message)
+                self.streams.put(name, peer, message)
 
         view, outcomes = self.views[name], self.outcomes[name]
         return Registry(view, LeaseDetector(view, OPTIONS), Waves(view, post, outcomes), post, outcomes)
@@ -62,14 +63,14 @@ class Voters:
     def run(self, steps: int) -> None:
         for step in range(steps):
             name = self.chance.choice(self.names[1:])
-            waiting = [pair for pair, queue in self.queues.items() if queue]
+            waiting = self.streams.busy()
             if waiting and self.chance.random() < 0.85:
                 self._deliver(*self.chance.choice(waiting), now_us=step * 100)
             elif name not in self.fenced:
                 self._stir(name, step * 100)
 
     def _deliver(self, sender: str, receiver: str, now_us: int) -> None:
-        message: Any = self.queues[sender, receiver].pop(0)
+        message: Any = self.streams.take(sender, receiver)
         if receiver not in self.fenced and self.chance.random() < 0.95:
             if isinstance(message, Enrolled) and message.yes:
                 self._agreed[self._proposed[receiver, message.number]].add(Life(sender, message.incarnation))
@@ -81,7 +82,7 @@ class Voters:
             others = [other for other in self.names[1:] if other != name]
             dead = frozenset((self.names[0], *self.chance.sample(others, self.chance.choice((0, 1, 2, 3)))))
             for other in dead:
-                self.views[name].bury(other, 1)
+                self.views[name].mark_dead(other, 1)
             registry.register(dead, now_us)
         elif self.chance.random() < 0.1:
             registry.drop()
@@ -119,11 +120,11 @@ def test_decided_configurations_form_one_line_in_which_each_had_the_consent_of_t
 def test_a_configuration_that_somebody_agreed_to_must_consent_even_if_the_candidate_never_heard_of_it() -> None:
     voters = Voters(1)
     name, registry, here = "s1", voters.registries["s1"], voters.views["s1"]
-    here.bury("s0", 1)
+    here.mark_dead("s0", 1)
     here.follow(Configuration(3, (Voter("s2", 1, ""), Voter("s1", 1, ""))))
     assert not registry.register(frozenset(("s0",)), 0)
     rival = Configuration(3, (Voter("s3", 1, ""), Voter("s4", 1, ""), Voter("s0", 1, "")))
-    number = next(message.number for message in voters.queues[name, "s2"] if isinstance(message, Enrol))
+    number = next(message.number for message in voters.streams.between(name, "s2") if isinstance(message, Enrol))
 
     def answer(peer: str, *undecided: Configuration) -> bool:
         registry.handlers[Enrolled](peer, Enrolled(number, 1, True, (), here.decided, undecided), 0)
@@ -138,7 +139,7 @@ def test_a_voter_agrees_to_a_configuration_that_it_had_heard_of_before_it_was_as
     """A repair had brought it the configuration of a root that could not decide it without this voter."""
     voters = Voters(1)
     here, registry = voters.views["s1"], voters.registries["s1"]
-    here.bury("s0", 1)
+    here.mark_dead("s0", 1)
     heard = Configuration(3, (Voter("s2", 1, ""), Voter("s1", 1, "")))
     here.follow(heard)
 
@@ -146,7 +147,7 @@ def test_a_voter_agrees_to_a_configuration_that_it_had_heard_of_before_it_was_as
         candidate = new.voters[0].name
         question = Enrol(number, 1, (Life("s0", 1),), new, heard, here.decided)
         registry.handlers[Enrol](candidate, question, 0)
-        told = voters.queues["s1", candidate][-1]
+        told = voters.streams.between("s1", candidate)[-1]
         assert isinstance(told, Enrolled)
         return told
 

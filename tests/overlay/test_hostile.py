@@ -225,7 +225,7 @@ def test_a_child_that_refuses_is_declared_at_once_and_a_silent_one_is_not() -> N
 
 def test_a_broker_that_was_declared_dead_is_told_so_whatever_it_asks() -> None:
     alone = Alone()
-    alone.view.bury("d", 1)
+    alone.view.mark_dead("d", 1)
     for message in (Ping(1, 0), Probe(1), Suspect(Life("b", 1), ())):
         alone.posted.clear()
         alone.receive("d", message)
@@ -251,10 +251,10 @@ def test_who_waits_for_its_parent_joins_again_only_if_nobody_repairs_it() -> Non
     assert len(alone.fenced) == 1
 
 
-def test_an_orphan_asks_the_succession_after_long() -> None:
+def test_an_orphan_asks_the_configuration_after_long() -> None:
     alone = Alone()
     alone.council.silent("b", True, alone.now_us)
-    alone.view.bury("b", 1)
+    alone.view.mark_dead("b", 1)
     alone.view.neighbours["b"] = False
     for _ in range(5):
         alone.now_us += 9000
@@ -296,7 +296,7 @@ def test_a_member_of_a_repair_misses_its_coordinator() -> None:
     alone = Alone(faults=2)
     alone.view.follow_decided(Configuration(4, (Voter("a", 1, ""), Voter("c", 2, ""), Voter("e", 1, ""))))
     alone.council.silent("b", True, alone.now_us)
-    alone.view.bury("b", 1)
+    alone.view.mark_dead("b", 1)
     alone.view.neighbours["b"] = False
     alone.view.attached["b"] = "a"
     alone.posted.clear()

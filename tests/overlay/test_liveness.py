@@ -34,7 +34,7 @@ def test_the_operator_an_authority_and_a_repair_move_a_life_along_the_scale_but_
     assert view.liveness(life) is Liveness.HEARD
     view.forgotten[life] = None
     assert view.liveness(life) is Liveness.FORGOTTEN
-    view.bury("b1", 1)
+    view.mark_dead("b1", 1)
     assert view.liveness(life) is Liveness.DECLARED_DEAD
     view.mark_replaced(["b1"])
     assert view.liveness(life) is Liveness.REPLACED

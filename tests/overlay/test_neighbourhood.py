@@ -1,6 +1,5 @@
 """The tree within k hops, beside a graph that is searched by force."""
 
-from collections import deque
 from collections.abc import Iterable
 from random import Random
 
@@ -9,6 +8,7 @@ import pytest
 from resprout.overlay import neighbourhood
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import LEAP_MAX, NEIGHBOURS_MAX, Place
+from tests.network import Streams
 from tests.overlay.graph import Graph
 from tests.soak import cases
 
@@ -186,7 +186,7 @@ class Net:
         self.hops = rng.randint(1, 4)
         self.graph = Graph(["n0"])
         self.views = {"n0": Neighbourhood(self.graph.place("n0"), self.hops)}
-        self.queues: dict[tuple[str, str], deque[tuple[Place, ...]]] = {}
+        self.streams: Streams[tuple[Place, ...]] = Streams()
 
     def join(self, name: str) -> None:
         above = self.rng.choice(self.graph.names)
@@ -229,16 +229,13 @@ class Net:
 
     def _send(self, name: str, peer: str, places: tuple[Place, ...]) -> None:
         if places:
-            self.queues.setdefault((name, peer), deque()).append(places)
+            self.streams.put(name, peer, places)
 
     def run(self, steps: int = 1_000_000) -> None:
-        while self.queues and steps:
+        while steps and (busy := self.streams.busy()):
             steps -= 1
-            link = self.rng.choice(list(self.queues))
-            places = self.queues[link].popleft()
-            if not self.queues[link]:
-                del self.queues[link]
-            name, peer = link
+            name, peer = self.rng.choice(busy)
+            places = self.streams.take(name, peer)
             if peer in self.views and name in self.graph.links[peer]:
                 self._tell(peer, self.views[peer].learn(places))
 

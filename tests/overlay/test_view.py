@@ -76,10 +76,10 @@ def test_a_place_that_cannot_be_is_ignored(bad: Place) -> None:
 
 def test_dead_components_are_found_until_they_are_repaired() -> None:
     here = chain()
-    here.bury("d", 1)
-    here.bury("f", 1)
+    here.mark_dead("d", 1)
+    here.mark_dead("f", 1)
     assert here.component("d") == ("d",)
-    here.bury("e", 1)
+    here.mark_dead("e", 1)
     assert here.component("d") == here.component("f") == ("d", "e", "f")
     assert here.members(("d", "e", "f")) == ()
     assert here.coordinator(("d", "e", "f")) == "c"
@@ -91,8 +91,8 @@ def test_the_parent_of_the_topmost_leads_and_below_a_dead_root_the_nearest() -> 
     here = chain()
     assert here.coordinator(("d",)) == "c"
     assert here.coordinator(("b",)) == "a"
-    here.bury("a", 1)
-    here.bury("b", 1)
+    here.mark_dead("a", 1)
+    here.mark_dead("b", 1)
     assert here.coordinator(here.component("b")) == "c"
     assert here.members(("a", "b")) == ()
 
@@ -109,7 +109,7 @@ def test_the_authority_is_the_next_ancestor_that_can_be_asked() -> None:
 def test_a_later_life_waits_until_the_earlier_one_is_repaired() -> None:
     here = chain()
     here.neighbours["d"] = False
-    here.bury("d", 1)
+    here.mark_dead("d", 1)
     assert not here.learn(place("d", "a", "a", incarnation=2))
     assert here.is_dead("d")
     assert not here.admits("d", 2)
@@ -124,7 +124,7 @@ def test_a_later_life_waits_until_the_earlier_one_is_repaired() -> None:
 
 def test_a_life_that_is_known_to_be_dead_is_not_admitted_again() -> None:
     here = chain()
-    here.bury("x", 3)
+    here.mark_dead("x", 3)
     assert not here.admits("x", 3)
     assert here.admits("x", 4)
     assert not here.admits("d", 1), "it is a neighbour"
@@ -155,7 +155,7 @@ def test_what_is_repaired_or_far_is_forgotten() -> None:
     here.learn(place("f", "e", "e", "g", version=2))
     here.sweep()
     assert "g" not in here.places, "four hops, where one more than two is remembered"
-    here.bury("d", 1)
+    here.mark_dead("d", 1)
     here.neighbours["d"] = False
     here.sweep()
     assert "d" in here.places
@@ -172,7 +172,7 @@ def test_memory_is_bounded_whatever_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     here = chain()
     for number in range(500):
         here.learn(place(f"x{number}", "d", "d", *[f"y{number}-{i}" for i in range(3)]))
-        here.bury(f"x{number}", number)
+        here.mark_dead(f"x{number}", number)
         here.mark_replaced([f"x{number}"])
     assert len(here.places) <= 50
     assert list(here.tombstones) == [f"x{number}" for number in range(450, 500)]

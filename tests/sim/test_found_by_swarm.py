@@ -291,3 +291,10 @@ ROLLING = {
 def test_a_rolling_restart_that_went_wrong_once_goes_well(seed: int) -> None:
     outcome = try_seed(seed, "rolling")
     assert not outcome.failed, outcome.report
+
+
+def test_a_member_whose_grant_takes_longer_than_a_lease_is_not_taken_for_dead() -> None:
+    """It said nothing while it came: its coordinator heard of no other sign of life, declared it dead, and never told
+    it so, because it tells those who speak to it. Over links of 400 ms half of the tree was left outside."""
+    outcome = try_seed(5210991, "hung")
+    assert not outcome.failed, outcome.report

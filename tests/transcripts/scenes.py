@@ -79,7 +79,7 @@ JOIN: Final = Scene(
         (
             "b0",
             "Enrol",
-        ): "The root has room in its list for one more who votes about its succession. The list is decided "
+        ): "The configuration, of those who vote about the root, has room for one more. It is decided "
         "when majorities of the old one and the new one have agreed; b2 is asked as soon as there is a session.",
     },
     until_us=600 * MS,
@@ -109,11 +109,11 @@ REPAIR: Final = Scene(
             "b0",
             "AttachRequest",
         ): "t0. Whoever was next to the dead is asked to attach. Beside it, the dead are registered "
-        "with a majority of the succession list (R3), which gets a new version without b1.",
+        "with a majority of the configuration (R3), which gets a new version without b1.",
         (
             "b2",
             "Attach",
-        ): "t1. Members bury b1 and hand over what its link owed: what they know of the tree, what they have "
+        ): "t1. Members take b1 for dead and hand over what its link owed: what they know of the tree, what they have "
         "seen, what was asked on the link, and its inventory. side=1: it came from the sender's side.",
         ("b0", "Grant"): "t2. All parcels are there, and the registration: finish, in one step. The Grant is the first "
         "message of each new link, and brings the pool, which both ends number alike. side=1: of the first member.",

@@ -55,7 +55,16 @@ from resprout.edge.messages import (
 from resprout.links.frames import Goodbye
 from resprout.order.messages import Ahead, Forward, Levels, Republished
 from resprout.order.totals.levels import TotalLevel, TotalLevels
-from resprout.order.totals.messages import Closed, GrantedLock, LastTotals, Lock, LockReport, Submit, WelcomeLock
+from resprout.order.totals.messages import (
+    Closed,
+    GrantedLock,
+    LastTotals,
+    Lock,
+    LockReport,
+    Submit,
+    TotalCopy,
+    WelcomeLock,
+)
 from resprout.overlay.messages import (
     Alive,
     Decided,
@@ -192,7 +201,7 @@ CONVERSATION: dict[str, Any] = {
     ),
     "totals over a repair": data(
         LockReport(0, 1, TOTAL), LockReport(0, 1, TOTAL, -1, 7, 300), GrantedLock(0, 1, TOTAL),
-        WelcomeLock(0, 1, TOTAL, True), LastTotals((MARK,)),
+        WelcomeLock(0, 1, TOTAL, True), LastTotals((MARK,)), TotalCopy(0, 1, TOTAL, True),
     ),
     "signs of life and suspicions": data(
         Ping(1_000_000, 4), Pong(1_000_000, True), Pong(1, False, LIST), Probe(1), Probed(1), Fenced(3),

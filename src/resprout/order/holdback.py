@@ -10,15 +10,14 @@ others are delivered before it. Items that may be delivered come in the order in
 
 Tenants: CBCAST (a count per group and member, with `order.vector_clock`), LoCaMu (a count per pair of brokers),
 Causal Barriers (a count per sender). `sites` expects the next number of each publisher in a table of its own, which
-is part of a state that travels as bytes. A stack whose test cannot name a count calls the source of everything the
-same, and `retest`s that: it has a queue that is searched as a whole.
+is part of a state that travels as bytes.
 
 Not done here: finding repeats. Two copies of one item wait and come out alike; the stack asks `order.seen` first, or
 again when they come out.
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from typing import Final, Generic, TypeVar
 
@@ -78,26 +77,6 @@ class HoldBack(Generic[Source, Item]):
         if not heap:
             del self._waiting[source]
         self._replace(due)
-
-    def retest(self, source: Source) -> None:
-        """Whatever waits for this source is tested again: it left, perhaps, and the test does not ask for it now."""
-        self._replace([(number, item) for _, number, item in self._waiting.pop(source, [])])
-
-    def drop(self, is_void: Callable[[Item], bool]) -> list[Item]:
-        """Take out what will never be delivered, in the order in which it was put: a search of everything."""
-        dropped = [(number, item) for number, item in self._ready if is_void(item)]
-        self._ready = [(number, item) for number, item in self._ready if not is_void(item)]
-        heapify(self._ready)
-        for source, heap in list(self._waiting.items()):
-            void = [(number, item) for _, number, item in heap if is_void(item)]
-            if void:
-                self._held -= len(void)
-                dropped += void
-                kept = self._waiting[source] = [entry for entry in heap if not is_void(entry[2])]
-                heapify(kept)
-                if not kept:
-                    del self._waiting[source]
-        return [item for _, item in sorted(dropped, key=_by_number)]
 
     def _replace(self, entries: list[tuple[int, Item]]) -> None:
         self._held -= len(entries)

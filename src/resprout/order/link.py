@@ -114,7 +114,7 @@ class ReportedCounts:
         return rungs[place] if place < len(rungs) else None
 
 
-class News:
+class LinkNews:
     """What a report says for the first time."""
 
     __slots__ = ("delivered", "firmer", "reached")
@@ -129,8 +129,8 @@ class Link:
     """One neighbour. Bundles cross while it is open; otherwise everything for it is retained."""
 
     __slots__ = (
-        "_arrived_rungs", "_sent_rungs", "after", "ahead", "arrived", "cursor", "heard", "held_bytes", "incarnation",
-        "name", "open", "sent", "silent", "state", "told", "upto",
+        "_arrived_rungs", "_sent_rungs", "after", "ahead", "arrived", "copies", "cursor", "heard", "held_bytes",
+        "incarnation", "name", "open", "sent", "silent", "state", "told", "upto",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +148,8 @@ class Link:
         """The next place in the log to look at; None when the link has kept up, so that new entries go out at once."""
         self.after: deque[tuple[int, ProtocolMessage]] = deque()
         """What must not overtake the log: said once everything before this place has crossed."""
+        self.copies: deque[Entry] = deque()
+        """What it is to keep for others as soon as it has room."""
         self.held_bytes = 0
         """Of this neighbour's bundles, what waits for links behind and local readers."""
         left = left if left is not None else Left()
@@ -176,9 +178,9 @@ class Link:
         """Bundles that have crossed, in both directions."""
         return self.sent.count + self.arrived.count
 
-    def take_report(self, report: Levels) -> News:
+    def take_report(self, report: Levels) -> LinkNews:
         """Raises PeerError when it speaks of what was never sent or takes something back."""
-        heard, news = self.heard, News()
+        heard, news = self.heard, LinkNews()
         if heard.shape != (len(report.have), len(report.firm), len(report.back_have), len(report.back_firm)):
             raise PeerError("it reports other levels than this side: both must tolerate the same number of faults")
         sent, arrived = self.sent, self.arrived
@@ -200,7 +202,7 @@ class Link:
         self._forget(come_sent, come_arrived)
         return news
 
-    def _hear_ahead(self, part: Ahead, come: list[Range], news: News) -> None:
+    def _hear_ahead(self, part: Ahead, come: list[Range], news: LinkNews) -> None:
         rung, first, last = part.rung, part.first, part.last
         reported = self.heard.rung(rung)
         most = self.arrived.count if rung < 0 else self.heard.have[0]
@@ -221,6 +223,14 @@ class Link:
         firm, back_firm = told.firm[-1], told.back_firm[-1]
         sent = [entry for n, entry in self.sent.entries.items() if n not in back_firm]
         return {id(entry) for entry in (*sent, *[entry for n, entry in self.arrived.entries.items() if n not in firm])}
+
+    def keeps(self, entry: Entry) -> bool:
+        """The same of one entry, and of what has certainly come."""
+        told, sent = self.told, self.sent.numbers.get(entry)
+        if sent is not None and sent <= self.heard.have[0] and sent not in told.back_firm[-1]:
+            return True
+        arrived = self.arrived.numbers.get(entry)
+        return arrived is not None and arrived not in told.firm[-1]
 
     def has(self, entry: Entry) -> bool:
         """It has crossed, and the neighbour has said so, or sent it."""

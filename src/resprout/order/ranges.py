@@ -39,7 +39,7 @@ class Ranges:
         return place >= 0 and last <= self._lasts[place]
 
     def touches(self, first: int, last: int) -> bool:
-        """Any of these."""
+        """Whether any number from first to last is in it."""
         if first <= self.upto:
             return True
         place = bisect_left(self._lasts, first)

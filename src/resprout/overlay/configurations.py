@@ -74,8 +74,8 @@ class Configurations:
         if latest.root in (None, peer) or message.latest.version > latest.version:
             return False
         voter = latest.voters[0]
-        is_buried = voter.incarnation <= self._view.tombstones.get(voter.name, -1)
-        return not is_buried and not is_among(voter.name, voter.incarnation, message.dead)
+        is_dead = self._view.is_dead_life(voter.life)
+        return not is_dead and not is_among(voter.name, voter.incarnation, message.dead)
 
     # -- the next configuration ----------------------------------------------------------------------------------------
 

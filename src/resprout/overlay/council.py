@@ -172,6 +172,9 @@ class Council:
         is_voter = here.configuration.holds(here.name, here.incarnation)
         if is_voter and root is not None and root not in (here.name, here.parent):
             self._ping(root, now_us)
+        for name in dict.fromkeys(here.attached.values()):
+            if name not in (here.parent, root):  # it may take long to hand over a Grant, and will hear nothing else
+                self._ping(name, now_us)
         for name in children:
             if detector.is_overdue(name, now_us) or detector.has_ended(name):
                 self.suspect(name, now_us)
@@ -255,6 +258,6 @@ class Council:
             self._detector.ponged(peer, message.sent_us, message.leased, now_us)
 
     def _on_fenced(self, peer: str, message: Fenced, now_us: int) -> None:
-        self._view.bury(self._view.name, message.incarnation)
+        self._view.mark_dead(self._view.name, message.incarnation)
         if message.incarnation >= self._view.incarnation:
             self._outcomes.append(Expelled(f"{peer} says that this broker was declared dead"))

@@ -69,7 +69,7 @@ class LeaseDetector:
     # -- signs of life -------------------------------------------------------------------------------------------------
 
     def heard(self, peer: str, now_us: int) -> None:
-        """A message came."""
+        """The stack of this peer has said something: a sign of life."""
         self._received[peer] = self._spoke[peer] = now_us
         self._unproven.discard(peer)
         if peer in self.silent:

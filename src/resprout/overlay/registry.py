@@ -228,7 +228,7 @@ class Registry:
             entry.yes.add(Life(peer, message.incarnation))
             self._detector.pinged(peer, now_us)
             for life in message.tombstones[:TOMBSTONES_TOLD_MAX]:
-                here.bury(life.name, life.incarnation)
+                here.mark_dead(life.name, life.incarnation)
             if self._need(entry, (message.decided, *configurations)):
                 self._ask(entry)
         elif any(x.version >= entry.new.version and x != entry.new for x in (message.decided, *configurations)):

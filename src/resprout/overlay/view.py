@@ -31,7 +31,7 @@ __all__ = ["Configuration", "Life", "MembershipView", "Place", "Registration", "
 PLACES_MAX: Final = 16_384
 """Places known at a time; further brokers are not noticed until others are forgotten."""
 TOMBSTONES_MAX: Final = 16_384
-"""Names of the dead; the ones buried longest ago are forgotten first."""
+"""Names of the dead; the oldest tombstones are forgotten first."""
 REPAIRED_MAX: Final = 4096
 
 
@@ -51,7 +51,7 @@ class MembershipView:
         self.places: dict[str, Place] = {}
         """The own place included, once it was published."""
         self.tombstones: dict[str, int] = {}
-        """Name -> highest dead incarnation, latest burial last."""
+        """Name -> highest dead incarnation, the latest last."""
         self.replaced: dict[str, int] = {}
         """Name -> highest incarnation whose repair is finished."""
         self.outlived = 0
@@ -122,8 +122,8 @@ class MembershipView:
             return Liveness.DECLARED_DEAD
         return Liveness.FORGOTTEN if life in self.forgotten else Liveness.HEARD
 
-    def bury(self, name: str, incarnation: int) -> None:
-        """This life and all before it are dead."""
+    def mark_dead(self, name: str, incarnation: int) -> None:
+        """A tombstone for this life: it and all before it are dead."""
         if name == self.name and 0 <= incarnation <= NUMBER_MAX:
             self.outlived = max(self.outlived, incarnation)
         if name == self.name or not 0 <= incarnation <= NUMBER_MAX or incarnation <= self.tombstones.get(name, -1):
@@ -134,10 +134,10 @@ class MembershipView:
             del self.tombstones[next(iter(self.tombstones))]
 
     def declare(self, names: Sequence[str]) -> Declared:
-        """These are dead, by the word of this broker. They are buried at once: what the overlay does until the broker
+        """These are dead, by the word of this broker. They are marked at once: what the overlay does until the broker
         acts on it must not declare them a second time."""
         for name in names:
-            self.bury(name, self.incarnation_of(name))
+            self.mark_dead(name, self.incarnation_of(name))
         return Declared(tuple(names))
 
     def mark_replaced(self, names: Iterable[str]) -> None:
@@ -149,9 +149,9 @@ class MembershipView:
         self._let_in()
 
     def record(self, registration: Registration) -> bool:
-        """Bury what somebody registers as dead. False when that is this broker itself."""
+        """Mark what somebody registers as dead. False when that is this broker itself."""
         for life in registration.dead:
-            self.bury(life.name, life.incarnation)
+            self.mark_dead(life.name, life.incarnation)
         if is_among(self.name, self.incarnation, registration.dead):
             return False
         self.follow(registration.configuration)
@@ -186,7 +186,7 @@ class MembershipView:
         if 2 * sum(life in lives for life in voters) > len(voters) or (configuration.voters and not voters):
             return True
         others = [life for life in voters if life not in lives]
-        if self.is_half_with_root(configuration, lives) and all(self.is_buried(life) for life in others):
+        if self.is_half_with_root(configuration, lives) and all(self.is_dead_life(life) for life in others):
             return True
         return bool(lives) and all(is_ended(life) for life in others)
 
@@ -197,7 +197,8 @@ class MembershipView:
         has_root = bool(configuration.voters) and configuration.voters[0].life in lives
         return has_root and 2 * sum(life in lives for life in voters) >= len(voters)
 
-    def is_buried(self, life: Life) -> bool:
+    def is_dead_life(self, life: Life) -> bool:
+        """It was declared dead, whatever stands in the tree under its name."""
         return life.incarnation <= self.tombstones.get(life.name, -1)
 
     @property
@@ -206,7 +207,7 @@ class MembershipView:
         return self.configuration.root == self.name and self.configuration.holds(self.name, self.incarnation)
 
     def recent_tombstones(self, count: int) -> tuple[Life, ...]:
-        """The latest burials, oldest first."""
+        """The latest ones, oldest first."""
         return tuple([Life(name, number) for name, number in list(self.tombstones.items())[-count:]])
 
     # -- places --------------------------------------------------------------------------------------------------------

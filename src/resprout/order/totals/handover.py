@@ -27,7 +27,7 @@ from typing import NamedTuple
 from resprout.core.bundle import Bundle
 from resprout.core.marks import Mark, Marks
 from resprout.order.totals.locks import LockRecord
-from resprout.order.totals.messages import GrantedLock, LockReport, Place, TotalId, check_locks, id_of
+from resprout.order.totals.messages import GrantedLock, LockReport, TotalId, TotalPlace, check_locks, id_of
 from resprout.order.totals.submissions import LastPlaces
 from resprout.order.totals.totals import Totals
 
@@ -195,7 +195,7 @@ def merge(
 def _fuller(known: GrantedLock | None, lock: LockReport) -> GrantedLock:
     if known is not None and (known.stamp >= 0 or lock.stamp < 0):
         return known
-    place: Place = (lock.epoch, lock.number) if known is None else (known.epoch, known.number)
+    place: TotalPlace = (lock.epoch, lock.number) if known is None else (known.epoch, known.number)
     return GrantedLock(*place, lock.bundle, lock.stamp)
 
 

@@ -19,12 +19,11 @@ from typing import Annotated
 
 import msgspec
 
-from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.log import Log
-from resprout.order.totals.messages import TotalId, id_of
+from resprout.order.totals.messages import TotalId
 
 REPORTED_MAX = 128
 """Totals in one message."""
@@ -93,16 +92,23 @@ class TotalBook:
         for name, said in early.items():
             self._take(name, id, entry, said)
 
-    def add_stub(self, bundle: Bundle, entry: Entry, neighbours: Iterable[str]) -> None:
-        """Everybody on this side is through with it, and these neighbours still wait to hear so."""
-        id = id_of(bundle)
-        self.entries[id] = entry
-        self.heard[id] = {}
-        self._told[id] = {}
-        self._touched[id] = None
-        for name in neighbours:
+    def meet(self, entry: Entry, name: str) -> None:
+        """This neighbour came later than the total, and is to keep it as well: it will report, and must be told."""
+        id = (entry.publisher, entry.incarnation, entry.first)
+        self._told[id].pop(name, None)
+        self.touch(entry)
+        if name not in self.heard[id]:
             self.heard[id][name] = _NOTHING
             self._log.await_one(entry)
+
+    def holders(self, entry: Entry) -> int:
+        """Neighbours that have said that they have it."""
+        heard = self.heard.get((entry.publisher, entry.incarnation, entry.first), {})
+        return sum(said[0] >= 0 for said in heard.values())
+
+    def is_kept_by(self, entry: Entry, name: str) -> bool:
+        """This neighbour has it, or will: it was there when the total was delivered, or was given it later."""
+        return name in self.heard.get((entry.publisher, entry.incarnation, entry.first), ())
 
     # -- hearing -------------------------------------------------------------------------------------------------------
 

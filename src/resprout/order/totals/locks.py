@@ -13,7 +13,7 @@ from collections import deque
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair, pairs_of
-from resprout.order.totals.messages import Place, TotalId, id_of
+from resprout.order.totals.messages import TotalId, TotalPlace, id_of
 
 
 class LockRecord:
@@ -21,7 +21,7 @@ class LockRecord:
 
     __slots__ = ("active", "bundle", "floor", "heard", "id", "pairs", "place", "prompt", "stamp", "told")
 
-    def __init__(self, place: Place, bundle: Bundle, prompt: bool = False) -> None:
+    def __init__(self, place: TotalPlace, bundle: Bundle, prompt: bool = False) -> None:
         self.id = id_of(bundle)
         self.place = place
         self.bundle = bundle
@@ -101,6 +101,11 @@ class LockTable:
                 del self._closed[pair]
             else:
                 self._closed[pair] -= 1
+
+    def keep(self, record: LockRecord) -> None:
+        """One that was delivered elsewhere, and never will be here."""
+        record.stamp = record.bundle.stamp
+        self.records[record.id] = record
 
     def forget(self, id: TotalId) -> None:
         record = self.records.get(id)

@@ -1,4 +1,4 @@
-"""What brokers say to each other about totals. Tags 68..74 of the wire belong to this file.
+"""What brokers say to each other about totals. Tags 68..74 and 79 of the wire belong to this file.
 
 What is said of totals is said of every publication that is carried as one, whatever its own guarantee.
 
@@ -22,7 +22,7 @@ from resprout.order.clock import check_stamp
 TotalId = tuple[str, int, int]
 """(publisher, incarnation, first number) of a total's bundle."""
 
-Place = tuple[int, int]
+TotalPlace = tuple[int, int]
 """(epoch of the root, number): where a total stands in the one order. That of a bundle is the place of its first total;
 those behind it follow."""
 
@@ -37,7 +37,7 @@ def id_of(bundle: Bundle) -> TotalId:
     return (bundle.publisher, bundle.incarnation, bundle.first)
 
 
-def tseq_of(place: Place) -> int:
+def tseq_of(place: TotalPlace) -> int:
     """A place as the one number that traces and subscribers see; it fits into 63 bits."""
     return place[0] << _NUMBER_BITS | place[1]
 
@@ -56,7 +56,7 @@ class Submit(BundleMessage, frozen=True, tag=68):
 
 
 class PlacedMessage(BundleMessage, frozen=True):
-    """Says something about a total that has its place: `Lock`, `LockReport`, `GrantedLock` or `WelcomeLock`."""
+    """Says something about a total that has its place."""
 
     epoch: int
     number: int
@@ -124,7 +124,14 @@ class LastTotals(ProtocolMessage, frozen=True, tag=74):
         return MARK_BYTES * len(self.marks)
 
 
-TOTAL_MESSAGES = (Submit, Lock, Closed, LockReport, GrantedLock, WelcomeLock, LastTotals)
+class TotalCopy(PlacedMessage, frozen=True, tag=79):
+    """To a neighbour that came later than this total was delivered: keep it with me, until my readers have taken it."""
+
+    prompt: bool = False
+    """As in `Submit`."""
+
+
+TOTAL_MESSAGES = (Submit, Lock, Closed, LockReport, GrantedLock, WelcomeLock, LastTotals, TotalCopy)
 
 
 def check_locks(locks: Iterable[PlacedMessage]) -> None:

@@ -20,7 +20,7 @@ so many others is still found old by the watermark of its stream, unless its pub
 
 _STREAM: Final = Guarantee.TOTAL.stream
 
-Place = tuple[int, int]
+LifeAndNumber = tuple[int, int]
 """(incarnation, first number); they compare as they follow each other."""
 
 
@@ -31,8 +31,8 @@ class LastPlaces:
     __slots__ = ("_old", "_reached")
 
     def __init__(self) -> None:
-        self._reached: dict[str, Place] = {}
-        self._old: dict[str, Place] = {}
+        self._reached: dict[str, LifeAndNumber] = {}
+        self._old: dict[str, LifeAndNumber] = {}
 
     def is_newer(self, id: TotalId) -> bool:
         return id[1:] > self._get(id[0])
@@ -46,7 +46,7 @@ class LastPlaces:
     def marks(self) -> Marks:
         return tuple([Mark(name, _STREAM, *at) for name, at in {**self._old, **self._reached}.items()])
 
-    def _get(self, publisher: str) -> Place:
+    def _get(self, publisher: str) -> LifeAndNumber:
         return self._reached.get(publisher) or self._old.get(publisher, (0, 0))
 
 

@@ -38,9 +38,9 @@ from resprout.order.totals.locks import LockRecord, LockTable
 from resprout.order.totals.messages import (
     Closed,
     Lock,
-    Place,
     Submit,
     TotalId,
+    TotalPlace,
     check_locks,
     check_total,
     id_of,
@@ -68,7 +68,7 @@ class Waiting(NamedTuple):
     """Why a total is not delivered here yet, for people."""
 
     bundle: Bundle
-    place: Place | None
+    place: TotalPlace | None
     """None: it waits for the root to order it."""
     neighbours: tuple[str, ...]
     """Those that have not said that their side is closed."""
@@ -111,7 +111,7 @@ class Totals:
         self._deliver = deliver
         self._is_seen = is_seen
         self._number = 0
-        self._latest: Place = (-1, 0)
+        self._latest: TotalPlace = (-1, 0)
         self._working = False
         self._to_advance: dict[TotalId, LockRecord] = {}
 
@@ -193,7 +193,7 @@ class Totals:
             return True
         return bundle.guarantee is Guarantee.TOTAL and self._is_seen(bundle)
 
-    def add_lock(self, place: Place, bundle: Bundle, others: list[str], prompt: bool = False) -> LockRecord | None:
+    def add_lock(self, place: TotalPlace, bundle: Bundle, others: list[str], prompt: bool = False) -> LockRecord | None:
         """Take a lock and pass it on to these neighbours; None when it is old news."""
         id = id_of(bundle)
         if self.is_ordered(bundle):
@@ -209,7 +209,7 @@ class Totals:
             self.say(name, message)
         return record
 
-    def _lock(self, place: Place, bundle: Bundle, source: str | None, prompt: bool) -> None:
+    def _lock(self, place: TotalPlace, bundle: Bundle, source: str | None, prompt: bool) -> None:
         others = [name for name, is_open in self.position.neighbours.items() if is_open and name != source]
         if self.add_lock(place, bundle, others, prompt):
             self._work()
@@ -240,6 +240,13 @@ class Totals:
             self._to_advance.pop(record.id, None)
             self._to_advance[record.id] = record
         self._work()
+
+    def keep(self, place: TotalPlace, bundle: Bundle) -> None:
+        """One that others have delivered, with this stamp, before this broker came: a repair may have to hand it on."""
+        self.position.epoch = max(self.position.epoch, place[0])
+        self._latest = max(self._latest, place)
+        self.clock.raise_to(bundle.stamp)
+        self.locks.keep(LockRecord(place, bundle))
 
     def forget(self, id: TotalId) -> None:
         """It has left the log: no repair can ask for it any more."""

@@ -15,6 +15,7 @@ from resprout.sim.classes.consumers import consumers
 from resprout.sim.classes.doubled_clients import doubled_clients
 from resprout.sim.classes.doubled_names import doubled_names
 from resprout.sim.classes.hung import hung
+from resprout.sim.classes.in_turn import in_turn
 from resprout.sim.classes.newcomers import newcomers
 from resprout.sim.classes.restarts import restarts
 from resprout.sim.classes.rolling import rolling
@@ -41,6 +42,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "doubled-clients": doubled_clients,
         "doubled-names": doubled_names,
         "hung": hung,
+        "in-turn": in_turn,
         "newcomers": newcomers,
         "restarts": restarts,
         "rolling": rolling,

@@ -12,8 +12,7 @@ import msgspec
 
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.scenario.seeds import random_for
-from resprout.sim.blows import LONG_EVENTS
-from resprout.sim.classes.striking import Stage
+from resprout.sim.classes.striking import GrowingTrial
 from resprout.sim.trial import Trial
 
 ROUNDS_MAX: Final = 2
@@ -27,23 +26,15 @@ def with_disks(drawn: Scenario, rng: Random) -> Scenario:
 
 def blackout(seed: int) -> Trial:
     rng = random_for(seed, "blackout")
-    stage = Stage(seed, rng, lambda drawn: with_disks(drawn, rng))
+    stage = GrowingTrial(seed, rng, lambda drawn: with_disks(drawn, rng))
     black_out(stage, rng)
     return stage.trial
 
 
-def black_out(stage: Stage, rng: Random) -> None:
+def black_out(stage: GrowingTrial, rng: Random) -> None:
     """Once or twice."""
     names = stage.model.names
-    from_us = stage.formed_us
-    for number in range(rng.randint(1, ROUNDS_MAX)):
-        rehearsal = stage.rehearse()
-        if len(rehearsal.times_us) > LONG_EVENTS:
-            break
-        if number:
-            from_us = rehearsal.rest_us
-        event = stage.moment(rehearsal, from_us)
-        at_us = rehearsal.time_of(event)
+    for _, event, at_us in stage.rounds(ROUNDS_MAX):
         stage.strike(event, FaultSpec(at_us, FaultKind.CRASH, tuple(names)))
         founder = stage.model.root if rng.random() < 0.6 else rng.choice(names)
         back_us = at_us + rng.choice((1_000, rng.randint(1, 500_000), rng.randint(1, 4_000_000)))

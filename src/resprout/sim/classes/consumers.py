@@ -14,7 +14,7 @@ from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, Scenario, 
 from resprout.scenario.seeds import random_for
 from resprout.sim.blows import with_blows
 from resprout.sim.classes.blackout import black_out, with_disks
-from resprout.sim.classes.striking import Stage
+from resprout.sim.classes.striking import GrowingTrial
 from resprout.sim.trial import Trial, formed_us
 
 LOG_BYTES: Final = (1 << 12, 1 << 12, 1 << 14, 64 << 20)
@@ -27,7 +27,7 @@ TIME_LIMIT_US: Final = 3600_000_000
 def consumers(seed: int) -> Trial:
     rng = random_for(seed, "consumers")
     if rng.random() < 0.2:
-        stage = Stage(seed, rng, lambda drawn: with_disks(_with_consumers(drawn, rng), rng))
+        stage = GrowingTrial(seed, rng, lambda drawn: with_disks(_with_consumers(drawn, rng), rng))
         stage.later(*_deaths(stage.scenario, rng, stage.formed_us))
         black_out(stage, rng)
         return stage.trial

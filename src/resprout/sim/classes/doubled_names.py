@@ -8,7 +8,7 @@ from typing import Final
 
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.scenario.seeds import random_for
-from resprout.sim.classes.striking import Stage
+from resprout.sim.classes.striking import GrowingTrial
 from resprout.sim.trial import Trial
 
 SHORT_US: Final = 1_200_000
@@ -19,7 +19,7 @@ NEAR_US: Final = 500_000
 
 def doubled_names(seed: int) -> Trial:
     rng = random_for(seed, "doubled-names")
-    stage = Stage(seed, rng)
+    stage = GrowingTrial(seed, rng)
     names = stage.model.names
     if len(names) == 1:
         return stage.trial

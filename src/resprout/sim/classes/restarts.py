@@ -9,8 +9,7 @@ from typing import Final
 
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.scenario.seeds import random_for
-from resprout.sim.blows import LONG_EVENTS
-from resprout.sim.classes.striking import Stage
+from resprout.sim.classes.striking import GrowingTrial
 from resprout.sim.trial import Trial
 
 ROUNDS_MAX: Final = 4
@@ -18,19 +17,11 @@ ROUNDS_MAX: Final = 4
 
 def restarts(seed: int) -> Trial:
     rng = random_for(seed, "restarts")
-    stage = Stage(seed, rng)
+    stage = GrowingTrial(seed, rng)
     model = stage.model
     if len(model.names) == 1:
         return stage.trial
-    from_us = stage.formed_us
-    for number in range(rng.randint(1, ROUNDS_MAX)):
-        rehearsal = stage.rehearse()
-        if len(rehearsal.times_us) > LONG_EVENTS:
-            break
-        if number:
-            from_us = rehearsal.rest_us
-        event = stage.moment(rehearsal, from_us)
-        at_us = rehearsal.time_of(event)
+    for number, event, at_us in stage.rounds(ROUNDS_MAX):
         first = model.root if rng.random() < 0.4 else rng.choice(model.names)
         victims = [first] if number else (model.draw_victims(rng) or [first])
         for name in dict.fromkeys(victims):

@@ -6,13 +6,13 @@ same ones go twice.
 
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.scenario.seeds import random_for
-from resprout.sim.classes.striking import Stage
+from resprout.sim.classes.striking import GrowingTrial
 from resprout.sim.trial import Trial
 
 
 def rolling(seed: int) -> Trial:
     rng = random_for(seed, "rolling")
-    stage = Stage(seed, rng)
+    stage = GrowingTrial(seed, rng)
     names = list(stage.model.names)
     if len(names) == 1:
         return stage.trial

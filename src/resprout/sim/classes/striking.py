@@ -1,21 +1,21 @@
 """What the classes about people have in common: a drawn scenario that is busy after its tree has formed, and moments of
 its run to strike at."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import msgspec
 
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultSpec, Scenario
-from resprout.sim.blows import TIME_LIMIT_US
+from resprout.sim.blows import LONG_EVENTS, TIME_LIMIT_US
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import FaultAtEvent
 from resprout.sim.trial import Rehearsal, Trial, formed_us, rehearse
 from resprout.stacks.survival import everything
 
 
-class Stage:
+class GrowingTrial:
     """A trial that grows fault by fault."""
 
     def __init__(self, seed: int, rng: Random, change: Callable[[Scenario], Scenario] = lambda drawn: drawn) -> None:
@@ -37,6 +37,19 @@ class Stage:
 
     def rehearse(self) -> Rehearsal:
         return rehearse(self.trial)
+
+    def rounds(self, most: int) -> Iterator[tuple[int, int, int]]:
+        """(number, event, its time) of each round of blows: the first while clients are busy, the next ones when the
+        tree stands again. No more when the run has become long."""
+        from_us = self.formed_us
+        for number in range(self._rng.randint(1, most)):
+            rehearsal = self.rehearse()
+            if len(rehearsal.times_us) > LONG_EVENTS:
+                return
+            if number:
+                from_us = rehearsal.rest_us
+            event = self.moment(rehearsal, from_us)
+            yield number, event, rehearsal.time_of(event)
 
     def moment(self, rehearsal: Rehearsal, from_us: int) -> int:
         """An event from then on, while clients are busy if they are."""

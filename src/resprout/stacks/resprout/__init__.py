@@ -20,6 +20,7 @@ from resprout.order.totals.messages import (
     Lock,
     LockReport,
     Submit,
+    TotalCopy,
     WelcomeLock,
 )
 from resprout.overlay.messages import OVERLAY_MESSAGES
@@ -97,8 +98,8 @@ RESPROUT = Stack(
         ),
         Family.REPAIR: (
             AttachRequest, NotMember, Attach, Grant, Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, ParcelEnd,
-            LockReport, GrantedLock, Listeners, ClientLives, DurablePart, Republished, Recollect, Recollected,
-            Recollection, Revived,
+            LockReport, GrantedLock, TotalCopy, Listeners, ClientLives, DurablePart, Republished, Recollect,
+            Recollected, Recollection, Revived,
         ),
         Family.CLIENTS: (
             *CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan, DurableKnown, DurableHeard, DurableDone,

@@ -30,7 +30,7 @@ from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
-from resprout.order.totals.messages import Lock
+from resprout.order.totals.messages import Lock, TotalCopy
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed, Seek, Sought
 from resprout.overlay.outcomes import Declared, Expelled, Registered
@@ -42,8 +42,8 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
 from resprout.stacks.resprout.draining import Draining, DrainOver
-from resprout.stacks.resprout.durable import Durable
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.forgetting import Forgetting
@@ -106,9 +106,9 @@ class ResproutBroker(Shell):
         council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
         self.council = Council(core.view, council_options, core.peers.post, core.outcomes, core.waves)
         self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
-        self.durable = Durable(core) if options.durable is True else None
+        self.until_safe = DiskUntilSafe(core) if options.durable is True else None
         self.book = ClientBook(core, self.ghosts)
-        self.clients = Clients(core, self.ghosts, self.book, self.durable)
+        self.clients = Clients(core, self.ghosts, self.book, self.until_safe)
         self.durables = Durables(core, self.ghosts, self.book, self.clients)
         self.company = Company(core)
         self.revival = Revival(core, core.disk, self.ghosts, self.book) if core.disk is not None else None
@@ -181,7 +181,7 @@ class ResproutBroker(Shell):
                 (core.sessions.waking, self.durables.hand_out),
                 (core.spilling.candidates, core.spilling.tidy),
                 core.end,
-                *([self.durable.forget] if self.durable is not None else []),
+                *([self.until_safe.forget] if self.until_safe is not None else []),
                 *([core.disk.end] if core.disk is not None else []),
                 (self.draining.asked, self.draining.check),
             ),
@@ -239,6 +239,7 @@ class ResproutBroker(Shell):
                 Forward: core.forwarding.forwarded,
                 Levels: core.forwarding.take_levels,
                 TotalLevels: core.total_way.take_levels,
+                TotalCopy: core.total_way.kept,
                 ListenersChanged: self.book.listeners.changed,
                 ListenersHeard: self.book.listeners.heard,
                 ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
@@ -313,7 +314,7 @@ class ResproutBroker(Shell):
         core.tick()
         if core.attached:
             self.company.remember(self.admission.claims.admitted)
-            self.coordinator.bury_children()
+            self.coordinator.declare_dead_children()
             self.council.tick(core.now_us)
             self.act()  # whether this is a moment of calm depends on it
             self.coordinator.tick()
@@ -344,8 +345,8 @@ class ResproutBroker(Shell):
     def _settled(self, outcome: Settled) -> None:
         self.company.remember(self.admission.claims.admitted)
         self.clients.tell_successors()
-        if self.durable is not None and self.clients.serving:
-            self.durable.offer()
+        if self.until_safe is not None and self.clients.serving:
+            self.until_safe.offer()
         self.clients.decide_all()
         if self.core.attached and self.admission.claims.waiting:
             self.admission.admit()
@@ -355,10 +356,10 @@ class ResproutBroker(Shell):
             self.revival.joined(outcome.parent)
 
     def _recovered(self, event: Recovered) -> None:
-        if self.durable is not None:
-            self.durable.recovered(event.records)
+        if self.until_safe is not None:
+            self.until_safe.recovered(event.records)
             if self.clients.serving:
-                self.durable.offer()
+                self.until_safe.offer()
         elif self.revival is not None:
             self.revival.recovered(event.records)
             self.act()

@@ -28,7 +28,7 @@ from resprout.order.totals.messages import Lock, TotalId
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.durable import Durable
+from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
 from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.messages import NOBODY
 from resprout.stacks.resprout.outcomes import Superseded
@@ -36,11 +36,11 @@ from resprout.wire.columns import check_columns
 
 
 class Clients:
-    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook, durable: Durable | None) -> None:
+    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook, until_safe: DiskUntilSafe | None) -> None:
         self._core = core
         self._ghosts = ghosts
         self._book = book
-        self._durable = durable
+        self._until_safe = until_safe
         self.lost = LostBrokers(core)
         self._waiting: dict[str, Attend] = {}
         """Clients that came and cannot be served yet."""
@@ -381,13 +381,13 @@ class Clients:
         return bundle.stamped(self._core.clock.stamp_after(bundle.stamp))
 
     def _accept(self, session: ClientSession, bundle: Bundle, message: Publish) -> None:
-        if self._durable is not None:
-            self._durable.write(bundle)
+        if self._until_safe is not None:
+            self._until_safe.write(bundle)
         entry = self._core.forwarding.accept(bundle, None, session, 0, message.awaits_all)
         assert entry is not None, "it was not known"
         entry.awaits = message.awaits
         if self._core.sessions.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
             self._core.log.held_back.put_wall()
-        if self._durable is not None:
-            self._durable.wrote(entry)
+        if self._until_safe is not None:
+            self._until_safe.wrote(entry)
         self._core.sessions.published(session, entry)

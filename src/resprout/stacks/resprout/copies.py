@@ -1,8 +1,14 @@
-"""On how many brokers `safe` rests here. Fewer than f + 1 where the whole tree has fewer: people are told so."""
+"""How many brokers have what somebody still has to take; and who is to keep more of it.
+
+On how many `safe` rests is told: fewer than f + 1 where the whole tree has fewer. What was published in a tree that was
+too small, or whose other copies have died, is given to the next that comes.
+"""
 
 from typing import TYPE_CHECKING
 
 from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.totals.messages import TotalCopy
 from resprout.overlay import lineage
 
 if TYPE_CHECKING:
@@ -16,15 +22,11 @@ class Copies:
         """So many, if that is fewer than f + 1; otherwise 0."""
 
     def count(self, entry: Entry) -> int:
-        """Of a local publication that is safe. Where it is known to be everywhere within f hops (`Log.is_safe`), it is
-        at as many brokers as there are: f + 1, unless the whole tree has fewer."""
+        """Of a local publication that is safe: where it is known to be everywhere within f hops (`Log.is_safe`), it is
+        at as many brokers as there are. That is f + 1, unless the whole tree has fewer."""
         core = self._core
         usual = core.faults + 1
-        if len(core.links) >= core.faults or (entry.tseq < 0 and max(entry.hops + 1, entry.copies) >= usual):
-            copies = usual
-        else:
-            near = len(self._near()) if core.links else 1
-            copies = min(usual, max(near, 1 if entry.tseq >= 0 else entry.copies))
+        copies = usual if len(core.links) >= core.faults else min(usual, len(self._near()))
         few = copies if copies < usual else 0
         if few != self._few:
             self._few = few
@@ -39,4 +41,40 @@ class Copies:
     def _near(self) -> list[str]:
         """Who is within f hops, this broker included."""
         view = self._core.view
+        if not self._core.links:
+            return [view.name]
         return [name for name in lineage.branches(view, self._core.faults) if not view.is_dead(name)]
+
+    def is_only_here(self, entry: Entry) -> bool:
+        """A client that has not taken it here may have it from nobody else: there were too few brokers for f + 1
+        copies, or those that had the others are dead. Of a bundle, those on its way here count, too, if they have sent
+        it for themselves: of what a repair or a newcomer was given, only neighbours are known to keep it."""
+        core = self._core
+        faults, links = core.faults, core.links
+        if not entry.pins or not faults or (entry.tseq >= 0 and entry.is_backup):
+            return False
+        if entry.tseq >= 0:
+            return core.book.holders(entry) < min(faults, len(links))
+        holders = sum(link.keeps(entry) for link in links.values())
+        return holders == 0 or (entry.copies <= faults and holders < min(faults, len(links)))
+
+    def share(self, link: Link) -> None:
+        """With a neighbour that has just come: what somebody has still to take, and too few others keep. It came too
+        late to be given it otherwise."""
+        core = self._core
+        kept = [other.kept() for other in core.links.values() if other is not link]
+        for entry in [entry for entry in core.log.entries.values() if entry.undone]:
+            if entry.tseq >= 0:
+                self.share_total(link, entry)
+            elif sum(id(entry) in each for each in kept) < core.faults:
+                core.forwarding.copy(link, entry)
+
+    def share_total(self, link: Link, entry: Entry) -> None:
+        """The same of a total. What stands in for a plain entry needs no copy: that one has its own."""
+        core = self._core
+        record = core.totals.locks.records.get((entry.publisher, entry.incarnation, entry.first))
+        if record is None or entry.is_backup or core.book.is_kept_by(entry, link.name):
+            return
+        if sum(core.book.is_kept_by(entry, name) for name in core.links) < core.faults:
+            core.book.meet(entry, link.name)
+            core.speaking.say_in_order(link.name, TotalCopy(*record.place, record.bundle, entry.prompt))

@@ -97,7 +97,8 @@ class Core(Step):
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
         self.advertising = Advertising(self.adverts)
-        self.sessions.copies_of = Copies(self).count
+        self.copies = Copies(self)
+        self.sessions.copies_of = self.copies.count
         self.routes = Routes(self.interest.index, self.links, self.sessions.all)
         self.totals = Totals(self.view, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has)
         self.handover = Handover(self.totals)

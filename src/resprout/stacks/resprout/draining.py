@@ -94,7 +94,9 @@ class Draining:
             return "a newcomer"
         if self._ghosts.lives():
             return "clients of a broker that is gone"
-        if any(map(self._is_unsafe, core.log.held_back)) or any(map(self._is_only_here, core.log.entries.values())):
+        if any(map(self._is_unsafe, core.log.held_back)) or any(
+            map(core.copies.is_only_here, core.log.entries.values())
+        ):
             return "a publication that nobody else has"
         backlog = core.totals.backlog
         if core.totals.unsubmitted or any(backlog.has_any(name) for name in core.sessions.all):
@@ -103,10 +105,6 @@ class Draining:
 
     def _is_unsafe(self, entry: Entry) -> bool:
         return entry.source is None and not entry.is_backup and not self._core.log.is_safe(entry)
-
-    def _is_only_here(self, entry: Entry) -> bool:
-        """Where there were too few brokers for f + 1 copies, a client that has not taken it here has it from nobody."""
-        return entry.pins > 0 and entry.copies <= self._core.faults
 
     def _go(self) -> None:
         core = self._core

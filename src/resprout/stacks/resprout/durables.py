@@ -171,8 +171,7 @@ class Durables:
         core = self._core
         if home.name == core.seat.name:
             return False
-        buried = core.view.tombstones.get(home.name, -1)
-        return buried < home.incarnation and core.view.incarnation_of(home.name) <= home.incarnation
+        return not core.view.is_dead_life(home) and core.view.incarnation_of(home.name) <= home.incarnation
 
     def _refusal(self, message: Consume, state: DurableState | None) -> Consuming | None:
         """Of one that is not there."""

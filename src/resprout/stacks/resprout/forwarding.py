@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from resprout.core.bundle import Bundle
 from resprout.core.stowed import whole
+from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels, Republished
-from resprout.stacks.routes import Picks
 from resprout.wire.columns import check_columns
 
 if TYPE_CHECKING:
@@ -165,19 +165,24 @@ class Forwarding:
         link.cursor = entry.no + 1
         return False
 
-    def send_copy(self, link: Link, entry: Entry) -> None:
-        """To a neighbour that does not want it, so that enough brokers have it; if it can take it now."""
-        core = self._core
-        assert entry.bundle is not None
-        core.log.await_one(entry)
-        link.sent.add(entry)
-        copy = Forward(whole(entry.bundle), core.faults, entry.prompt, is_backup=True)
-        if self._outbox.send(link.name, copy) <= 0:
-            link.cursor = core.log.next_no
+    def copy(self, link: Link, entry: Entry) -> None:
+        """To a neighbour that does not want it, so that enough brokers have it; as soon as it has room."""
+        link.copies.append(entry)
+        self._send_copies(link)
 
-    def has_room(self, link: Link) -> bool:
-        """It has kept up, and takes more."""
-        return link.cursor is None and self._outbox.room(link.name) > 0
+    def _send_copies(self, link: Link) -> None:
+        core = self._core
+        copies = link.copies
+        while copies and link.cursor is None:
+            if self._outbox.room(link.name) <= 0:
+                link.cursor = core.log.next_no
+                break
+            entry = copies.popleft()
+            if entry.bundle is None:  # everybody has taken it meanwhile
+                continue
+            core.log.await_one(entry)
+            link.sent.add(entry)
+            self._outbox.send(link.name, Forward(whole(entry.bundle), core.faults, entry.prompt, is_backup=True))
 
     def pump(self, link: Link) -> None:
         """Let a link that fell behind catch up as far as it has room."""
@@ -211,6 +216,8 @@ class Forwarding:
                     core.finished(entry)
         if link.after and link.cursor is None:
             speaking.say_after(link, log.next_no)
+        if link.copies:
+            self._send_copies(link)
         if link.cursor is None and self._outbox.room(link.name) <= 0:
             link.cursor = log.next_no
         core.show()

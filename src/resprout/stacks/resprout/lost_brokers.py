@@ -15,7 +15,7 @@ SUCCEEDED_MAX: Final = 4_096
 
 
 class LostBrokers:
-    """Their successors."""
+    """Dead brokers, and who looks after their clients."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

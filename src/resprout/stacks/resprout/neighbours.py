@@ -64,10 +64,10 @@ class Neighbours:
         core.speaking.unsaid.pop(link.name, None)
         core.routes.forget()
 
-    def bury(self, life: Life) -> None:
-        """A broker is dead: put it into its tombstone, and shut the link to it if there is one."""
+    def mark_dead(self, life: Life) -> None:
+        """A life is dead: give it a tombstone, and shut the link to it if there is one."""
         core = self._core
-        core.view.bury(life.name, life.incarnation)
+        core.view.mark_dead(life.name, life.incarnation)
         link = core.links.get(life.name)
         if link is not None and link.open and link.incarnation <= life.incarnation:
             core.note("repair_begin", life.name)

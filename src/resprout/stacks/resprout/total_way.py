@@ -3,7 +3,7 @@
 Which total comes when is decided in `order.totals.totals`. Here it enters the log, as it does everywhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from resprout.core.bundle import Bundle
@@ -11,7 +11,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.totals.levels import TotalLevels
-from resprout.order.totals.messages import TotalId, id_of
+from resprout.order.totals.messages import TotalCopy, TotalId, TotalPlace, check_locks, id_of, tseq_of
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.core import Core
@@ -66,6 +66,36 @@ class TotalWay:
         core.reports.all_soon()
         core.show()
         self.drain()
+
+    def keep(self, place: TotalPlace, bundle: Bundle, neighbours: Collection[str]) -> Entry:
+        """Delivered elsewhere, before this broker came or after it was through with it: nobody here is owed it. It is
+        kept for readers behind these neighbours, and for those of dead brokers."""
+        core = self._core
+        core.totals.keep(place, bundle)
+        entry = core.log.append(bundle, None, None, core.faults, len(neighbours), 0, ())
+        entry.tseq = tseq_of(place)
+        if core.disk is not None:
+            core.disk.keep(entry, neighbours)
+        core.log.held_back.put_wall()
+        core.book.add(entry, neighbours)
+        return entry
+
+    def kept(self, link: Link, message: TotalCopy) -> None:
+        """A neighbour that was here before, and has delivered it, wants somebody to have it besides."""
+        core = self._core
+        check_locks((message,))
+        id = id_of(message.bundle)
+        if id in core.totals.locks.undelivered:
+            return  # it is on its way here, and then the neighbour will hear of it
+        entry = core.book.entry(id)
+        if entry is None:
+            self.keep((message.epoch, message.number), message.bundle, (link.name,)).prompt = message.prompt
+        else:
+            if entry.bundle is None:
+                core.log.revive(entry, message.bundle)
+            core.book.meet(entry, link.name)
+        core.reports.all_soon()
+        core.show()
 
     def _append(self, bundle: Bundle) -> Entry:
         core = self._core

@@ -175,4 +175,6 @@ class Admission:
         joined(core.totals, name)
         core.peers.open(name)
         core.neighbours.open(link)
+        if not core.reviving:
+            core.copies.share(link)
         core.totals.progress()

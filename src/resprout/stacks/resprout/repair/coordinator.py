@@ -80,7 +80,7 @@ class Coordinator:
         core = self._core
         names = list(names)
         for name in names:
-            core.neighbours.bury(core.view.life(name))
+            core.neighbours.mark_dead(core.view.life(name))
         if self.current is None:
             self._tokens += 1
             self.current = LedRepair(core.now_us * 1_000 + self._tokens % 1_000)
@@ -89,7 +89,7 @@ class Coordinator:
             self.current.dead[name] = core.view.life(name)
         self.check()
 
-    def bury_children(self) -> None:
+    def declare_dead_children(self) -> None:
         """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
         core = self._core
         tombstones = core.view.tombstones
@@ -106,7 +106,7 @@ class Coordinator:
             for other in core.view.component(name):
                 if other not in repair.dead:
                     repair.dead[other] = core.view.life(other)
-                    core.neighbours.bury(repair.dead[other])
+                    core.neighbours.mark_dead(repair.dead[other])
         members = [name for name in core.view.members(repair.dead) if name not in repair.others]
         for name in members:
             if name not in repair.asked:
@@ -168,7 +168,7 @@ class Coordinator:
             return
         for life in head.dead:
             if life.name not in repair.dead:
-                core.neighbours.bury(life)
+                core.neighbours.mark_dead(life)
                 repair.dead[life.name] = life
         repair.got[peer] = (incarnation, parcel)
         self.check()

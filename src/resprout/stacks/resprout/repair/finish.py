@@ -218,11 +218,8 @@ class FinishRepair:
                         core.log.enter_link(link, entry, sent=True)
                     elif not entered:
                         core.log.enter_link(link, entry, sent=False)
-            if entry is None:
-                continue
-            if entry.bundle is None and not isinstance(thing, Stub) and self._ghosts.wants(ghost, thing.bundle):
-                taking.revive(entry, thing.bundle)
-            self._ghosts.read(ghost, entry)
+            if entry is not None:
+                self._ghosts.read(ghost, entry)
 
     def _grant(
         self,
@@ -257,14 +254,17 @@ class FinishRepair:
         others = [link for link in core.links.values() if link.name not in fresh and link.open]
         for link in others:
             for entry in taking.unspread():
-                if entry.source is not link and entry.bundle is not None and core.forwarding.has_room(link):
-                    core.forwarding.send_copy(link, entry)
+                if entry.source is not link and entry.bundle is not None:
+                    core.forwarding.copy(link, entry)
         kept = [link.kept() for link in others]
         for entry in taking.undelivered():
             missing = core.faults - len(fresh) - sum(id(entry) in each for each in kept)
             if missing > 0:
                 entry.copies = 1 + sum(link.has(entry) for link in others)  # the dead were counted
             for link, each in zip(others, kept, strict=True):
-                if missing > 0 and id(entry) not in each and core.forwarding.has_room(link):
-                    core.forwarding.send_copy(link, entry)
+                if missing > 0 and id(entry) not in each:
+                    core.forwarding.copy(link, entry)
                     missing -= 1
+        for entry in [entry for entry in core.book.entries.values() if entry.undone and entry.bundle is not None]:
+            for link in others:
+                core.copies.share_total(link, entry)

@@ -102,7 +102,7 @@ class Member:
             core.peers.post(peer, NotMember(message.token))
             return
         for life in dead.values():
-            core.neighbours.bury(life)
+            core.neighbours.mark_dead(life)
         for name in hit:
             known = self._repairs.get(name)
             if known is not None and (known.coordinator, known.token) == (peer, message.token):
@@ -165,7 +165,7 @@ class Member:
         owed = core.interest.owing(old.name)
         unsaid = core.speaking.unsaid.get(old.name, [])
         for life in head.dead:
-            view.bury(life.name, life.incarnation)
+            view.mark_dead(life.name, life.incarnation)
         view.mark_replaced([life.name for life in head.dead])
         view.follow(head.configuration)
         view.epoch = max(view.epoch, head.epoch)

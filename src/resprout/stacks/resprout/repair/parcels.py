@@ -146,7 +146,7 @@ def _predicate(filter: str, where: str | None) -> Predicate:
 def learn(core: Core, parcel: Parcel) -> None:
     """What a parcel says of the tree."""
     for tombstone in parcel.tombstones:
-        core.view.bury(tombstone.name, tombstone.incarnation)
+        core.view.mark_dead(tombstone.name, tombstone.incarnation)
     core.view.learn(*parcel.places)
     core.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])
 

@@ -191,6 +191,7 @@ class Taking:
                 raise PeerError("a repair hands back what was never handed over")
             entry, entered = self._take_new(item, source, hops)
         else:
+            self._revive(entry, item)
             if not keeps_source:
                 core.log.change_source(entry, source)
             if self._spread:
@@ -215,20 +216,22 @@ class Taking:
             return core.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
         return core.forwarding.keep(bundle, source, hops), source is not None
 
-    def revive(self, entry: Entry, bundle: Bundle) -> None:
-        """It was stable, and forgotten, because readers next to here had taken it. Whoever was next to here since, in
-        place of a broker that died before, had readers that had not."""
-        if entry.no >= 0:
-            _revive(self._core, entry, bundle)
+    def _revive(self, entry: Entry, item: Item | Stub | GrantedLock) -> None:
+        """It was stable, and forgotten, because readers next to here had taken it. A client of the dead has not, or one
+        of whoever is next to here from now on; and the dead may have had the only other copy."""
+        if entry.bundle is None and entry.no >= 0 and not isinstance(item, Stub):
+            _revive(self._core, entry, item.bundle)
 
     def deliver(self, lock: GrantedLock, new: Sequence[str]) -> None:
-        """A total that somebody has delivered; those who are through with it still have to say so to the others."""
+        """A total that somebody has delivered. Those who came later, or are through with it, keep it with those who are
+        not: the dead may have had the only other copy of it."""
         core = self._core
         core.handover.deliver_at(lock.bundle)
-        if core.book.entry(id_of(lock.bundle)) is None:
-            entry = nothing_more_to_do(lock.bundle, None, core.faults, core.faults)
-            entry.tseq = 0
-            core.book.add_stub(lock.bundle, entry, new)
+        entry = core.book.entry(id_of(lock.bundle))
+        if entry is None:
+            core.total_way.keep((lock.epoch, lock.number), lock.bundle, new)
+        else:
+            self._revive(entry, lock)
 
     def unspread(self) -> list[Entry]:
         """What was taken and has not been shown."""

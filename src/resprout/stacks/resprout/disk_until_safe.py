@@ -19,7 +19,7 @@ from resprout.order.entry import Entry
 from resprout.stacks.resprout.core import Core
 
 
-class Durable:
+class DiskUntilSafe:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._kept: deque[Entry] = deque()
