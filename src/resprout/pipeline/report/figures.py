@@ -76,7 +76,7 @@ class Cell(msgspec.Struct, frozen=True):
     """0: computed."""
 
 
-Place = tuple[str, str, str, str]
+CellPlace = tuple[str, str, str, str]
 """Labels of row, panel, x and series."""
 
 
@@ -86,7 +86,7 @@ class Grid(msgspec.Struct, frozen=True):
     panels: tuple[str, ...]
     xs: tuple[str, ...]
     series: tuple[str, ...]
-    cells: dict[Place, Cell]
+    cells: dict[CellPlace, Cell]
 
     @property
     def runs(self) -> int:
@@ -96,7 +96,7 @@ class Grid(msgspec.Struct, frozen=True):
 
 def grid_of(figure: Figure, facts: Iterable[RunFacts]) -> Grid | None:
     """None when no run has such a number."""
-    samples: dict[Place, list[float]] = {}
+    samples: dict[CellPlace, list[float]] = {}
     for one in facts:
         shared = coordinates_of(one)
         for own, number in figure.measure.numbers(one):
@@ -110,7 +110,7 @@ def grid_of(figure: Figure, facts: Iterable[RunFacts]) -> Grid | None:
     return Grid(figure, rows, panels, xs, series, cells)
 
 
-def _place(figure: Figure, coordinates: dict[str, str]) -> Place | None:
+def _place(figure: Figure, coordinates: dict[str, str]) -> CellPlace | None:
     """None for a run that the figure has no place for."""
     row, panel, x, series = (_label(axis, coordinates) for axis in figure.axes)
     return None if row is None or panel is None or x is None or series is None else (row, panel, x, series)

@@ -7,7 +7,7 @@ from resprout.pipeline import papers
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapter import Chapter
 from resprout.pipeline.report.default_beside import default_beside
-from resprout.pipeline.report.figures import WHOLE, Cell, Figure, FigureAxis, Grid, Place, Shape, in_order
+from resprout.pipeline.report.figures import WHOLE, Cell, CellPlace, Figure, FigureAxis, Grid, Shape, in_order
 
 _ABOUT: Final = (
     "Brokers in a tree with 1 ms and 100 Mbit each, shared by their links, one client at each; 32 bytes of payload. "
@@ -97,7 +97,7 @@ def _computed(title: str, value: str, x: FigureAxis, labels: list[int], forms: d
         title=title, measure=measures.LARGEST_HEADER, value=value, x=x, shape=Shape.LINES,
         note="Computed by closed forms, not measured.",
     )  # fmt: skip
-    cells: dict[Place, Cell] = {}
+    cells: dict[CellPlace, Cell] = {}
     for series, form in forms.items():
         for label in labels:
             number = float(form(label))

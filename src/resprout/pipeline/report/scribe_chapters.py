@@ -5,7 +5,7 @@ from typing import Final
 
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapter import Chapter
-from resprout.pipeline.report.figures import WHOLE, Cell, Figure, FigureAxis, Grid, Place, Shape, in_order
+from resprout.pipeline.report.figures import WHOLE, Cell, CellPlace, Figure, FigureAxis, Grid, Shape, in_order
 from resprout.pipeline.ring_shares import RingShares, mean_shares, ring_shares
 
 PUBLISHED: Final = FigureAxis("published", "messages that each node publishes")
@@ -48,7 +48,7 @@ def topics_owned() -> tuple[Grid, ...]:
         shape=Shape.LINES,
         note=f"30 topics. Computed by the rule of Chord, for the nodes of these runs and for {RINGS:,} rings.",
     )
-    cells: dict[Place, Cell] = {}
+    cells: dict[CellPlace, Cell] = {}
     for nodes in SIZES:
         rings: dict[str, RingShares] = {
             "of these runs": ring_shares([f"b{number}" for number in range(nodes)], TOPICS),
