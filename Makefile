@@ -8,7 +8,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 # Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
-.PHONY: demo test check bench soak soak-replicas format lock fast test-fast wheel clean
+.PHONY: demo test seeds check bench soak soak-replicas format lock fast test-fast wheel clean
 
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
@@ -28,6 +28,14 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
 	$(BIN)/pytest -n $(shell expr $(WORKERS) \* 2) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))
 	$(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME)
+
+# Drawn scenarios of each stack that comes with this package, with the faults that it survives, judged. A part of CI, beside
+# the few that are among the tests.
+seeds: $(READY)
+	@for stack in $$($(BIN)/python -c 'from resprout.stacks.registry import BUILT_IN; print(*BUILT_IN)'); do \
+	  echo "the stack $$stack"; \
+	  $(BIN)/resprout swarm --stack $$stack --seeds $${SEEDS:-40} --first $${FIRST:-1} --workers $(WORKERS) || exit 1; \
+	done
 
 check: $(READY)
 	$(BIN)/ruff format --check src tests benchmarks tools setup.py
@@ -57,12 +65,12 @@ wheel: $(READY)
 bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
-# Scenarios by chance, judged: of the default stack, and of the baseline with what it survives. Then overlays of a thousand
+# Scenarios by chance, judged: many of the default stack, and of each with what it survives. Then overlays of a thousand
 # members of which three in ten fail at once, floods of connections, and the tests that try a few arbitrary cases of many
 # (tests/soak.py), with all.
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
-	$(BIN)/resprout swarm --stack ginger --seeds $${GINGER_SEEDS:-500} --first $${FIRST:-1} --workers $(WORKERS)
+	SEEDS=$${STACK_SEEDS:-500} $(MAKE) seeds
 	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
 	$(BIN)/python -m tests.net.floods
 	RESPROUT_SOAK=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)

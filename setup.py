@@ -2,7 +2,8 @@
 
 With RESPROUT_COMPILED=1 the modules that `tools/compiled.py` finds become extension modules, of the same sources; with
 some of their names, divided by commas, only those. It needs mypy, which brings mypyc, and a C compiler. What they are
-translated to goes to the folder that RESPROUT_COMPILING names.
+translated to goes to the folder that RESPROUT_COMPILING names. RESPROUT_OPTIMIZED is the C compiler's level of
+optimization, 2 without it: whoever only wants to see that some modules can be compiled need not wait for fast ones.
 """
 
 import os
@@ -36,7 +37,8 @@ def extensions() -> list[Any]:
     paths = [str(modules[name].relative_to(ROOT)) for name in names]
     folder = os.environ.get("RESPROUT_COMPILING", "build/compiling")
     words = ["--config-file=tools/mypyc.ini", *paths]
-    return list(mypycify(words, opt_level="2", multi_file=True, target_dir=folder))
+    level = os.environ.get("RESPROUT_OPTIMIZED", "2")
+    return list(mypycify(words, opt_level=level, multi_file=True, target_dir=folder))
 
 
 setup(ext_modules=extensions())

@@ -43,6 +43,8 @@ TOGETHER: Final = (
 
 WAITING: Final = ("tests/net/", "tests/cli/", "tests/client/")
 """Folders of tests that wait for processes and sockets, the longest ones first."""
+FIRST: Final = ("tests/tools/",)
+"""Folders with one test that takes so long that everybody would wait for it at the end."""
 SPREAD: Final = 0.85
 """Over so much of the others they are spread."""
 
@@ -71,6 +73,7 @@ def spread(waiting: Sequence[T], others: Sequence[T]) -> list[T]:
 
 
 def in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
+    first = [item for item in items if item.nodeid.startswith(FIRST)]
     waiting = [item for folder in WAITING for item in items if item.nodeid.startswith(folder)]
-    others = [item for item in items if not item.nodeid.startswith(WAITING)]
-    return spread(waiting, others)
+    others = [item for item in items if not item.nodeid.startswith((*FIRST, *WAITING))]
+    return [*first, *spread(waiting, others)]

@@ -13,7 +13,7 @@ So a hot class does not share a module with a structure.
 
 import ast
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,9 +46,15 @@ def compiled_modules(root: Path) -> dict[str, Path]:
 
 def interpreted(modules: Mapping[str, Path], floors: tuple[str, ...]) -> dict[str, str]:
     """The modules that are not compiled, each with the reason."""
-    trees = {name: ast.parse(path.read_text()) for name, path in modules.items()}
-    classes = {name: list(_classes(tree)) for name, tree in trees.items()}
-    slotted = {each for tree in trees.values() for each in _slotted(tree)}
+    classes: dict[str, list[tuple[str, list[str]]]] = {}
+    slotted: set[str] = set()
+    for (
+        name,
+        path,
+    ) in modules.items():  # one tree at a time: to look for garbage among all takes longer than to read them
+        defined = list(_defined(ast.parse(path.read_text()).body))
+        classes[name] = [(node.name, _bases(node)) for node in defined]
+        slotted |= {node.name for node in defined if _is_slotted(node)}
     home = {each: name for name, found in classes.items() for each, _ in found}
     structures = _structures([each for found in classes.values() for each in found])
     aside: dict[str, str] = {name: why for name, why in LISTED.items() if name in modules}
@@ -92,22 +98,24 @@ def pure_floors(root: Path) -> tuple[str, ...]:
     return tuple(rules[0]["source_modules"])
 
 
-def _classes(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
-    """Each class with its bases, as far as those have any say."""
-    for node in ast.walk(tree):
+def _defined(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:
+    """Classes, wherever they stand. Only statements are looked into: there are ten times as many expressions."""
+    for node in body:
         if isinstance(node, ast.ClassDef):
-            bases = [ast.unparse(base).partition("[")[0] for base in node.bases]
-            yield node.name, [base for base in bases if base not in _NOT_BASES]
+            yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from _defined(getattr(node, field, ()))
 
 
-def _slotted(tree: ast.Module) -> list[str]:
-    """Classes that list their attributes."""
-    return [
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        and any(isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__" for line in node.body)
-    ]
+def _bases(node: ast.ClassDef) -> list[str]:
+    """As far as they have any say."""
+    bases = [ast.unparse(base).partition("[")[0] for base in node.bases]
+    return [base for base in bases if base not in _NOT_BASES]
+
+
+def _is_slotted(node: ast.ClassDef) -> bool:
+    """It lists its attributes."""
+    return any(isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__" for line in node.body)
 
 
 def _looks(path: Path) -> bool:

@@ -5,7 +5,6 @@ import pytest
 from resprout.edge.messages import Serving
 from resprout.edge.requests import SessionLost
 from resprout.scenario.model import FaultKind, FaultSpec
-from resprout.sim.swarm import try_seed
 from resprout.stacks.delta import DELTA, recovery
 from resprout.stacks.delta.broker import DeltaBroker
 from resprout.stacks.delta.messages import (
@@ -63,12 +62,6 @@ def test_a_host_that_falls_silent_is_beyond_it_and_the_run_waits() -> None:
     silent = FaultSpec(1_200_000, FaultKind.CRASH, nodes=("b2",), host=True)
     assert rules(strike(BUSY, silent)) & {"lost", "stuck", "receipt"}
     assert not DELTA.survives(DeltaOptions()).silent_hosts
-
-
-def test_drawn_networks_whose_brokers_die_and_return_are_clean() -> None:
-    for seed in range(1, 41):
-        outcome = try_seed(seed, stack="delta")
-        assert not outcome.failed, outcome.report
 
 
 # -- clients of the dead -----------------------------------------------------------------------------------------------

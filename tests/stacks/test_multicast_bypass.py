@@ -38,13 +38,6 @@ def test_two_dead_in_a_row_are_beyond_it_and_the_judge_says_so(stack: str) -> No
     assert found.survives(found.options()).faults == 1, "it never said that it would survive this"
 
 
-@both
-def test_drawn_networks_in_which_a_broker_dies_are_clean(stack: str) -> None:
-    for seed in range(1, 41):
-        outcome = try_seed(seed, stack=stack)
-        assert not outcome.failed, outcome.report
-
-
 def test_a_swarm_strikes_when_the_tree_has_formed_however_long_its_links_are() -> None:
     """Nine in a row, 200 ms each: the seventh was struck before it had its place, and its clients knew nobody else."""
     outcome = try_seed(61057, stack="cbcast")

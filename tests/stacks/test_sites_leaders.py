@@ -217,12 +217,6 @@ def test_a_client_that_returns_after_all_that_was_kept_for_it_is_told(routing: s
 # -- many --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", range(1, 41, 5))
-def test_swarms_find_nothing(first: int) -> None:
-    failures = [outcome.report for seed in range(first, first + 5) if (outcome := try_seed(seed, stack="sites")).failed]
-    assert not failures, "\n".join(failures)
-
-
 @pytest.mark.parametrize(
     "seed",
     [

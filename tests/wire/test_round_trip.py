@@ -16,7 +16,7 @@ from .examples import CODEC, INT64_MAX, bundle, bundles, data, frames, publishin
 
 @pytest.mark.parametrize("kind", RESPROUT.messages)
 @given(st.data())
-@settings(steady, max_examples=cases(15, 30))
+@settings(steady, max_examples=cases(8, 30))
 def test_every_message_type_comes_back_as_it_was(kind: Any, source: st.DataObject) -> None:
     encoder, decoder = CODEC.encoder(), CODEC.decoder()
     for _ in range(2):  # the second time names are numbers

@@ -1,0 +1,21 @@
+"""Drawn networks of every stack beside the default one, with the faults that it says it survives, are clean.
+
+A few of each are in `make test`; CI has forty with `make seeds`, and `make soak` five hundred.
+"""
+
+import pytest
+
+from resprout.sim.swarm import DEFAULT_STACK, try_seed
+from resprout.stacks.registry import BUILT_IN
+from tests.soak import cases
+
+OTHERS = [name for name in BUILT_IN if name != DEFAULT_STACK]
+BLOCK = 4
+
+
+@pytest.mark.parametrize("first", range(1, cases(8, 40) + 1, BLOCK))
+@pytest.mark.parametrize("stack", OTHERS)
+def test_drawn_networks_keep_every_promise(stack: str, first: int) -> None:
+    seeds = range(first, first + BLOCK)
+    failures = [outcome.report for seed in seeds if (outcome := try_seed(seed, stack=stack)).failed]
+    assert not failures, "\n\n".join(failures)
