@@ -1,11 +1,15 @@
 import sys
 from pathlib import Path
 
-from tests.docs import decisions, messages, names, privates, prose, rooms
+from tests.docs import decisions, listed, messages, names, privates, prose, rooms
 
 if __name__ == "__main__":
     root = Path(__file__).resolve().parents[2]
-    found = [line for check in (rooms, messages, decisions, names, prose, privates) for line in check.complaints(root)]
+    found = [
+        line
+        for check in (rooms, messages, decisions, listed, names, prose, privates)
+        for line in check.complaints(root)
+    ]
     for line in sorted(found):
         sys.stdout.write(f"{line}\n")
     sys.exit(1 if found else 0)

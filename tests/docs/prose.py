@@ -1,4 +1,4 @@
-"""Links lead to files and headings that exist, files that are named exist, and lines can be read.
+"""Links lead to files and headings that exist, files and imports that are named exist, and lines can be read.
 
 Decisions are history, so files that they name may be gone; their links may not.
 """
@@ -15,6 +15,7 @@ LINE_MAX: Final = 130
 """Tables and what stands in blocks of code aside: they cannot be broken."""
 _LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE: Final = re.compile(r"`([\w/.-]+\.py)`")
+_IMPORT: Final = re.compile(r"\bfrom (resprout[\w.]*) import ([\w, ]+)")
 _HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CODE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -30,6 +31,7 @@ def complaints(root: Path) -> Iterator[str]:
             yield from (f"{name}: {complaint}" for complaint in _broken_links(file, prose))
             if name.parent.name != "decisions" and name.name != "CHANGELOG.md":
                 yield from (f"{name}: {complaint}" for complaint in _missing_files(root, prose, modules))
+                yield from (f"{name}: {complaint}" for complaint in _missing_imports(root, text))
 
 
 def _long_lines(text: str) -> Iterator[str]:
@@ -63,3 +65,12 @@ def _missing_files(root: Path, prose: str, modules: set[str]) -> Iterator[str]:
         there = name in modules if "/" not in name else any((root / source / name).exists() for source in SOURCES)
         if not there:
             yield f"names {name}, which does not exist"
+
+
+def _missing_imports(root: Path, text: str) -> Iterator[str]:
+    for module, names in dict.fromkeys(_IMPORT.findall(text)):
+        place = root / "src" / Path(*module.split("."))
+        files = [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists()]
+        for name in (name.strip() for name in names.split(",")):
+            if not any(re.search(rf"\b{name}\b", file.read_text()) for file in files):
+                yield f"imports {name} from {module}, which has none"

@@ -7,7 +7,7 @@ import pytest
 from resprout.core.contract import word_of
 from resprout.overlay.messages import Gone
 from resprout.stacks.ginger.messages import NodeGone
-from tests.docs import decisions, messages, names, privates, prose, rooms
+from tests.docs import decisions, listed, messages, names, privates, prose, rooms
 
 ARCHITECTURE = """# Architecture
 
@@ -167,11 +167,36 @@ def test_two_records_of_one_number_and_a_record_without_a_title_are_found(house:
     ]
 
 
+def test_a_scenario_and_a_document_that_no_list_names_are_found(house: Path) -> None:
+    for name, text in (
+        ("docs/README.md", "[a](client.md)"),
+        ("docs/scenarios.md", "`bank.toml`"),
+        ("docs/sweeps.md", ""),
+    ):
+        (house / name).write_text(text)
+    (house / "scenarios").mkdir()
+    for name in ("bank.toml", "chain.toml"):
+        (house / "scenarios" / name).touch()
+    assert [line for line in listed.complaints(house) if "client" in line or "toml" in line] == [
+        "docs/scenarios.md: does not list scenarios/chain.toml"
+    ]
+    assert "docs/README.md: does not list docs/wire.md" in listed.complaints(house)
+
+
 def test_links_that_lead_nowhere_are_found(house: Path) -> None:
     change(house, "docs/client.md", "wire.md#on-the-wire", "wire.md#elsewhere) and [there](gone.md")
     assert found(house) == [
         "docs/client.md: the link wire.md#elsewhere leads to no heading",
         "docs/client.md: the link gone.md leads nowhere",
+    ]
+
+
+def test_an_import_that_would_fail_is_found(house: Path) -> None:
+    with (house / "docs/client.md").open("a") as file:
+        file.write("\n`from resprout.core.names import Ask, Shout`\n\n```\nfrom resprout.gone import Tell\n```\n")
+    assert found(house) == [
+        "docs/client.md: imports Shout from resprout.core.names, which has none",
+        "docs/client.md: imports Tell from resprout.gone, which has none",
     ]
 
 
@@ -189,6 +214,15 @@ def test_two_public_classes_of_one_name_are_found(house: Path) -> None:
     ]
 
 
+def test_a_type_that_others_import_under_the_name_of_a_class_is_found(house: Path) -> None:
+    (house / "src/resprout/core/clock.py").write_text("Hello = tuple[int, int]\nLIMIT = 7\n")
+    assert found(house) == [], "nobody else says it"
+    (house / "src/resprout/alone.py").write_text("from resprout.core.clock import LIMIT, Hello\n")
+    assert found(house) == [
+        "src/resprout/core/clock.py: Hello is also the name of a class in src/resprout/core/deep/well.py"
+    ]
+
+
 def test_more_private_attributes_in_tests_than_are_left_are_found(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privates, "ALLOWED", 1)
     file = house / "tests" / "test_clock.py"
@@ -200,6 +234,9 @@ def test_more_private_attributes_in_tests_than_are_left_are_found(house: Path, m
     [line] = privates.complaints(house)
     assert line.startswith("tests use 2 private attributes of others, at most 1")
     assert line.endswith("tests/test_clock.py:2 _now, tests/test_clock.py:4 _long")
+    file.write_text('WAYS = ("_tick", "resprout.core.clock._now", "_", "a _now")\n')
+    [line] = privates.complaints(house)
+    assert line.endswith("tests/test_clock.py:1 _tick, tests/test_clock.py:1 _now"), "a name as text is a use"
 
 
 def test_messages_keep_their_words_in_traces_when_their_classes_are_renamed() -> None:

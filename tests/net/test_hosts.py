@@ -31,7 +31,7 @@ from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello
 from resprout.net.address import Address, is_refusal
 from resprout.net.book import AddressBook
 from resprout.net.discover import UnreachableError, who_is
-from resprout.net.host import End, Upward
+from resprout.net.host import HostEnd, Upward
 
 from .puppets import Puppet, free_address, host_of
 from .stage import LOOPBACK, bare, run, until
@@ -182,7 +182,7 @@ def test_after_it_retires_a_machine_does_nothing_and_is_told_nothing() -> None:
         far_puppet = Puppet()
         far = host_of(far_puppet)
         place = await far.listen(LOOPBACK)
-        ends: list[End] = []
+        ends: list[HostEnd] = []
         said: list[Upward] = []
         puppet = Puppet([Connect("b0"), SetTimer(Tick(), 0)])
         puppet.react = greets
@@ -217,7 +217,7 @@ def test_after_it_retires_a_machine_does_nothing_and_is_told_nothing() -> None:
 
 def test_who_leaves_for_good_says_farewell_to_clients_and_is_simply_gone_for_brokers() -> None:
     async def scene() -> None:
-        ends: list[End] = []
+        ends: list[HostEnd] = []
         puppet = Puppet()
         host = host_of(puppet, ended=ends.append)
         place = await host.listen(LOOPBACK)
@@ -238,7 +238,7 @@ def test_who_leaves_for_good_says_farewell_to_clients_and_is_simply_gone_for_bro
 
 def test_what_cannot_be_kept_ends_the_life() -> None:
     async def scene() -> None:
-        ends: list[End] = []
+        ends: list[HostEnd] = []
         said: list[Upward] = []
         host = host_of(Puppet([Answer(1), Persist(b"x"), Answer(2)]), "b1", ended=ends.append)
         host.tell(said.append)

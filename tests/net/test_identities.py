@@ -15,7 +15,7 @@ from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.net.door import Door
 from resprout.net.frames import Login
 from resprout.net.identity.logins import FAILURES_MAX
-from resprout.net.identity.rules import parse_rules
+from resprout.net.identity.rules import read_rules
 from resprout.net.identity.secret import digest_of_password, digest_of_token
 from resprout.stacks.registry import find_stack
 
@@ -340,9 +340,11 @@ def test_a_client_does_not_take_over_the_session_of_a_broker_nor_the_other_way_r
         ("[anybody]\nname = 'a'", "anybody: unknown key 'name'"),
     ],
 )
-def test_what_is_wrong_with_rules_is_said_with_the_line(text: str, complaint: str) -> None:
+def test_what_is_wrong_with_rules_is_said_with_the_line(text: str, complaint: str, tmp_path: Path) -> None:
+    file = tmp_path / "rules"
+    file.write_text(text)
     with pytest.raises(UsageError) as refused:
-        parse_rules(text)
+        read_rules(file)
     assert complaint in str(refused.value) and "\n" not in str(refused.value)
 
 

@@ -25,7 +25,7 @@ from resprout.journal.options import Flush, JournalOptions
 from resprout.journal.records import Records
 from resprout.net.data_folder import open_folder
 from resprout.net.durable import DurableEffects
-from resprout.net.host import End, Upward
+from resprout.net.host import HostEnd, Upward
 
 from .puppets import Puppet, host_of
 from .stage import run, until
@@ -207,10 +207,10 @@ def test_with_an_interval_the_disk_is_asked_once_for_all_that_was_written_in_it(
 
 
 def test_a_host_keeps_records_and_hands_them_to_the_next_life(tmp_path: Path) -> None:
-    async def life(react: Sequence[Effect]) -> tuple[Puppet, list[Upward], list[End]]:
+    async def life(react: Sequence[Effect]) -> tuple[Puppet, list[Upward], list[HostEnd]]:
         folder = open_folder(tmp_path, "b1")
         said: list[Upward] = []
-        ends: list[End] = []
+        ends: list[HostEnd] = []
         puppet = Puppet()
         puppet.react = lambda event: react if isinstance(event, Request) else ()
         host = host_of(puppet, records=folder.records, ended=ends.append)

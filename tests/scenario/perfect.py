@@ -17,7 +17,7 @@ from resprout.edge.requests import (
     UnsubscribeRequest,
 )  # fmt: skip
 from resprout.filters.predicate import parse_predicate
-from resprout.scenario.app import App, Applied, WakeAt, Wish
+from resprout.scenario.app import App, Applied, AppWish, WakeAt
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.model import Scenario
 from tests.network import Time
@@ -29,7 +29,7 @@ class PerfectNetwork(Time):
         maker = AppMaker(scenario)
         self.apps: dict[str, App] = {client.name: maker.make(client.name) for client in scenario.clients}
         self.latency_us = latency_us
-        self.wishes: list[tuple[int, str, Wish]] = []
+        self.wishes: list[tuple[int, str, AppWish]] = []
         self.deliveries: dict[str, list[Message]] = {name: [] for name in self.apps}
         self.live: dict[str, dict[tuple[str, str | None], None]] = {name: {} for name in self.apps}
         self._counts: dict[tuple[str, str], int] = {}
@@ -50,7 +50,7 @@ class PerfectNetwork(Time):
             if isinstance(wish, PublishRequest) and client in (None, name)
         ]
 
-    def _take(self, name: str, wishes: "list[Wish] | tuple[Wish, ...] | object") -> None:
+    def _take(self, name: str, wishes: "list[AppWish] | tuple[AppWish, ...] | object") -> None:
         assert isinstance(wishes, list | tuple)
         for wish in wishes:
             self.wishes.append((self.now_us, name, wish))

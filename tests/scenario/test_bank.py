@@ -13,7 +13,7 @@ from resprout.core.keys import pairs_of
 from resprout.core.message import Message
 from resprout.core.names import check_attributes, check_keys
 from resprout.edge.requests import PublishRequest, SubscriptionConfirmed
-from resprout.scenario.app import Applied, Wish
+from resprout.scenario.app import Applied, AppWish
 from resprout.scenario.client_app import AppMaker, held_topics
 from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
 from resprout.scenario.workload_options import BankOptions
@@ -191,7 +191,7 @@ def test_a_replica_holds_the_banks_of_which_it_receives_everything() -> None:
     assert held_topics(client, ["pt", "fr"]) == ("fr",)
 
 
-def rows_of(scenario: Scenario, life: int, confirmed_us: int) -> list[Wish]:
+def rows_of(scenario: Scenario, life: int, confirmed_us: int) -> list[AppWish]:
     app = AppMaker(scenario).make("c0", life)
     app.start(0)
     app.told(SubscriptionConfirmed("#", None), confirmed_us)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.scenario.positions import Path, find_positions
+from resprout.scenario.positions import TomlPath, find_positions
 from tests.soak import cases
 
 
@@ -83,8 +83,8 @@ def _written(value: Any, newline: str) -> str:
     return str(value)
 
 
-def _paths(value: Any, path: Path = ()) -> set[Path]:
-    found: set[Path] = {path} if path else set()
+def _paths(value: Any, path: TomlPath = ()) -> set[TomlPath]:
+    found: set[TomlPath] = {path} if path else set()
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             found |= _paths(inner, (*path, key))

@@ -9,7 +9,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from resprout.core.errors import UsageError
 from resprout.spark.columns import COLUMNS, HEADERS, OTHERS, ColumnMaker, check_schema
-from resprout.spark.offsets import offset_number
+from resprout.spark.offsets import INDEX_BITS
 from resprout.spark.pushdown import Pushed
 from tests.spark.shelf import event
 
@@ -33,7 +33,7 @@ def test_every_column_has_a_value_for_every_message() -> None:
     assert rows["value"] == [b"a", b"b", b"c", b"d"] and rows["key"] == [b"k", b"k", None, None]
     assert rows["topic"] == ["a", "a", "b", "b"] and rows["publisher"] == ["p", "p", "q", "q"]
     assert rows["partition"] == [7, 7, 8, 8] and rows["position"] == [4, 4, 5, 5] and rows["index"] == [0, 1, 1, 7]
-    assert rows["offset"] == [offset_number(*place) for place in ((4, 0), (4, 1), (5, 1), (5, 7))]
+    assert rows["offset"] == [(position << INDEX_BITS) + index for position, index in ((4, 0), (4, 1), (5, 1), (5, 7))]
     assert rows["seq"] == [10, 11, 21, 27] and rows["guarantee"] == ["causal"] * 4
     assert [time.timestamp() for time in rows["timestamp"]] == [4, 4, 5, 5]
     assert rows["headers"][:2] == [[{"key": "n", "value": b"1"}, {"key": "ok", "value": b"true"}], None]

@@ -13,6 +13,7 @@ from unittest import mock
 from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Event, Send, SetTimer, Timer, TimerFired
 from resprout.core.marks import Reached
+from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Delivery
 from resprout.filters.index import MatchIndex
@@ -34,7 +35,7 @@ from resprout.stacks.resprout.forwarding import Forwarding, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
 from resprout.stacks.resprout.repair import finish
 from resprout.stacks.resprout.repair.pool import Pool
-from resprout.stacks.routes import Picks, Routes
+from resprout.stacks.routes import Routes
 from resprout.stacks.stack import BrokerSeat, Stack
 
 Make = Callable[[BrokerSeat, ResproutOptions, random.Random], ResproutBroker]

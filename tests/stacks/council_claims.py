@@ -102,7 +102,9 @@ def check_peace(world: CouncilWorld) -> None:
     for broker in living:
         here = broker.core.view
         for name, incarnation in here.tombstones.items():
-            assert world.brokers[name].incarnation > incarnation or not world.lives(name), "a living broker was buried"
+            assert world.brokers[name].incarnation > incarnation or not world.lives(name), (
+                "a living broker was declared dead"
+            )
         for name, distance in _distances(world, broker.name).items():
             if distance <= world.faults + 1:
                 there = world.brokers[name].core.view

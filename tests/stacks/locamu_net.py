@@ -1,7 +1,6 @@
 """Brokers of LoCaMu in hands that carry what they say, kill them, and start them again with what was on their disks."""
 
 import random
-from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -33,6 +32,7 @@ from resprout.stacks.locamu.messages import Carried
 from resprout.stacks.locamu.options import LocamuOptions
 from resprout.stacks.stack import BrokerSeat
 from tests.edge.desk import Desk
+from tests.network import Streams
 
 ROOM = 1 << 24
 
@@ -49,7 +49,7 @@ def binary(count: int) -> dict[str, str | None]:
 
 
 class Hands:
-    """Each broker has a client that reads everything and publishes. What a broker says to another one lies in a queue
+    """Each broker has a client that reads everything and publishes. What a broker says to another one lies in a stream
     of its own until it is carried over."""
 
     def __init__(self, parents: Mapping[str, str | None], f: int = 1, **options: int) -> None:
@@ -58,7 +58,7 @@ class Hands:
         self.machines: dict[str, LocamuBroker] = {}
         self.disks: dict[str, list[bytes]] = {name: [] for name in parents}
         self.lives = dict.fromkeys(parents, 0)
-        self.queues: dict[tuple[str, str], deque[Any]] = {}
+        self.streams: Streams[Any] = Streams()
         self.headers: list[tuple[str, str, Carried]] = []
         """(from, to, message): all that was ever sent."""
         self.read: dict[str, list[Key]] = {name: [] for name in parents}
@@ -106,8 +106,8 @@ class Hands:
         """What is on its way from it, or to it, is lost."""
         del self.machines[name]
         self.were_down.add(name)
-        for pair in [pair for pair in self.queues if name in pair]:
-            del self.queues[pair]
+        for pair in [pair for pair in self.streams.busy() if name in pair]:
+            self.streams.cut(*pair)
         for pair in [pair for pair in self._wanted if pair[0] == name]:
             del self._wanted[pair]
         gone = [pair for pair in self._up if name in pair]
@@ -122,7 +122,7 @@ class Hands:
         """Their session is over, and another one begins."""
         self._up.discard(frozenset((one, other)))
         for name, peer in ((one, other), (other, one)):
-            self.queues.pop((name, peer), None)
+            self.streams.cut(name, peer)
             self.step(name, LinkDown(peer, "lost"))
         self._connect(one, other)
 
@@ -168,7 +168,7 @@ class Hands:
         elif frozenset((name, peer)) in self._up:
             if isinstance(message, Carried):
                 self.headers.append((name, peer, message))
-            self.queues.setdefault((name, peer), deque()).append(message)
+            self.streams.put(name, peer, message)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -181,10 +181,9 @@ class Hands:
 
     def carry(self, one: str, other: str) -> bool:
         """The next thing that one of them has said to the other."""
-        queue = self.queues.get((one, other))
-        if not queue:
+        if not self.streams.between(one, other):
             return False
-        self.step(other, Received(one, queue.popleft()))
+        self.step(other, Received(one, self.streams.take(one, other)))
         return True
 
     def carry_all(self, one: str, other: str) -> None:
@@ -194,7 +193,7 @@ class Hands:
     def settle(self, *without: tuple[str, str]) -> None:
         """Everything is carried, but over these links, readers have taken what they read, and all timers ring."""
         while True:
-            while ways := [pair for pair, queue in self.queues.items() if queue and pair not in without]:
+            while ways := [pair for pair in self.streams.busy() if pair not in without]:
                 self.carry(*ways[0])
             for name in [name for name in self.machines if len(self.read[name]) > self._taken[name]]:
                 self._taken[name] = len(self.read[name])
@@ -256,7 +255,7 @@ class Chance(Hands):
                 case _:
                     pass
             for _ in range(rng.randrange(12)):
-                if ways := [pair for pair, queue in self.queues.items() if queue]:
+                if ways := self.streams.busy():
                     self.carry(*rng.choice(ways))
         self.settle()
         if returns:

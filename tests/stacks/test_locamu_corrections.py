@@ -13,7 +13,7 @@ from resprout.sim.run import run_scenario
 from resprout.stacks.locamu import LOCAMU, broker, streams
 from resprout.stacks.locamu.broker import CarriedArrival, LocamuBroker
 from resprout.stacks.locamu.copies import SentMessage
-from resprout.stacks.locamu.identifiers import Path, each
+from resprout.stacks.locamu.identifiers import CountedPath, each
 from resprout.stacks.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout.stacks.locamu.options import LocamuOptions
 from resprout.stacks.locamu.past import Past
@@ -48,7 +48,7 @@ def calm() -> list[str]:
 def test_l1_a_repeat_is_found_before_the_identifiers_are_added(monkeypatch: Patch) -> None:
     knows_any = Past.knows_any
 
-    def adds_first(past: Past, path: Path) -> bool:
+    def adds_first(past: Past, path: CountedPath) -> bool:
         past.add(each(path))
         return knows_any(past, path)
 
@@ -105,7 +105,7 @@ def over_one_and_then_over_another() -> list[str]:
 
 
 def test_l3_a_path_on_which_too_many_were_passed_over_is_not_taken(monkeypatch: Patch) -> None:
-    def always(path: Path, faults: int) -> bool:
+    def always(path: CountedPath, faults: int) -> bool:
         return True
 
     both_ways(over_one_and_then_over_another, lambda patch: patch.setattr(streams, "is_safe", always), monkeypatch)
@@ -184,7 +184,7 @@ def test_l5_messages_pass_while_no_path_of_2f_plus_1_has_more_than_f_dead(monkey
     flow = Streams.flow
 
     def bounded_per_neighbourhood(one: Streams, name: str) -> None:
-        if sum(map(one._tree.is_passed_by, one._near.reach)) <= one._near.faults:
+        if sum(map(one._tree.is_dead, one._near.reach)) <= one._near.faults:
             flow(one, name)
 
     both_ways(three_around_one, lambda patch: patch.setattr(Streams, "flow", bounded_per_neighbourhood), monkeypatch)

@@ -15,7 +15,7 @@ from resprout.core.contract import (
     TimerFired,
 )  # fmt: skip
 from resprout.core.errors import PeerError
-from resprout.stacks.shell.desk import Desk, ignore
+from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.parts import parts_of
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
@@ -66,7 +66,7 @@ class Broker(Shell):
                 Desk(
                     links.get,
                     {Word: self.hears("link"), Rumour: self.rumour},
-                    strange=ignore,
+                    strange=lambda name, message: None,
                     heard=lambda n, now_us: self.did.append(f"{n} lives"),
                 ),
                 Desk(brokers.get, {Hello: self.hears("broker"), Rude: self.refuse}),

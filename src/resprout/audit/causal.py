@@ -30,7 +30,7 @@ from resprout.audit.history import History
 from resprout.audit.naming import MessageId, listed
 from resprout.audit.records import ClientLife, PublicationFacts, PublicationRecord
 from resprout.audit.verdict import EXPLAINED_MAX, Anomaly
-from resprout.audit.ways import Links, Ways
+from resprout.audit.ways import DirectCauses, Ways
 from resprout.audit.witness import NamedLife, Witness
 from resprout.core.guarantee import Guarantee
 
@@ -61,7 +61,9 @@ def check_causal(history: History, owed: bytearray, explained_max: int = EXPLAIN
     return [*_explained(history, links, first)], count
 
 
-def _violations(history: History, life: ClientLife, links: Links, missing: dict[int, int]) -> Iterator[_Violation]:
+def _violations(
+    history: History, life: ClientLife, links: DirectCauses, missing: dict[int, int]
+) -> Iterator[_Violation]:
     judged = [n for n in life.sequence if history.publications[n].guarantee >= Guarantee.CAUSAL]
     if not judged:
         return
@@ -81,7 +83,7 @@ def _violations(history: History, life: ClientLife, links: Links, missing: dict[
             yield _Violation(time_us, life.node, history.name(number), number, life.number, cause, place)
 
 
-def _explained(history: History, links: Links, violations: Sequence[_Violation]) -> Iterator[Anomaly]:
+def _explained(history: History, links: DirectCauses, violations: Sequence[_Violation]) -> Iterator[Anomaly]:
     """Those of one cause together, as long as there are means to search."""
     last: dict[int, int] = {}
     for v in violations:
@@ -125,11 +127,11 @@ class _Heard:
         return known
 
 
-def _links(history: History) -> Links:
+def _links(history: History) -> DirectCauses:
     """For each publication, the dependencies that imply all others."""
     publications = history.publications
     heard = _Heard(history)
-    links: Links = []
+    links: DirectCauses = []
     for p in publications:
         if not p.ordered:
             links.append(())
@@ -158,7 +160,7 @@ def _spread(sparse: dict[int, int], size: int) -> list[int]:
     return full
 
 
-def _latest(links: Links, own: list[int]) -> list[int]:
+def _latest(links: DirectCauses, own: list[int]) -> list[int]:
     """L: for each publication the highest `own` of anything it depends on, -1 when there is none."""
     latest: list[int] = []
     reach = own.copy()
@@ -174,7 +176,7 @@ def _latest(links: Links, own: list[int]) -> list[int]:
     return latest
 
 
-def _sources(links: Links, own: list[int]) -> list[int]:
+def _sources(links: DirectCauses, own: list[int]) -> list[int]:
     """For each publication, which one L comes from; the oldest where several have the same `own`, so that one that is
     missing is the cause of whatever depends on it. -1 for none."""
     sources: list[int] = []

@@ -18,7 +18,7 @@ from resprout.audit.verdict import Anomaly
 from resprout.audit.witness import NamedLife, Witness
 from resprout.core.keys import Pair
 
-Placed = tuple[int, MessageId, int]
+PlacedTotal = tuple[int, MessageId, int]
 """A total at a subscriber: the place that was told for it, which it is, and its position."""
 
 
@@ -51,7 +51,7 @@ def _against_the_order(history: History, order: TotalOrder) -> Iterator[Anomaly]
     for pair, chains in order.chains.items():
         for life_number, chain in chains.items():
             life = history.lives[life_number]
-            highest: Placed | None = None
+            highest: PlacedTotal | None = None
             for number in chain:
                 d = life.first[number]
                 if d.tseq is None:
@@ -78,7 +78,7 @@ def shared(w: Witness, id: MessageId, claim: ClaimedPlace, owner: MessageId) -> 
 
 
 def against_the_order(
-    w: Witness, life: NamedLife, pair: Pair, placed: Placed, time_us: int, highest: Placed
+    w: Witness, life: NamedLife, pair: Pair, placed: PlacedTotal, time_us: int, highest: PlacedTotal
 ) -> Anomaly:
     name, other = w.naming.message(placed[1]), w.naming.message(highest[1])
     text = (

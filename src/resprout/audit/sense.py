@@ -30,7 +30,7 @@ def guarantee_of(number: int, row: Row) -> tuple[str, Guarantee]:
 
 
 def position_of(number: int, row: Row) -> int:
-    """Of a delivery."""
+    """Of a delivery, which must have one. TraceError otherwise."""
     if row.position is None or row.position < 0:
         raise TraceError(f"row {number}: a deliver row without position")
     return row.position

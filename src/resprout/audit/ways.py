@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from resprout.audit.history import History
 from resprout.audit.records import PublicationFacts
 
-Links = list[tuple[int, ...]]
+DirectCauses = list[tuple[int, ...]]
 """For each publication, the dependencies that imply all others, all of them earlier."""
 Later = TypeVar("Later", bound=PublicationFacts)
 
@@ -68,7 +68,7 @@ class Way:
 class Ways:
     """Searches as long as that stays in proportion to the run: at most as if from its begin to its end a few times."""
 
-    def __init__(self, history: History, links: Links) -> None:
+    def __init__(self, history: History, links: DirectCauses) -> None:
         self._history = history
         self._links = links
         self._means = max(SEARCHED_MIN, ROUNDS * len(links))

@@ -9,7 +9,7 @@ from resprout.edge.client.forgetting import check_names
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """Whom the network does without from now on, as `--json` prints it."""
 
     names: tuple[str, ...]
 

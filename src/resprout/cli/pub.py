@@ -39,7 +39,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class PublishedLines(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """How many were published, and how far they have come, as `--json` prints it."""
 
     topic: str
     publisher: str

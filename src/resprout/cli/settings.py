@@ -53,7 +53,7 @@ from resprout.net.broker_to_run import EVENT_OPTIONS
 from resprout.net.crowd import CrowdLimits
 from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.tls.files import Tls, tls_of_broker
-from resprout.scenario.reader import Table
+from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.scenario.units import format_duration, parse_duration
 from resprout.stacks.registry import DEFAULT, find_stack
@@ -119,7 +119,7 @@ def read_settings(
     `contacts` are addresses."""
     source = read_source(path) if path is not None else parse_source("", "command line")
     source = apply_overrides(source, map(_full_path, overrides))
-    file = Table(source, ())
+    file = TomlTable(source, ())
     file.only(_KEYS)
     texts = {key: text for key, text in given.items() if text is not None}
     name = _name(file, texts)
@@ -160,13 +160,13 @@ def _full_path(override: str) -> str:
     return override if "." in path else f"options.{override}"
 
 
-def _stack(file: Table, texts: Mapping[str, str]) -> Stack[Any]:
+def _stack(file: TomlTable, texts: Mapping[str, str]) -> Stack[Any]:
     """The one of the file must be there even where the command line wins."""
     written = file.checked("stack", find_stack) if "stack" in file else None
     return find_stack(texts["stack"]) if "stack" in texts else written or find_stack(DEFAULT)
 
 
-def _name(file: Table, texts: Mapping[str, str]) -> str:
+def _name(file: TomlTable, texts: Mapping[str, str]) -> str:
     if "name" in texts:
         return check_name(texts["name"], "broker name")
     if "name" not in file:
@@ -174,7 +174,7 @@ def _name(file: Table, texts: Mapping[str, str]) -> str:
     return file.checked("name", check_name)
 
 
-def _address(file: Table, texts: Mapping[str, str], key: str, check: Callable[[str], Address]) -> Address | None:
+def _address(file: TomlTable, texts: Mapping[str, str], key: str, check: Callable[[str], Address]) -> Address | None:
     if key in texts:
         try:
             return check(texts[key])
@@ -183,7 +183,7 @@ def _address(file: Table, texts: Mapping[str, str], key: str, check: Callable[[s
     return file.checked(key, check) if key in file else None
 
 
-def _contacts(file: Table, given: Sequence[str]) -> tuple[Address, ...]:
+def _contacts(file: TomlTable, given: Sequence[str]) -> tuple[Address, ...]:
     if given:
         try:
             return tuple(map(address_of_peer, given))
@@ -196,19 +196,19 @@ def _contacts(file: Table, given: Sequence[str]) -> tuple[Address, ...]:
     return tuple(file.attempt((key, place), address_of_peer, text) for place, text in enumerate(texts))
 
 
-def _site(file: Table, texts: Mapping[str, str]) -> str:
+def _site(file: TomlTable, texts: Mapping[str, str]) -> str:
     if "site" in texts:
         return check_name(texts["site"], "site")
     return file.checked("site", check_name) if "site" in file else ""
 
 
-def _path(file: Table, texts: Mapping[str, str], key: str) -> Path | None:
+def _path(file: TomlTable, texts: Mapping[str, str], key: str) -> Path | None:
     if key in texts:
         return Path(texts[key])
     return file.checked(key, local_path) if key in file else None
 
 
-def _tls(file: Table, texts: Mapping[str, str], broker: str) -> Tls | None:
+def _tls(file: TomlTable, texts: Mapping[str, str], broker: str) -> Tls | None:
     """`tls = "DIR"`, with files as `resprout certificates` calls them; or, for those from elsewhere, a table
     `[tls]` with `authority`, `certificate` and `key`."""
     if "tls" in texts:
@@ -217,12 +217,12 @@ def _tls(file: Table, texts: Mapping[str, str], broker: str) -> Tls | None:
         return None
     if not isinstance(file.values["tls"], dict):
         return file.checked("tls", lambda text: tls_of_broker(local_path(text), broker))
-    table = Table(file.source, ("tls",), "tls")
+    table = TomlTable(file.source, ("tls",), "tls")
     table.only(Tls.__struct_fields__)
     return Tls(*(table.checked(key, local_path) for key in Tls.__struct_fields__))
 
 
-def _certified(file: Table, texts: Mapping[str, str], tls: Tls | None) -> bool:
+def _certified(file: TomlTable, texts: Mapping[str, str], tls: Tls | None) -> bool:
     wanted = "client_certificates" in texts or file.flag("client_certificates", False)
     if wanted and tls is None:
         raise UsageError("client certificates are seen with TLS only: give --tls DIR, a folder with certificates")
@@ -232,7 +232,7 @@ def _certified(file: Table, texts: Mapping[str, str], tls: Tls | None) -> bool:
 def _options(source: TomlSource, stack: Stack[Any]) -> Any:
     if "options" not in source.tree:
         return stack.parse_options({})
-    table = Table(source, ("options",))
+    table = TomlTable(source, ("options",))
     for key, value in table.values.items():
         table.attempt(key, stack.parse_options, {key: value})  # one by one, to know which one it was
     return table.attempt("", stack.parse_options, table.values)
@@ -241,7 +241,7 @@ def _options(source: TomlSource, stack: Stack[Any]) -> Any:
 def _links(source: TomlSource) -> LinkOptions:
     if "links" not in source.tree:
         return LinkOptions()
-    table = Table(source, ("links",))
+    table = TomlTable(source, ("links",))
     table.only(LinkOptions.__struct_fields__)
     for key, value in table.values.items():
         if not isinstance(value, int) or isinstance(value, bool):
@@ -253,7 +253,7 @@ def _links(source: TomlSource) -> LinkOptions:
         table.fail(blamed, str(error))
 
 
-def _keep(file: Table, given: Sequence[str]) -> tuple[str, ...]:
+def _keep(file: TomlTable, given: Sequence[str]) -> tuple[str, ...]:
     if given:
         return tuple(dict.fromkeys(map(check_filter, given)))
     texts = file.texts("keep", KEPT_FILTERS_MAX) if "keep" in file else ()
@@ -263,7 +263,7 @@ def _keep(file: Table, given: Sequence[str]) -> tuple[str, ...]:
 def _journal(source: TomlSource, name: str, default: JournalOptions) -> JournalOptions:
     if name not in source.tree:
         return default
-    table = Table(source, (name,))
+    table = TomlTable(source, (name,))
     table.only(JournalOptions.__struct_fields__)
     for key, value in table.values.items():
         try:
@@ -276,7 +276,7 @@ def _journal(source: TomlSource, name: str, default: JournalOptions) -> JournalO
 def _limits(source: TomlSource) -> CrowdLimits:
     if "limits" not in source.tree:
         return CrowdLimits()
-    table = Table(source, ("limits",), "limits")
+    table = TomlTable(source, ("limits",), "limits")
     table.only(CrowdLimits.__struct_fields__)
     return CrowdLimits(**{key: table.integer(key, 1, COUNT_MAX) for key in table.values})
 
@@ -284,7 +284,7 @@ def _limits(source: TomlSource) -> CrowdLimits:
 def _delays(source: TomlSource) -> dict[str, float]:
     if "delays" not in source.tree:
         return {}
-    table = Table(source, ("delays",), "delays")
+    table = TomlTable(source, ("delays",), "delays")
     for peer in table.values:
         table.attempt(peer, check_name, peer)
     return {peer: table.duration(peer, high=DELAY_US_MAX) / 1e6 for peer in table.values}

@@ -77,7 +77,7 @@ class Turns:
             self.go()
 
     def go(self) -> None:
-        """It is time."""
+        """Let everything leave that waits, and count what that costs where others of the loop wait for it."""
         if self._pulse.next is None:
             self._leave()
             return
@@ -97,6 +97,6 @@ class Turns:
             self.go()
 
     def _may_wait(self) -> bool:
-        """Though it has waited long."""
+        """For some turns more, because clients are what keeps the loop busy."""
         pulse = self._pulse
         return pulse.busy and pulse.turns - self._since < GATHER_TURNS

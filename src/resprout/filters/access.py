@@ -13,7 +13,7 @@ import msgspec
 
 from resprout.filters.bounds import Interval, interval_of
 from resprout.filters.evaluation import hash_key
-from resprout.filters.nodes import And, Compare, CompareAttributes, Leaf, Node, Null, Or, Within
+from resprout.filters.nodes import And, Compare, CompareAttributes, ConditionNode, Leaf, Null, Or, Within
 
 Number: TypeAlias = int | float
 INFINITE: Final = float("inf")
@@ -27,7 +27,7 @@ class Equal(msgspec.Struct, frozen=True):
     value: object
 
 
-class Range(msgspec.Struct, frozen=True):
+class ValueRange(msgspec.Struct, frozen=True):
     """The attribute lies between two numbers, both included; for texts, its `text_rank` does. A range whose ends are
     the wrong way round belongs to a condition that nothing can meet."""
 
@@ -43,16 +43,16 @@ class Present(msgspec.Struct, frozen=True):
     name: str
 
 
-Key: TypeAlias = Equal | Range | Present
-Alternative: TypeAlias = tuple[Key, ...]
+AccessKey: TypeAlias = Equal | ValueRange | Present
+Alternative: TypeAlias = tuple[AccessKey, ...]
 
-_PREFERENCE: Final = {Equal: 0, Range: 1, Present: 2}
+_PREFERENCE: Final = {Equal: 0, ValueRange: 1, Present: 2}
 
 
-def alternatives_of(node: Node) -> list[Alternative]:
+def alternatives_of(node: ConditionNode) -> list[Alternative]:
     """Every way to index the condition; none when it may be true of a message without attributes."""
     found: list[Alternative] = []
-    ranges: dict[tuple[str, bool], Range] = {}
+    ranges: dict[tuple[str, bool], ValueRange] = {}
     for part in node.parts if isinstance(node, And) else (node,):
         if isinstance(part, Or):
             found += _of_any(part)
@@ -78,7 +78,7 @@ def text_rank(text: str) -> int:
 
 def _of_any(node: Or) -> Iterable[Alternative]:
     """One alternative that holds the best keys of each branch, if every branch has some."""
-    keys: dict[Key, None] = {}
+    keys: dict[AccessKey, None] = {}
     for part in node.parts:
         options = alternatives_of(part)
         if not options:
@@ -100,16 +100,16 @@ def _of_leaf(leaf: Leaf) -> Iterable[Alternative]:
     return [(Present(leaf.name),)]
 
 
-def _range(name: str, interval: Interval) -> Range:
+def _range(name: str, interval: Interval) -> ValueRange:
     low, high = interval.low, interval.high
     of_text = interval.kind is str
     if of_text:
         low = None if low is None else text_rank(low)
         high = None if high is None else text_rank(high)
-    return Range(name, of_text, -INFINITE if low is None else low, INFINITE if high is None else high)
+    return ValueRange(name, of_text, -INFINITE if low is None else low, INFINITE if high is None else high)
 
 
-def _narrow(ranges: dict[tuple[str, bool], Range], span: Range) -> None:
+def _narrow(ranges: dict[tuple[str, bool], ValueRange], span: ValueRange) -> None:
     place = (span.name, span.of_text)
     known = ranges.get(place, span)
-    ranges[place] = Range(span.name, span.of_text, max(known.low, span.low), min(known.high, span.high))
+    ranges[place] = ValueRange(span.name, span.of_text, max(known.low, span.low), min(known.high, span.high))

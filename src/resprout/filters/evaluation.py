@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from resprout.core.names import Attributes, AttributeValue
 from resprout.filters.like import matcher
-from resprout.filters.nodes import And, Compare, CompareAttributes, Like, Node, Null, Or, Within
+from resprout.filters.nodes import And, Compare, CompareAttributes, ConditionNode, Like, Null, Or, Within
 
 Test = Callable[[Attributes], bool]
 
@@ -20,7 +20,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 _NUMBER: Final = (int, float)
 
 
-def test_of(node: Node) -> Test:
+def test_of(node: ConditionNode) -> Test:
     """A function of a message's attributes that is true when the condition is."""
     if isinstance(node, And):
         return _all([test_of(part) for part in node.parts])

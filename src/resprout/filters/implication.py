@@ -12,12 +12,23 @@ from typing import Final
 from resprout.core.names import AttributeValue
 from resprout.filters.bounds import Interval, interval_of
 from resprout.filters.evaluation import kind_of, test_of
-from resprout.filters.nodes import And, Compare, CompareAttributes, Leaf, Like, Node, Null, Or, Within, render_leaf
+from resprout.filters.nodes import (
+    And,
+    Compare,
+    CompareAttributes,
+    ConditionNode,
+    Leaf,
+    Like,
+    Null,
+    Or,
+    Within,
+    render_leaf,
+)
 
 STEPS_MAX: Final = 2000
 
 
-def implies(narrow: Node, wide: Node) -> bool:
+def implies(narrow: ConditionNode, wide: ConditionNode) -> bool:
     """True only if every message that makes `narrow` true makes `wide` true."""
     return _Search().implies(narrow, wide)
 
@@ -26,7 +37,7 @@ class _Search:
     def __init__(self) -> None:
         self._steps = 0
 
-    def implies(self, narrow: Node, wide: Node) -> bool:
+    def implies(self, narrow: ConditionNode, wide: ConditionNode) -> bool:
         self._steps += 1
         if self._steps > STEPS_MAX:
             return False

@@ -58,15 +58,15 @@ class Null(msgspec.Struct, frozen=True):
 
 
 class And(msgspec.Struct, frozen=True):
-    parts: tuple["Node", ...]
+    parts: tuple["ConditionNode", ...]
 
 
 class Or(msgspec.Struct, frozen=True):
-    parts: tuple["Node", ...]
+    parts: tuple["ConditionNode", ...]
 
 
 Leaf: TypeAlias = Compare | CompareAttributes | Within | Like | Null
-Node: TypeAlias = Leaf | And | Or
+ConditionNode: TypeAlias = Leaf | And | Or
 
 
 def within(name: str, values: Iterable[AttributeValue], negated: bool) -> Leaf:
@@ -106,9 +106,9 @@ def render_value(value: AttributeValue) -> str:
 class Draft(msgspec.Struct, frozen=True):
     """A node while it is built, with its canonical text and the texts of its parts: each is written only once."""
 
-    node: Node
+    node: ConditionNode
     text: str
-    parts: dict[str, Node]
+    parts: dict[str, ConditionNode]
 
     @classmethod
     def of(cls, leaf: Leaf) -> "Draft":
@@ -120,7 +120,7 @@ def joined(kind: type[And] | type[Or], drafts: list[Draft]) -> Draft:
     """All or any of them: flat, sorted, each once."""
     if len(drafts) == 1:
         return drafts[0]
-    parts: dict[str, Node] = {}
+    parts: dict[str, ConditionNode] = {}
     for draft in drafts:
         if isinstance(draft.node, kind):
             parts.update(draft.parts)

@@ -9,7 +9,7 @@ conditions that share `kind = 'trade'` are told apart by their price. Whoever as
 from typing import Any, Final, Generic, TypeVar
 
 from resprout.core.names import Attributes, AttributeValue
-from resprout.filters.access import Alternative, Equal, Key, Range, alternatives_of, preference, text_rank
+from resprout.filters.access import AccessKey, Alternative, Equal, ValueRange, alternatives_of, preference, text_rank
 from resprout.filters.evaluation import hash_key
 from resprout.filters.ranges import RangeSet
 from resprout.filters.where import Condition
@@ -133,7 +133,7 @@ class Shelf:
                 best, best_cost = alternative, cost
         return best
 
-    def _crowd(self, key: Key) -> int:
+    def _crowd(self, key: AccessKey) -> int:
         table = self._tables.get(key.name)
         return table.crowd(key) if table is not None else 0
 
@@ -153,30 +153,30 @@ class _Table:
     def __bool__(self) -> bool:
         return bool(self._equal or self._numbers or self._texts or self._present)
 
-    def crowd(self, key: Key) -> int:
+    def crowd(self, key: AccessKey) -> int:
         if isinstance(key, Equal):
             bucket = self._equal.get(key.value)
             return 0 if bucket is None else bucket.size
-        return 0 if isinstance(key, Range) else len(self._present)
+        return 0 if isinstance(key, ValueRange) else len(self._present)
 
-    def add(self, key: Key, row: ShelfRow[Any]) -> None:
+    def add(self, key: AccessKey, row: ShelfRow[Any]) -> None:
         if isinstance(key, Equal):
             bucket = self._equal.get(key.value)
             if bucket is None:
                 bucket = self._equal[key.value] = Bucket(self._fixed)
             bucket.add(row)
-        elif isinstance(key, Range):
+        elif isinstance(key, ValueRange):
             (self._texts if key.of_text else self._numbers).add(key.low, key.high, row.serial, row)
         else:
             self._present[row] = None
 
-    def remove(self, key: Key, row: ShelfRow[Any]) -> None:
+    def remove(self, key: AccessKey, row: ShelfRow[Any]) -> None:
         if isinstance(key, Equal):
             bucket = self._equal[key.value]
             bucket.remove(row)
             if not bucket.size:
                 del self._equal[key.value]
-        elif isinstance(key, Range):
+        elif isinstance(key, ValueRange):
             (self._texts if key.of_text else self._numbers).remove(key.low, key.high, row.serial, row)
         else:
             del self._present[row]

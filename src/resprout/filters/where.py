@@ -28,7 +28,7 @@ from typing import Final
 from resprout.core import limits
 from resprout.filters.errors import WhereError
 from resprout.filters.evaluation import Test, test_of
-from resprout.filters.nodes import Node
+from resprout.filters.nodes import ConditionNode
 from resprout.filters.parser import read
 
 __all__ = ["Condition", "WhereError", "parse"]
@@ -39,7 +39,7 @@ class Condition:
 
     __slots__ = ("matches", "node", "text")
 
-    def __init__(self, node: Node, text: str) -> None:
+    def __init__(self, node: ConditionNode, text: str) -> None:
         self.node: Final = node
         self.text: Final = text
         """The canonical form: whatever says the same but for order, spelling and `not` is written like this."""

@@ -35,7 +35,7 @@ from resprout.net.data_folder import DataFolder, open_folder
 from resprout.net.descriptors import room_for
 from resprout.net.door import Door
 from resprout.net.frames import Here, Who, make_codec
-from resprout.net.host import CONNECTIONS_MAX, End, Host, Upward
+from resprout.net.host import CONNECTIONS_MAX, Host, HostEnd, Upward
 from resprout.net.incarnation import believed, incarnation_max
 from resprout.net.listen import ListenError, ListeningPlace, take_place
 from resprout.net.lookout import Lookout
@@ -140,7 +140,7 @@ class RunningBroker:
         self.host.bar(peers)
 
     def found(self, places: Mapping[str, Address]) -> None:
-        """Where more brokers listen."""
+        """More brokers of the run listen now, at these addresses: for those that it calls by name."""
         for name, address in places.items():
             if name != self.name:
                 self._book.locate(name, str(address))
@@ -275,7 +275,7 @@ class RunningBroker:
                 self._few_copies = effect.columns["detail"] if effect.kind == "few_copies" else ""
             self._heard(effect)
 
-    def _ended(self, how: End) -> None:
+    def _ended(self, how: HostEnd) -> None:
         if isinstance(how, Retire) and how.again and not self._leaving:
             self._heard(Note("note", {"detail": f"life {self.incarnation} is over: {how.reason}"}))
             self.incarnation = max(self.incarnation, believed(how.above))

@@ -62,7 +62,7 @@ CONNECTIONS_MAX = 10_000
 _NO_PERMIT: Final = Permit(NOTHING)
 
 Upward = Deliver | Answer | Note
-End = Retire | DiskError
+HostEnd = Retire | DiskError
 """How a life ends that nobody closed."""
 
 
@@ -87,7 +87,7 @@ class Host:
         book: AddressBook | None = None,
         records: Records | None = None,
         events: Journal | None = None,
-        ended: Callable[[End], None] = lambda end: None,
+        ended: Callable[[HostEnd], None] = lambda end: None,
         remember: Callable[[Remember], None] = lambda effect: None,
         asked: Callable[[Who], None] = lambda who: None,
         notices: Callable[[], tuple[str, ...]] = lambda: (),
@@ -286,7 +286,7 @@ class Host:
 
     # -- the end of a life ---------------------------------------------------------------------------------------------
 
-    def _end(self, how: End) -> None:
+    def _end(self, how: HostEnd) -> None:
         """The machine wants it, or the disk fails: nothing is done after this. Peers see their connections end."""
         if isinstance(how, Retire) and not how.again:
             self._say_farewell(f"{self.here.name} has left: {how.reason}")

@@ -59,7 +59,7 @@ class Replica:
         self._desk = desk = ReplicaDesk(group, name, self.ledger, options or ReplicaOptions())
         self._learner = learner = Learner(desk)
         self._leadership = leadership = Leadership(desk, learner, rng)
-        self._voter = voter = Acceptor(desk, learner, leadership)
+        voter = Acceptor(desk, learner, leadership)
         self._on: dict[type, Callable[[str, Any, int], None]] = {
             Ask: voter.hear_ask, Prepare: voter.hear_prepare, Accept: voter.hear_accept, Lead: voter.hear_lead,
             Willing: leadership.hear_willing, Promise: leadership.hear_promise, Accepted: leadership.hear_accepted,

@@ -12,7 +12,7 @@ from resprout.core.contract import Answer, Deliver, Effect
 from resprout.core.message import Message
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import ClientNews, ClientRequest, Published, PublishRequest, Refused, SessionLost
-from resprout.scenario.app import App, Applied, WakeAt, Wish
+from resprout.scenario.app import App, Applied, AppWish, WakeAt
 from resprout.scenario.observe import ClientRows, RowObserver
 from resprout.trace.schema import Row
 
@@ -112,7 +112,7 @@ class AppRunner:
         elif isinstance(answer.body, Refused):
             self._unnumbered.pop(answer.token, None)
 
-    def _grant(self, wishes: Sequence[Wish]) -> None:
+    def _grant(self, wishes: Sequence[AppWish]) -> None:
         driver = self._driver
         for wish in wishes:
             if isinstance(wish, WakeAt):

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from resprout.scenario.model import BrokerSpec, ClientSpec
-from resprout.scenario.reader import Table, suggestion
+from resprout.scenario.reader import TomlTable, suggestion
 
 
 def check_nodes(
-    file: Table, brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec], joining: Sequence[str]
+    file: TomlTable, brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec], joining: Sequence[str]
 ) -> None:
     """Refuses what cannot stand; `joining` are the brokers that only come later."""
     _check_names(file, brokers, clients)
@@ -29,7 +29,7 @@ def check_nodes(
             blame(file, "client", client.name, "broker", reason)
 
 
-def blame(file: Table, kind: str, name: str, key: str, reason: str, *, last: bool = False) -> NoReturn:
+def blame(file: TomlTable, kind: str, name: str, key: str, reason: str, *, last: bool = False) -> NoReturn:
     """Refuses a listed node at one of its keys; the topology, when that made it. `last`: the last of that name."""
     rows = list(enumerate(file.values.get(kind, [])))
     for i, row in reversed(rows) if last else rows:
@@ -38,7 +38,7 @@ def blame(file: Table, kind: str, name: str, key: str, reason: str, *, last: boo
     file.fail("topology", f"{kind} {name}: {reason}")
 
 
-def _check_names(file: Table, brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec]) -> None:
+def _check_names(file: TomlTable, brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec]) -> None:
     taken: dict[str, str] = {}
     for kind, nodes in (("broker", brokers), ("client", clients)):
         for node in nodes:
@@ -47,7 +47,7 @@ def _check_names(file: Table, brokers: Sequence[BrokerSpec], clients: Sequence[C
             taken[node.name] = kind
 
 
-def _check_tree(file: Table, brokers: Sequence[BrokerSpec]) -> None:
+def _check_tree(file: TomlTable, brokers: Sequence[BrokerSpec]) -> None:
     parents = {broker.name: broker.parent for broker in brokers}
     for name, parent in parents.items():
         if parent is not None and parent not in parents:
@@ -60,7 +60,7 @@ def _check_tree(file: Table, brokers: Sequence[BrokerSpec]) -> None:
     _check_acyclic(file, parents, {name: name for name in parents})
 
 
-def _check_contacts(file: Table, brokers: Sequence[BrokerSpec]) -> None:
+def _check_contacts(file: TomlTable, brokers: Sequence[BrokerSpec]) -> None:
     """They exist, and following them leads from everybody to one that founds the network."""
     known = {broker.name: broker for broker in brokers}
     for broker in brokers:
@@ -76,7 +76,7 @@ def _check_contacts(file: Table, brokers: Sequence[BrokerSpec]) -> None:
         blame(file, "broker", brokers[0].name, "contacts", "everybody knows somebody: nobody founds the network")
 
 
-def _check_sites(file: Table, brokers: Sequence[BrokerSpec]) -> None:
+def _check_sites(file: TomlTable, brokers: Sequence[BrokerSpec]) -> None:
     """Sites form the tree: the first broker of a site has its parent in another one, and the others name it, or
     nobody, or a broker of that same other site."""
     site_of = {broker.name: broker.site for broker in brokers}
@@ -111,7 +111,7 @@ def _check_sites(file: Table, brokers: Sequence[BrokerSpec]) -> None:
     _check_acyclic(file, parents, spokesman)
 
 
-def _check_acyclic(file: Table, parents: Mapping[str, str | None], spokesman: Mapping[str, str]) -> None:
+def _check_acyclic(file: TomlTable, parents: Mapping[str, str | None], spokesman: Mapping[str, str]) -> None:
     """Every walk upwards ends at the root."""
     fine: set[str] = set()
     for start in parents:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from resprout.core.message import Message
 from resprout.edge.requests import ClientNews, Refused, SubscribeRequest, SubscriptionConfirmed
 from resprout.filters.topics import topic_matches
-from resprout.scenario.app import App, Wish
+from resprout.scenario.app import App, AppWish
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.model import ClientSpec, Scenario, SubscriptionSpec
 from resprout.scenario.seeds import random_for
@@ -32,10 +32,10 @@ class ClientApp:
     def done(self) -> bool:
         return self._begun and all(workload.done for workload in self._workloads)
 
-    def start(self, now_us: int) -> Sequence[Wish]:
+    def start(self, now_us: int) -> Sequence[AppWish]:
         return self._requests or self._begin(now_us)
 
-    def told(self, news: ClientNews, now_us: int) -> Sequence[Wish]:
+    def told(self, news: ClientNews, now_us: int) -> Sequence[AppWish]:
         if self._begun:
             return [wish for workload in self._workloads for wish in workload.told(news, now_us)]
         if isinstance(news, SubscriptionConfirmed):
@@ -44,17 +44,17 @@ class ClientApp:
             self._awaited.pop((news.request.filter, news.request.where), None)
         return [] if self._awaited else self._begin(now_us)
 
-    def delivered(self, message: Message, now_us: int) -> Sequence[Wish]:
+    def delivered(self, message: Message, now_us: int) -> Sequence[AppWish]:
         if not self._begun:
             return []
         return [wish for workload in self._workloads for wish in workload.delivered(message, now_us)]
 
-    def woke(self, now_us: int) -> Sequence[Wish]:
+    def woke(self, now_us: int) -> Sequence[AppWish]:
         if not self._begun:
             return []
         return [wish for workload in self._workloads for wish in workload.woke(now_us)]
 
-    def _begin(self, now_us: int) -> list[Wish]:
+    def _begin(self, now_us: int) -> list[AppWish]:
         self._begun = True
         return [wish for workload in self._workloads for wish in workload.start(now_us)]
 

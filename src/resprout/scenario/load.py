@@ -17,7 +17,7 @@ from resprout.scenario.model import TIME_LIMIT_US, BrokerSpec, FaultKind, FaultS
 from resprout.scenario.read_faults import read_faults, settle_faults
 from resprout.scenario.read_nodes import read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
-from resprout.scenario.reader import Table
+from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.stack import Stack
@@ -43,7 +43,7 @@ def parse_scenario(text: str, name: str = "<text>", overrides: Iterable[str] = (
 
 def build_scenario(source: TomlSource) -> Scenario:
     """Makes sense of a TOML tree, and checks that what it says can be run."""
-    file = Table(source, ())
+    file = TomlTable(source, ())
     file.only(_KEYS)
     stack = file.checked("stack", find_stack) if "stack" in file else find_stack(DEFAULT)
     seed = file.integer("seed", 0, SEED_MAX, 1)
@@ -80,7 +80,7 @@ def build_scenario(source: TomlSource) -> Scenario:
 
 
 def _check_sites(
-    file: Table,
+    file: TomlTable,
     stack: Stack[Any],
     brokers: Sequence[BrokerSpec],
     faults: Sequence[FaultSpec],
@@ -97,18 +97,18 @@ def _check_sites(
             blame(file, "broker", first, "site", f"{found}; {wanted}")
 
 
-def _name(file: Table) -> str:
+def _name(file: TomlTable) -> str:
     name = file.text("name", Path(file.source.name).stem)
     if not name or len(name) > NAME_LETTERS_MAX or not name.isprintable():
         file.fail("name", f"a name is one line of 1 to {NAME_LETTERS_MAX} letters")
     return name
 
 
-def _options(file: Table, stack: Stack[Any]) -> dict[str, OptionValue]:
+def _options(file: TomlTable, stack: Stack[Any]) -> dict[str, OptionValue]:
     """As written, once the stack has found nothing wrong with them."""
     if "options" not in file:
         return {}
-    table = Table(file.source, ("options",), "options")
+    table = TomlTable(file.source, ("options",), "options")
     for key, value in table.values.items():
         if not isinstance(value, str | int | float | bool):
             table.fail(key, f"{key} must be a text, a number, true or false")

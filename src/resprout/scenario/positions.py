@@ -10,7 +10,7 @@ import re
 import tomllib
 from typing import Final
 
-Path = tuple[str | int, ...]
+TomlPath = tuple[str | int, ...]
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE: Final = re.compile(r"[ \t]*")
@@ -25,7 +25,7 @@ _TEXT: Final = re.compile(
 )
 
 
-def find_positions(text: str) -> dict[Path, int]:
+def find_positions(text: str) -> dict[TomlPath, int]:
     """Lines, counted from 1, of everything in a valid TOML text that has a path."""
     scanner = _Scanner(text)
     scanner.document()
@@ -36,18 +36,18 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.lines: dict[Path, int] = {}
-        self._tables: dict[Path, int] = {}  # arrays of tables: how many so far
+        self.lines: dict[TomlPath, int] = {}
+        self._tables: dict[TomlPath, int] = {}  # arrays of tables: how many so far
         self._breaks = [i for i, letter in enumerate(text) if letter == "\n"]
 
     def document(self) -> None:
-        table: Path = ()
+        table: TomlPath = ()
         self._skip(_BLANK)
         while self.at < len(self.text):
             table = self._header() if self._sees("[") else self._entry(table)
             self._skip(_BLANK)
 
-    def _header(self) -> Path:
+    def _header(self) -> TomlPath:
         start = self.at
         repeated = self._sees("[[")
         self.at += 2 if repeated else 1
@@ -62,16 +62,16 @@ class _Scanner:
         self._mark(path, start)
         return path
 
-    def _inside(self, keys: list[str]) -> Path:
+    def _inside(self, keys: list[str]) -> TomlPath:
         """A header's path: what it names within an array of tables belongs to the latest table there."""
-        path: Path = ()
+        path: TomlPath = ()
         for i, key in enumerate(keys):
             path = (*path, key)
             if path in self._tables and i < len(keys) - 1:
                 path = (*path, self._tables[path] - 1)
         return path
 
-    def _entry(self, table: Path) -> Path:
+    def _entry(self, table: TomlPath) -> TomlPath:
         """`key = value`, of a table or an inline table; returns the table, which goes on."""
         start = self.at
         path = table
@@ -96,7 +96,7 @@ class _Scanner:
                 return keys
             self.at += 1
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: TomlPath) -> None:
         if self._sees("["):
             self._array(path)
         elif self._sees("{"):
@@ -106,7 +106,7 @@ class _Scanner:
         else:
             self._skip(_PLAIN)
 
-    def _array(self, path: Path) -> None:
+    def _array(self, path: TomlPath) -> None:
         self.at += 1
         number = 0
         self._skip(_BLANK)
@@ -120,7 +120,7 @@ class _Scanner:
                 self._skip(_BLANK)
         self.at += 1
 
-    def _inline_table(self, path: Path) -> None:
+    def _inline_table(self, path: TomlPath) -> None:
         self.at += 1
         self._skip(_BLANK)
         while not self._sees("}"):
@@ -131,7 +131,7 @@ class _Scanner:
                 self._skip(_BLANK)
         self.at += 1
 
-    def _mark(self, path: Path, start: int) -> None:
+    def _mark(self, path: TomlPath, start: int) -> None:
         self.lines.setdefault(path, bisect.bisect_left(self._breaks, start) + 1)
 
     def _sees(self, token: str) -> bool:

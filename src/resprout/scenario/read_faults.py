@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from resprout.core.names import check_name
 from resprout.scenario.model import LINK_LATENCY_US, BrokerSpec, ClientSpec, FaultKind, FaultSpec
 from resprout.scenario.read_nodes import read_contacts
-from resprout.scenario.reader import Table, suggestion
+from resprout.scenario.reader import TomlTable, suggestion
 from resprout.scenario.seeds import random_for
 
 FAULTS_MAX: Final = 10_000
@@ -46,7 +46,7 @@ _CHANGES: Final[Mapping[FaultKind, tuple[tuple[str, ...], str]]] = {
 """What a node must be for a fault to happen to it, and what it is afterwards."""
 
 
-def read_faults(file: Table, time_limit_us: int) -> tuple[list[Table], list[FaultSpec]]:
+def read_faults(file: TomlTable, time_limit_us: int) -> tuple[list[TomlTable], list[FaultSpec]]:
     """The faults in the order of time (those of one moment in the order of the file), each with its table."""
     tables = file.tables("fault", FAULTS_MAX, "fault")
     faults = [_fault(table, time_limit_us) for table in tables]
@@ -54,7 +54,7 @@ def read_faults(file: Table, time_limit_us: int) -> tuple[list[Table], list[Faul
     return [tables[i] for i in order], [faults[i] for i in order]
 
 
-def _fault(table: Table, time_limit_us: int) -> FaultSpec:
+def _fault(table: TomlTable, time_limit_us: int) -> FaultSpec:
     kind = FaultKind(table.choice("kind", list(FaultKind)))
     own = _OWN.get(kind, ())
     for other in (key for keys in _OWN.values() for key in keys if key not in own):
@@ -82,14 +82,14 @@ def _fault(table: Table, time_limit_us: int) -> FaultSpec:
     )
 
 
-def _parent(table: Table, kind: FaultKind) -> str | None:
+def _parent(table: TomlTable, kind: FaultKind) -> str | None:
     """Whoever joins asks somebody for a place: its parent, or whom it knows."""
     if kind is FaultKind.DOUBLE or (kind is FaultKind.JOIN and ("parent" in table or "contacts" not in table)):
         return table.text("parent")
     return None
 
 
-def _nodes(table: Table, kind: FaultKind) -> tuple[str, ...]:
+def _nodes(table: TomlTable, kind: FaultKind) -> tuple[str, ...]:
     if "share" in table:
         if "nodes" in table:
             table.fail("share", "a fault has nodes or a share of the brokers, not both")
@@ -105,7 +105,7 @@ def _nodes(table: Table, kind: FaultKind) -> tuple[str, ...]:
     return nodes
 
 
-def _links(table: Table, kind: FaultKind) -> tuple[tuple[str, str], ...]:
+def _links(table: TomlTable, kind: FaultKind) -> tuple[tuple[str, str], ...]:
     """Two nodes are one link; a list of pairs is several; only a heal may name none."""
     rows = table.rows("nodes", FAULT_NODES_MAX)
     if not rows and kind is FaultKind.CUT:
@@ -115,7 +115,7 @@ def _links(table: Table, kind: FaultKind) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(_pair(table, ("nodes", i), row) for i, row in enumerate(rows)))
 
 
-def _pair(table: Table, path: tuple[str | int, ...], row: Any) -> tuple[str, str]:
+def _pair(table: TomlTable, path: tuple[str | int, ...], row: Any) -> tuple[str, str]:
     if not isinstance(row, list) or len(row) != 2 or not all(isinstance(name, str) for name in row):
         table.fail(path, 'a link is two nodes: nodes = ["b0", "b1"], or a list of such pairs')
     if row[0] == row[1]:
@@ -124,7 +124,7 @@ def _pair(table: Table, path: tuple[str | int, ...], row: Any) -> tuple[str, str
 
 
 def settle_faults(
-    tables: Sequence[Table],
+    tables: Sequence[TomlTable],
     faults: Sequence[FaultSpec],
     brokers: Sequence[BrokerSpec],
     clients: Sequence[ClientSpec],
@@ -171,7 +171,9 @@ def settle_faults(
     return tuple(settled)
 
 
-def _drawn(table: Table, kind: FaultKind, states: Mapping[str, str], brokers: set[str], seed: int) -> tuple[str, ...]:
+def _drawn(
+    table: TomlTable, kind: FaultKind, states: Mapping[str, str], brokers: set[str], seed: int
+) -> tuple[str, ...]:
     """A share of the brokers that this can happen to, in their order. Those that are spared are not counted."""
     spared = table.texts("except", FAULT_NODES_MAX, ())
     for i, name in enumerate(spared):
@@ -184,7 +186,7 @@ def _drawn(table: Table, kind: FaultKind, states: Mapping[str, str], brokers: se
     return tuple(able[place] for place in sorted(places))
 
 
-def _check_node(table: Table, fault: FaultSpec, number: int, states: Mapping[str, str]) -> None:
+def _check_node(table: TomlTable, fault: FaultSpec, number: int, states: Mapping[str, str]) -> None:
     name = fault.nodes[number]
     state = states.get(name, "absent")
     if state == "absent" and fault.kind is not FaultKind.JOIN:
@@ -193,7 +195,7 @@ def _check_node(table: Table, fault: FaultSpec, number: int, states: Mapping[str
         table.fail(("nodes", number), f"{name!r} cannot {fault.kind}: it is {state} by then")
 
 
-def _check_double(table: Table, fault: FaultSpec, states: Mapping[str, str], brokers: set[str]) -> None:
+def _check_double(table: TomlTable, fault: FaultSpec, states: Mapping[str, str], brokers: set[str]) -> None:
     for number, name in enumerate(fault.nodes):
         if name not in brokers:
             table.fail(("nodes", number), f"{name!r} is no broker: only a broker's name is taken twice")
@@ -202,7 +204,7 @@ def _check_double(table: Table, fault: FaultSpec, states: Mapping[str, str], bro
     _check_parent(table, fault, states, brokers)
 
 
-def _check_parent(table: Table, fault: FaultSpec, states: Mapping[str, str], brokers: set[str]) -> None:
+def _check_parent(table: TomlTable, fault: FaultSpec, states: Mapping[str, str], brokers: set[str]) -> None:
     parent = fault.parent
     if parent not in brokers:
         table.fail("parent", f"parent {parent!r} does not exist{suggestion(str(parent), sorted(brokers))}")

@@ -9,7 +9,7 @@ from resprout.core.names import check_name
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
 from resprout.scenario.model import CLIENT_LATENCY_US, LINK_LATENCY_US, BrokerSpec, ClientSpec, SubscriptionSpec
-from resprout.scenario.reader import Table
+from resprout.scenario.reader import TomlTable
 from resprout.scenario.seeds import random_for
 from resprout.scenario.topologies import DEGREE, FLAT, KINDS, contacts_in, parents_in
 
@@ -23,7 +23,7 @@ WHEN_FULL: Final = ("push back", "spill")
 """What becomes of a durable subscription that is not read fast enough. What is dropped the judge would call lost."""
 
 
-def read_brokers(file: Table, seed: int) -> tuple[BrokerSpec, ...]:
+def read_brokers(file: TomlTable, seed: int) -> tuple[BrokerSpec, ...]:
     """The brokers that are listed, or those of the topology: never both."""
     listed = tuple(_broker(table) for table in file.tables("broker", BROKERS_MAX, "broker"))
     if "topology" not in file:
@@ -32,10 +32,10 @@ def read_brokers(file: Table, seed: int) -> tuple[BrokerSpec, ...]:
         return listed
     if listed:
         file.fail("topology", "a scenario has [[broker]] tables or a [topology], not both")
-    return _grown(Table(file.source, ("topology",), "topology"), seed)
+    return _grown(TomlTable(file.source, ("topology",), "topology"), seed)
 
 
-def _broker(table: Table) -> BrokerSpec:
+def _broker(table: TomlTable) -> BrokerSpec:
     table.only(("name", "parent", "latency", "bandwidth", "site", "contacts", "disk_latency"))
     return BrokerSpec(
         name=table.checked("name", check_name),
@@ -48,12 +48,12 @@ def _broker(table: Table) -> BrokerSpec:
     )
 
 
-def read_contacts(table: Table) -> tuple[str, ...]:
+def read_contacts(table: TomlTable) -> tuple[str, ...]:
     """Of a broker that is there from the start, or joins."""
     return table.texts("contacts", CONTACTS_MAX) if "contacts" in table else ()
 
 
-def _grown(table: Table, seed: int) -> tuple[BrokerSpec, ...]:
+def _grown(table: TomlTable, seed: int) -> tuple[BrokerSpec, ...]:
     table.only((
         "kind", "brokers", "degree", "latency", "bandwidth", "clients_per_broker", "client_latency", "subscribe",
         "contacts", "disk_latency", "subtree_groups",
@@ -83,7 +83,7 @@ def _grown(table: Table, seed: int) -> tuple[BrokerSpec, ...]:
     )
 
 
-def _contacts(table: Table, brokers: int, rng: Random) -> list[tuple[str, ...]]:
+def _contacts(table: TomlTable, brokers: int, rng: Random) -> list[tuple[str, ...]]:
     """Of each broker of a flat topology: so many earlier ones, drawn, or those that are named."""
     if not isinstance(table.values.get("contacts"), list):
         drawn = contacts_in(brokers, table.integer("contacts", 1, CONTACTS_MAX, 1), rng)
@@ -94,15 +94,15 @@ def _contacts(table: Table, brokers: int, rng: Random) -> list[tuple[str, ...]]:
     return [tuple(name for name in named if name != f"b{i}") if i else () for i in range(brokers)]
 
 
-def read_clients(file: Table, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, ...]:
+def read_clients(file: TomlTable, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, ...]:
     """The clients that come with the topology, then those that are listed."""
     dealt: tuple[ClientSpec, ...] = ()
     if "topology" in file:
-        dealt = _dealt(Table(file.source, ("topology",), "topology"), brokers)
+        dealt = _dealt(TomlTable(file.source, ("topology",), "topology"), brokers)
     return dealt + tuple(_client(table) for table in file.tables("client", CLIENTS_MAX, "client"))
 
 
-def _dealt(table: Table, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, ...]:
+def _dealt(table: TomlTable, brokers: tuple[BrokerSpec, ...]) -> tuple[ClientSpec, ...]:
     count = table.integer("clients_per_broker", 0, CLIENTS_MAX, 1) * len(brokers)
     if count > CLIENTS_MAX:
         table.fail("clients_per_broker", f"{count} clients; at most {CLIENTS_MAX}")
@@ -126,7 +126,7 @@ def _groups_of(brokers: tuple[BrokerSpec, ...]) -> dict[str, tuple[SubscriptionS
     return groups
 
 
-def _client(table: Table) -> ClientSpec:
+def _client(table: TomlTable) -> ClientSpec:
     table.only(("name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until"))
     idle_us = (table.duration("idle_from", 0), table.duration("idle_until", 0))
     return ClientSpec(
@@ -140,7 +140,7 @@ def _client(table: Table) -> ClientSpec:
     )
 
 
-def _subscriptions(table: Table) -> tuple[SubscriptionSpec, ...]:
+def _subscriptions(table: TomlTable) -> tuple[SubscriptionSpec, ...]:
     rows: dict[SubscriptionSpec, None] = {}
     for i, row in enumerate(table.rows("subscribe", SUBSCRIPTIONS_MAX)):
         subscription = _subscription(table, i, row)
@@ -152,13 +152,13 @@ def _subscriptions(table: Table) -> tuple[SubscriptionSpec, ...]:
     return tuple(rows)
 
 
-def _subscription(table: Table, number: int, row: object) -> SubscriptionSpec:
+def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpec:
     if isinstance(row, str):
         table.attempt(("subscribe", number), check_filter, row)
         return SubscriptionSpec(row)
     if not isinstance(row, dict):
         table.fail(("subscribe", number), 'a subscription is "a/topic" or { filter = "a/topic", where = "..." }')
-    inner = Table(table.source, (*table.path, "subscribe", number), table.what)
+    inner = TomlTable(table.source, (*table.path, "subscribe", number), table.what)
     inner.only(("filter", "where", "durable", "group", "when_full"))
     subscription = SubscriptionSpec(
         inner.text("filter"),

@@ -13,7 +13,7 @@ from resprout.core.names import check_topic
 from resprout.filters.topics import topic_matches
 from resprout.scenario.model import ClientSpec, Mix, WorkloadSpec
 from resprout.scenario.read_nodes import CLIENTS_MAX
-from resprout.scenario.reader import Table, suggestion
+from resprout.scenario.reader import TomlTable, suggestion
 from resprout.scenario.workload_options import OPTIONS, BankOptions, RandomOptions, WorkloadOptions
 
 WORKLOADS_MAX: Final = 1_000
@@ -35,7 +35,7 @@ _MIX_TOLERANCE: Final = 0.001
 
 
 def read_workloads(
-    file: Table, clients: Sequence[ClientSpec], offered: Sequence[Guarantee]
+    file: TomlTable, clients: Sequence[ClientSpec], offered: Sequence[Guarantee]
 ) -> tuple[WorkloadSpec, ...]:
     """`offered`: the guarantees of the stack that the scenario runs on."""
     filters = list(dict.fromkeys(s.filter for client in clients for s in client.subscriptions))
@@ -50,7 +50,7 @@ def read_workloads(
     return tuple(workloads)
 
 
-def _workload(table: Table, clients: Sequence[ClientSpec]) -> WorkloadSpec:
+def _workload(table: TomlTable, clients: Sequence[ClientSpec]) -> WorkloadSpec:
     kind = table.choice("kind", OPTIONS)
     bank = kind == "bank"
     table.only((*COMMON, *(_written(field) for field in OPTIONS[kind].__struct_fields__)))
@@ -72,7 +72,7 @@ def _workload(table: Table, clients: Sequence[ClientSpec]) -> WorkloadSpec:
     )
 
 
-def _topics(table: Table, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
+def _topics(table: TomlTable, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
     """Those that are named, or where clients keep to their subscriptions, all of these that are topics."""
     if "subscribed" not in table or not table.flag("subscribed"):
         return table.texts("topics", TOPICS_MAX)
@@ -88,7 +88,7 @@ def _exact_topics(client: ClientSpec) -> list[str]:
     return [one.filter for one in client.subscriptions if "+" not in one.filter and "#" not in one.filter]
 
 
-def _clients(table: Table, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
+def _clients(table: TomlTable, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
     """Those that are named, or so many, evenly by their place among all; or all."""
     known = dict.fromkeys(client.name for client in clients if client.consumes is None)
     if not known:
@@ -107,8 +107,8 @@ def _clients(table: Table, clients: Sequence[ClientSpec]) -> tuple[str, ...]:
     return named
 
 
-def _mix(table: Table) -> Mix:
-    inner = Table(table.source, (*table.path, "mix"), f"{table.what}: mix")
+def _mix(table: TomlTable) -> Mix:
+    inner = TomlTable(table.source, (*table.path, "mix"), f"{table.what}: mix")
     labels = [guarantee.label for guarantee in Guarantee]
     for word in inner.values:
         if word not in labels:
@@ -119,7 +119,7 @@ def _mix(table: Table) -> Mix:
     return Mix(**shares)
 
 
-def _check_mix(table: Table, workload: WorkloadSpec, offered: Sequence[Guarantee]) -> None:
+def _check_mix(table: TomlTable, workload: WorkloadSpec, offered: Sequence[Guarantee]) -> None:
     for guarantee, _ in workload.mix.shares:
         try:
             check_offered(guarantee, offered)
@@ -127,7 +127,7 @@ def _check_mix(table: Table, workload: WorkloadSpec, offered: Sequence[Guarantee
             table.fail(("mix", guarantee.label), str(error))
 
 
-def _check_topics(table: Table, workload: WorkloadSpec, filters: Sequence[str]) -> None:
+def _check_topics(table: TomlTable, workload: WorkloadSpec, filters: Sequence[str]) -> None:
     """A topic that nobody can ever receive is a slip of the pen."""
     if not workload.topics:
         table.fail("topics", "a workload needs at least one topic")
@@ -137,7 +137,7 @@ def _check_topics(table: Table, workload: WorkloadSpec, filters: Sequence[str]) 
             table.fail(("topics", i), f"no client subscribes to topic {topic!r}")
 
 
-def _check_sizes(table: Table, workload: WorkloadSpec) -> None:
+def _check_sizes(table: TomlTable, workload: WorkloadSpec) -> None:
     options = workload.options
     if not workload.interval_us and not workload.window and workload.operations > AT_ONCE_MAX:
         table.fail("interval", f"without a pause or a window at most {AT_ONCE_MAX} operations are made, all at once")
@@ -145,7 +145,7 @@ def _check_sizes(table: Table, workload: WorkloadSpec) -> None:
         table.fail("payload_min", f"payload_min is {options.payload_min}, above the payload of {workload.payload}")
 
 
-def _check_company(table: Table, workload: WorkloadSpec, others: Sequence[WorkloadSpec]) -> None:
+def _check_company(table: TomlTable, workload: WorkloadSpec, others: Sequence[WorkloadSpec]) -> None:
     """What two workloads cannot both do with one client, or in one bank."""
     mine = set(workload.clients)
     for other in others:
@@ -168,7 +168,7 @@ def _written(field: str) -> str:
     return field.removesuffix("_us")
 
 
-def _options(table: Table, kind: type[WorkloadOptions]) -> WorkloadOptions:
+def _options(table: TomlTable, kind: type[WorkloadOptions]) -> WorkloadOptions:
     given: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         key = _written(field.name)
@@ -177,7 +177,7 @@ def _options(table: Table, kind: type[WorkloadOptions]) -> WorkloadOptions:
     return kind(**given)
 
 
-def _option(table: Table, key: str, field: msgspec.structs.FieldInfo) -> Any:
+def _option(table: TomlTable, key: str, field: msgspec.structs.FieldInfo) -> Any:
     if key != field.name:
         return table.duration(key, high=_bounds(field.type)[1])
     if field.type is bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, TypeVar
 
 from resprout.core.errors import UsageError
-from resprout.scenario.positions import Path
+from resprout.scenario.positions import TomlPath
 from resprout.scenario.source import TomlSource
 from resprout.scenario.units import format_duration, format_rate, parse_duration, parse_rate
 
@@ -14,9 +14,6 @@ T = TypeVar("T")
 DURATION_US_MAX: Final = 366 * 24 * 3_600_000_000
 """A virtual year is longer than any run."""
 RATE_BPS_MAX: Final = 10**15
-
-SUGGESTED_AMONG_MAX: Final = 10_000
-LISTED_MAX: Final = 20
 
 _REQUIRED: Final[Any] = object()
 
@@ -28,10 +25,10 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; it is one of {', '.join(choices)}"
 
 
-class Table:
+class TomlTable:
     """One TOML table. `what` names it to people ("broker b3"); empty for the file itself."""
 
-    def __init__(self, source: TomlSource, path: Path, what: str = "") -> None:
+    def __init__(self, source: TomlSource, path: TomlPath, what: str = "") -> None:
         value: Any = source.tree
         for step in path:
             value = value[step]
@@ -45,7 +42,7 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self.values
 
-    def fail(self, key: str | Path, reason: str) -> NoReturn:
+    def fail(self, key: str | TomlPath, reason: str) -> NoReturn:
         """Blames a key of this table, something below it, or (with "") the table itself."""
         below = (key,) if isinstance(key, str) else key
         path = (*self.path, *below) if key else self.path
@@ -58,14 +55,14 @@ class Table:
             if key not in known:
                 self.fail(key, f"unknown key {key!r}{suggestion(key, known)}")
 
-    def tables(self, key: str, limit: int, what: str) -> list["Table"]:
+    def tables(self, key: str, limit: int, what: str) -> list["TomlTable"]:
         """An array of tables; each is called by its name, or by its number from 0."""
         rows = self.values.get(key, [])
         if not isinstance(rows, list):
             self.fail(key, f"write [[{key}]], not [{key}]: there can be several")
         if len(rows) > limit:
             self.fail(key, f"{len(rows)} {key}s; at most {limit}")
-        return [Table(self.source, (*self.path, key, i), self._called(what, row, i)) for i, row in enumerate(rows)]
+        return [TomlTable(self.source, (*self.path, key, i), self._called(what, row, i)) for i, row in enumerate(rows)]
 
     def _called(self, what: str, row: Any, number: int) -> str:
         name = row.get("name") if isinstance(row, dict) else None
@@ -133,7 +130,7 @@ class Table:
             self.fail(key, f"{key} has {len(value)} elements; at most {limit}")
         return value
 
-    def attempt(self, key: str | Path, check: Callable[..., T], *arguments: Any) -> T:
+    def attempt(self, key: str | TomlPath, check: Callable[..., T], *arguments: Any) -> T:
         """Calls a check of a lower floor; its complaint gets the place of `key`."""
         try:
             return check(*arguments)

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any, Final, NoReturn
 
 from resprout.scenario.errors import ScenarioError
-from resprout.scenario.positions import Path, find_positions
+from resprout.scenario.positions import TomlPath, find_positions
 
 SOURCE_BYTES_MAX: Final = 64 << 20
 
@@ -24,13 +24,13 @@ class TomlSource:
 
     __slots__ = ("_lines", "_overridden", "name", "tree")
 
-    def __init__(self, name: str, tree: dict[str, Any], lines: dict[Path, int]) -> None:
+    def __init__(self, name: str, tree: dict[str, Any], lines: dict[TomlPath, int]) -> None:
         self.name = name
         self.tree = tree
         self._lines = lines
-        self._overridden: dict[Path, str] = {}
+        self._overridden: dict[TomlPath, str] = {}
 
-    def place(self, path: Path) -> str:
+    def place(self, path: TomlPath) -> str:
         """Where this stands; else what was overridden inside it; else the nearest thing around it that has a place."""
         around = [path[:end] for end in range(len(path), 0, -1)]
         for nearest in around:  # before any line: an override replaces everything below it
@@ -45,7 +45,7 @@ class TomlSource:
                 return f"{self.name}:{self._lines[nearest]}"
         return self.name
 
-    def fail(self, path: Path, reason: str) -> NoReturn:
+    def fail(self, path: TomlPath, reason: str) -> NoReturn:
         raise ScenarioError(f"{self.place(path)}: {reason}")
 
     def overridden(self, overrides: Iterable[str]) -> "TomlSource":
@@ -96,12 +96,12 @@ def apply_overrides(source: TomlSource, overrides: Iterable[str]) -> TomlSource:
     return source.overridden(overrides)
 
 
-def _assignment(text: str, tree: dict[str, Any]) -> tuple[Path, Any]:
+def _assignment(text: str, tree: dict[str, Any]) -> tuple[TomlPath, Any]:
     steps, equals, value = text.partition("=")
     keys = [step.strip() for step in steps.split(".")]
     if not equals or not all(keys):
         raise ScenarioError(f"--set {text}: write path.to.option=value")
-    path: Path = ()
+    path: TomlPath = ()
     here: Any = tree
     for key in keys:
         step = _step(here, key, text)
@@ -133,7 +133,7 @@ def _child(here: Any, step: str | int) -> Any:
     return here[step] if step < len(here) else {}
 
 
-def _put(tree: dict[str, Any], path: Path, value: Any) -> None:
+def _put(tree: dict[str, Any], path: TomlPath, value: Any) -> None:
     here: Any = tree
     for step, following in itertools.pairwise(path):
         if isinstance(here, list):

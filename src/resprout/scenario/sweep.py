@@ -22,7 +22,7 @@ import msgspec
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import NAME_LETTERS_MAX, SEED_MAX, build_scenario
 from resprout.scenario.model import Scenario
-from resprout.scenario.reader import Table
+from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import TomlSource, apply_overrides, read_source
 
 AXES_MAX: Final = 16
@@ -89,7 +89,7 @@ def load_sweep(path: str | Path) -> Sweep:
     """Reads a sweep file and its base. ScenarioError, in one line with the place, for what cannot be expanded; what
     only the combination of settings makes impossible is found by `Sweep.runs`."""
     source = read_source(path)
-    file = Table(source, ())
+    file = TomlTable(source, ())
     file.only(("name", "base", "set", "seeds", "axis"))
     name = file.text("name", Path(path).stem)
     if not _NAME.fullmatch(name):
@@ -104,7 +104,7 @@ def load_sweep(path: str | Path) -> Sweep:
     return sweep
 
 
-def _axis(table: Table) -> Axis:
+def _axis(table: TomlTable) -> Axis:
     """Either one option with its values, or points that each change several options."""
     name = table.text("name")
     table.what = f"axis {name}"
@@ -126,7 +126,7 @@ def _axis(table: Table) -> Axis:
     return Axis(name, points)
 
 
-def _point(table: Table) -> Point:
+def _point(table: TomlTable) -> Point:
     table.only(("name", "set"))
     label = table.text("name")
     if not _LABEL.fullmatch(label):
@@ -134,7 +134,7 @@ def _point(table: Table) -> Point:
     return Point(label, _settings(table))
 
 
-def _value_point(table: Table, path: str, number: int, value: Any) -> Point:
+def _value_point(table: TomlTable, path: str, number: int, value: Any) -> Point:
     place = ("values", number)
     if not isinstance(value, str | int | float | bool):
         table.fail(place, "values are texts, numbers, true or false; for more, use [[axis.point]]")
@@ -147,11 +147,11 @@ def _value_point(table: Table, path: str, number: int, value: Any) -> Point:
     return Point(label, (f"{path}={text}",))
 
 
-def _settings(table: Table) -> Settings:
+def _settings(table: TomlTable) -> Settings:
     return table.texts("set", SETTINGS_MAX, ())
 
 
-def _seeds(file: Table) -> tuple[int, ...]:
+def _seeds(file: TomlTable) -> tuple[int, ...]:
     if "seeds" not in file:
         file.fail("", "'seeds' is missing")
     seeds = file.rows("seeds", SEEDS_MAX)
@@ -165,7 +165,7 @@ def _seeds(file: Table) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _check_unique(file: Table, names: list[str]) -> None:
+def _check_unique(file: TomlTable, names: list[str]) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
             file.fail(("axis", number), f"two axes are called {name!r}")

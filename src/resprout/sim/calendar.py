@@ -13,7 +13,7 @@ from heapq import heappush
 from typing import Any
 
 Action = Callable[[Any, Any], None]
-Entry = tuple[Action, Any, Any]
+CalendarEntry = tuple[Action, Any, Any]
 
 
 class Calendar:
@@ -25,7 +25,7 @@ class Calendar:
         self.now_us = 0
         self.times: list[int] = []
         """A heap of the distinct times of `entries`."""
-        self.entries: dict[int, list[Entry]] = {}
+        self.entries: dict[int, list[CalendarEntry]] = {}
         self.pending = 0
         """How many entries there are in all."""
         self.idle = 0

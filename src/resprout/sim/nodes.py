@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Protocol
 
 from resprout.core.contract import Answer, Deliver, Effect, Event, Machine
-from resprout.sim.calendar import Action, Entry
+from resprout.sim.calendar import Action, CalendarEntry
 from resprout.sim.disk import Disk
 from resprout.sim.load import NodeLoad
 
@@ -94,7 +94,7 @@ class Process:
         self.machine = machine
         self.step: Callable[[Event, int], Sequence[Effect]] | None = machine.step
         """None when it does not run: frozen (then `waiting` is a list) or dead."""
-        self.waiting: list[Entry] | None = None
+        self.waiting: list[CalendarEntry] | None = None
         self.ends: dict[int, End] = {}
         """Its connections by number, in the order in which they were made."""
         self.alarms: dict[Any, Alarm] = {}

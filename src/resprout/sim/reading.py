@@ -20,7 +20,7 @@ def reads_at_once(spec: ClientSpec) -> bool:
 
 
 def options_of(spec: ClientSpec, bundle_max: int = limits.BUNDLE_MESSAGES) -> ClientOptions:
-    """Of its machine."""
+    """Of the machine of a client: one whose program takes its time may have little waiting."""
     if reads_at_once(spec):
         return ClientOptions(bundle_max=bundle_max)
     return ClientOptions(takes_at_once=False, untaken_bytes_max=UNREAD_BYTES_MAX, bundle_max=bundle_max)

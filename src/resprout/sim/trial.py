@@ -18,6 +18,8 @@ EVENTS_MAX = 400_000
 """A hundred times what is usual for what swarms draw."""
 
 _RESTLESS = frozenset((kinds.REPAIR_BEGIN, kinds.REPAIR_END, "joined", "fenced", "moved", *FaultKind))
+_OF_CLIENTS = frozenset((FaultKind.FREEZE, FaultKind.UNFREEZE))
+"""What clients undergo as well, and the tree need not care for."""
 _BUSY = frozenset((kinds.PUBLISH, kinds.DELIVER, kinds.RECEIPT, kinds.SUBSCRIBED, kinds.UNSUBSCRIBED))
 
 
@@ -75,7 +77,9 @@ def rehearse(trial: Trial) -> Rehearsal:
     for time_us, events in moments:
         times_us.extend([time_us] * (events - len(times_us)))
     busy_until_us = max((row.time_us for row in rows if row.kind in _BUSY), default=0)
-    rest_us = max((row.time_us for row in rows if row.kind in _RESTLESS), default=0) + REST_US
+    brokers = {broker.name for broker in trial.scenario.brokers}
+    restless = [row for row in rows if row.kind in _RESTLESS and (row.node in brokers or row.kind not in _OF_CLIENTS)]
+    rest_us = max((row.time_us for row in restless), default=0) + REST_US
     return Rehearsal(times_us, busy_until_us, rest_us)
 
 

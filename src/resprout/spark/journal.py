@@ -14,7 +14,7 @@ from resprout.client.past import Offset, read_request
 from resprout.edge.messages import EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
 from resprout.spark.errors import DataLossError, SourceError
-from resprout.spark.offsets import Place
+from resprout.spark.offsets import ReadPlace
 from resprout.spark.planning import JournalRange
 
 PAGE_BYTES: Final = 1 << 20
@@ -54,7 +54,7 @@ class JournalView:
         answer = self._sound(self._request(read_request(self._filters[0], self._where, "latest", LOOK_BYTES), journal))
         return JournalExtent(answer.journal, answer.first, answer.end)
 
-    def position_of(self, place: Place, held: JournalExtent) -> int:
+    def position_of(self, place: ReadPlace, held: JournalExtent) -> int:
         """Where in this journal. SourceError when the place is one of another."""
         if isinstance(place, Offset):
             if place.journal != held.journal:

@@ -20,7 +20,7 @@ from resprout.core.errors import UsageError
 INDEX_BITS: Final = 16
 """Of the column `offset`, for the place of a message in its bundle: more than a bundle may hold."""
 
-Place = Offset | datetime | Literal["earliest", "latest"]
+ReadPlace = Offset | datetime | Literal["earliest", "latest"]
 """Where to begin, or to end."""
 
 
@@ -68,7 +68,7 @@ def from_json(kept: Mapping[str, Any]) -> JournalOffset:
     return JournalOffset(journal, tuple(pairs))
 
 
-def read_place(text: str) -> Place:
+def read_place(text: str) -> ReadPlace:
     """What a user writes: `earliest`, `latest`, JSON as above, an offset as `resprout read` prints it, or a time."""
     text = text.strip()
     if text == "earliest":
@@ -88,8 +88,3 @@ def read_place(text: str) -> Place:
     except ValueError:
         raise UsageError(f"{text!r} is neither earliest nor latest, nor JSON, an offset or a time") from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-
-
-def offset_number(position: int, index: int) -> int:
-    """In the column `offset`."""
-    return position << INDEX_BITS | index

@@ -16,7 +16,7 @@ from resprout.core.names import check_name, check_topic
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
 from resprout.net.identity.secret import read_login
-from resprout.spark.offsets import Place, read_place
+from resprout.spark.offsets import ReadPlace, read_place
 
 T = TypeVar("T")
 
@@ -48,8 +48,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     access: AccessOptions
     filters: tuple[str, ...]
     where: str | None = None
-    start: Place = "latest"
-    end: Place = "latest"
+    start: ReadPlace = "latest"
+    end: ReadPlace = "latest"
     positions_max: int | None = None
     """In one micro-batch."""
     partitions_min: int = 1
@@ -141,7 +141,7 @@ def _needed(options: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _place(options: Mapping[str, str], name: str, default: str) -> Place:
+def _place(options: Mapping[str, str], name: str, default: str) -> ReadPlace:
     return _named(name, read_place, options.get(name, default))
 
 

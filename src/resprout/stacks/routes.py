@@ -4,14 +4,13 @@ from collections.abc import Mapping
 
 from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.errors import WireError
+from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
 from resprout.filters.index import MatchIndex
 from resprout.order.link import Link
 
 ROUTES_MAX = 10_000
 """Remembered answers; beyond that all are forgotten and found again."""
-
-Picks = dict[str, tuple[int, ...]]
 
 
 class Route:

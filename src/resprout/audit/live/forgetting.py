@@ -75,7 +75,7 @@ def _forget_dead(view: LiveView, before_us: int) -> None:
         _forget_sources(memory, life)
         for stream in life.streams:
             memory.published.pop(stream, None)
-            memory.buried[stream[0]] = max(stream[1], memory.buried.get(stream[0], stream[1]))
+            memory.last_forgotten[stream[0]] = max(stream[1], memory.last_forgotten.get(stream[0], stream[1]))
             for other in memory.lives.values():
                 other.passed.pop(stream, None)
 

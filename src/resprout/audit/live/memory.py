@@ -11,7 +11,7 @@ import msgspec
 from resprout.audit.fifo import Delivered
 from resprout.audit.loss import MissingDelivery
 from resprout.audit.naming import MessageId
-from resprout.audit.places import Placed
+from resprout.audit.places import PlacedTotal
 from resprout.audit.presence import Stray
 from resprout.audit.records import ClaimedPlace, PublicationFacts
 from resprout.core.keys import Pair
@@ -177,7 +177,7 @@ class KeyPlace(msgspec.Struct, array_like=True, gc=False):
     """The latest total."""
     since: dict[int, None] = {}
     """What came after it and is no total."""
-    highest: Placed | None = None
+    highest: PlacedTotal | None = None
     """Of the totals whose place was told here, the highest one."""
 
 
@@ -241,7 +241,7 @@ class Memory(msgspec.Struct, array_like=True):
     ordinals: dict[str, int] = {}
     """By client, how many lives it has begun."""
     next_life: int = 0
-    buried: dict[str, int] = {}
+    last_forgotten: dict[str, int] = {}
     """By client, the latest incarnation that belongs to a life that is forgotten."""
     next_source: int = 0
     last_ordered: dict[str, dict[str, LastOrdered]] = {}

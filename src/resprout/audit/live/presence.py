@@ -81,5 +81,5 @@ def was_published(view: LiveView, id: MessageId) -> bool:
     return (
         intervals.contains(taken, id[3])
         or (intervals.is_full(taken) and id[3] < taken[0])
-        or id[1] <= view.memory.buried.get(id[0], -1)
+        or id[1] <= view.memory.last_forgotten.get(id[0], -1)
     )

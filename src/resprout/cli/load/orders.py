@@ -79,18 +79,18 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Order = SendProbe | Flood | Pace | Settle | Expect
+LoadOrder = SendProbe | Flood | Pace | Settle | Expect
 Reply = LoadReady | Sent | Got | Failed
 
-_orders: Final[msgspec.json.Decoder[Order]] = msgspec.json.Decoder(Order)
+_orders: Final[msgspec.json.Decoder[LoadOrder]] = msgspec.json.Decoder(LoadOrder)
 _replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 
 
-def as_line(said: Order | Reply) -> bytes:
+def as_line(said: LoadOrder | Reply) -> bytes:
     return msgspec.json.encode(said) + b"\n"
 
 
-def read_order(line: bytes) -> Order:
+def read_order(line: bytes) -> LoadOrder:
     return _orders.decode(line)
 
 

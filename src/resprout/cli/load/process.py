@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 import resprout
-from resprout.cli.load.orders import Failed, LoadReady, Order, Reply, as_line, read_reply
+from resprout.cli.load.orders import Failed, LoadOrder, LoadReady, Reply, as_line, read_reply
 from resprout.core.errors import ResproutError
 
 START_SECONDS_MAX: Final = 90.0
@@ -51,11 +51,11 @@ class LoadProcess:
             raise LoadError(f"{self.name} cannot be started: {error.strerror or error}") from None
         await self.answer(LoadReady, START_SECONDS_MAX)
 
-    async def ask(self, order: Order, kind: type[R], patience_s: float) -> R:
+    async def ask(self, order: LoadOrder, kind: type[R], patience_s: float) -> R:
         await self.tell(order)
         return await self.answer(kind, patience_s)
 
-    async def tell(self, order: Order) -> None:
+    async def tell(self, order: LoadOrder) -> None:
         stdin = self._started().stdin
         assert stdin is not None
         with contextlib.suppress(OSError):  # that it is gone shows when it does not answer

@@ -15,8 +15,8 @@ from resprout.cli.load.orders import (
     Failed,
     Flood,
     Got,
+    LoadOrder,
     LoadReady,
-    Order,
     Pace,
     Reply,
     SendProbe,
@@ -138,7 +138,7 @@ async def _together(works: Iterable[Awaitable[None]]) -> None:
     await asyncio.gather(*works)
 
 
-async def _serve(connect: Callable[[], Awaitable[C]], work: Callable[[C, Order], Awaitable[Reply]]) -> None:
+async def _serve(connect: Callable[[], Awaitable[C]], work: Callable[[C, LoadOrder], Awaitable[Reply]]) -> None:
     try:
         client = await connect()
     except Exception as error:
@@ -155,7 +155,7 @@ async def _serve(connect: Callable[[], Awaitable[C]], work: Callable[[C, Order],
         await client.close()
 
 
-async def _send(crowd: _Crowd, order: Order) -> Reply:
+async def _send(crowd: _Crowd, order: LoadOrder) -> Reply:
     client = crowd.first
     match order:
         case SendProbe():
@@ -194,7 +194,7 @@ async def _settle(client: Sender, source: StreamSource, in_flight: int) -> None:
     await asyncio.gather(*(one_after_the_other() for _ in range(in_flight)))
 
 
-async def _receive(client: Receiver, order: Order) -> Reply:
+async def _receive(client: Receiver, order: LoadOrder) -> Reply:
     if isinstance(order, SendProbe):
         async with asyncio.timeout(order.patience_s):
             await client.receive(lambda payload: payload == probe(order.size), False)

@@ -45,7 +45,7 @@ WINDOW_MAX: Final = 1 << 16
 
 
 def inner_name(subscription: str) -> str:
-    """As a direction."""
+    """Of the reader that stands for a durable subscription: no client can be called so."""
     return PREFIX + subscription
 
 
@@ -250,7 +250,7 @@ class Consumers:
 
 
 def _told(terms: Terms) -> str:
-    """For people."""
+    """What was asked for, in words, for whoever asks for something else under the same name."""
     filter = terms.filter if terms.where is None else f"{terms.filter} where {terms.where}"
     kind = "a group on" if terms.group else "one on"
     most = f", of which at most {terms.most} messages wait" if terms.when_full is WhenFull.DROP_OLDEST else ""

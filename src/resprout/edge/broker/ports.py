@@ -98,7 +98,7 @@ class Confirmation(Protocol):
 
     @property
     def direction(self) -> str:
-        """The client."""
+        """Whose wish it is: the name of a client here, or of a reader inside the broker."""
 
     @property
     def predicate(self) -> Predicate: ...

@@ -39,7 +39,7 @@ from resprout.edge.client.publishing import Publishing
 from resprout.edge.client.questions import Questions
 from resprout.edge.client.search import BrokerSearch
 from resprout.edge.client.timers import TellTaken
-from resprout.edge.client.wanted import Asked, WantedSubscriptions, bytes_of
+from resprout.edge.client.wanted import WantedSubscriptions, WishMessage, bytes_of
 from resprout.edge.messages import (
     Attend,
     Delivery,
@@ -107,7 +107,7 @@ class ClientMachine:
         self._room = 0
         self._candidate_room = 0
         self._candidate_life = self._home_life = 0
-        self._controls: deque[Asked] = deque()
+        self._controls: deque[WishMessage] = deque()
         self._questions = Questions()
         self._early: deque[tuple[PublishRequest, int]] = deque()
         """Publications asked for before the network said what it offers."""
@@ -230,7 +230,7 @@ class ClientMachine:
     def _offers(self, extra: Extra) -> bool:
         return self.serving is not None and extra in self.serving.extras
 
-    def _control(self, asked: Asked) -> None:
+    def _control(self, asked: WishMessage) -> None:
         """Without a broker it is enough that `_wanted` knows: the next one hears all of it."""
         if self._search.stands:
             self._controls.append(asked)

@@ -29,7 +29,7 @@ HELD_BYTES_MAX: Final = 2 << 20
 MARK_BYTES: Final = 32
 """What a mark takes on the wire at most, besides its names."""
 
-Asked = Subscribe | Unsubscribe | Advertise | Unadvertise
+WishMessage = Subscribe | Unsubscribe | Advertise | Unadvertise
 
 
 class Wanting:
@@ -49,7 +49,7 @@ class Wanting:
 class Resumed(msgspec.Struct, frozen=True):
     """What a new session makes of what was wanted."""
 
-    asks: list[Asked]
+    asks: list[WishMessage]
     """To be said first."""
     ended: list[SubscribeRequest]
     """Nothing of these can come any more, as was asked for."""
@@ -137,7 +137,7 @@ class WantedSubscriptions:
         """A broker serves: with what was held, or `resumed` is false and everything has to be asked for again.
         `advertises`: it wants to hear of advertisements."""
         held = self._held if resumed else frozenset()
-        asks: list[Asked] = []
+        asks: list[WishMessage] = []
         ended: list[SubscribeRequest] = []
         lost = 0
         for id, wanting in list(self._all.items()):

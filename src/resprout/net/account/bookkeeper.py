@@ -96,7 +96,7 @@ class Bookkeeper:
             self._meter.fold()
 
     def begin(self, host: Host, node: Links, machine: Machine, address: str, incarnation: int) -> None:
-        """A life."""
+        """Another life of this broker: counts go on, whatever tells how it is now is asked of this one."""
         self._end_life()
         self._life = _CurrentLife(host, node, machine, address, incarnation, time.time())
         if self._looking is None:

@@ -54,7 +54,7 @@ class Pages:
         await self._server.listen(address)
 
     def show(self, broker: RunningBroker) -> None:
-        """It lives."""
+        """Serve pages about this broker from now on; before that there is nothing to tell."""
         self._broker = broker
         self._metrics = Metrics(broker.books)
         broker.books.http = self.url

@@ -29,8 +29,8 @@ from resprout.core.names import check_name
 from resprout.edge.rights import Rights
 from resprout.filters.topics import check_filter
 from resprout.net.identity.secret import check_digest
-from resprout.scenario.reader import Table
-from resprout.scenario.source import TomlSource, parse_source, read_source
+from resprout.scenario.reader import TomlTable
+from resprout.scenario.source import read_source
 
 IDENTITIES_MAX: Final = 100_000
 FILTERS_MAX: Final = 1_000
@@ -83,15 +83,8 @@ def rights_of(rights: Rights, client: str) -> Rights:
 
 def read_rules(path: Path) -> Rules:
     """UsageError, with file and line, when something is wrong with it."""
-    return _rules(read_source(path))
-
-
-def parse_rules(text: str, name: str = "rules") -> Rules:
-    return _rules(parse_source(text, name))
-
-
-def _rules(source: TomlSource) -> Rules:
-    file = Table(source, ())
+    source = read_source(path)
+    file = TomlTable(source, ())
     file.only(("identity", "anybody"))
     identities: dict[str, KnownIdentity] = {}
     certificates: set[str] = set()
@@ -105,13 +98,13 @@ def _rules(source: TomlSource) -> Rules:
         identities[one.name] = one
     anybody = None
     if "anybody" in file:
-        table = Table(source, ("anybody",), "anybody")
+        table = TomlTable(source, ("anybody",), "anybody")
         table.only(_RIGHTS)
         anybody = _rights(table)
     return Rules(identities, anybody)
 
 
-def _identity(table: Table) -> KnownIdentity:
+def _identity(table: TomlTable) -> KnownIdentity:
     table.only(_KEYS)
     name = table.checked("name", lambda text: check_name(text, "identity"))
     secrets = table.texts("secrets", SECRETS_MAX, ())
@@ -127,7 +120,7 @@ def _identity(table: Table) -> KnownIdentity:
     return KnownIdentity(name, clients, _rights(table), secrets, certificates, *most)
 
 
-def _rights(table: Table) -> Rights:
+def _rights(table: TomlTable) -> Rights:
     for key in ("publish", "subscribe"):
         for place, text in enumerate(table.texts(key, FILTERS_MAX, ())):
             table.attempt((key, place), check_filter, text.replace(CLIENT, "client"))

@@ -59,7 +59,7 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
     """The run is over: end every session in good order, then the process."""
 
 
-Order = Assignment | Go | BrokerFound | BarClients | Leave | Finish
+WorkerOrder = Assignment | Go | BrokerFound | BarClients | Leave | Finish
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -79,23 +79,23 @@ class ClientsProgress(msgspec.Struct, frozen=True, tag="progress"):
     """An application will act of its own accord."""
 
 
-class ClientNews(msgspec.Struct, frozen=True, tag="told"):
+class ClientTold(msgspec.Struct, frozen=True, tag="told"):
     """Something happened to a client that people want to hear of at once."""
 
     row: Row
 
 
-Report = Ready | ClientsProgress | ClientNews
+Report = Ready | ClientsProgress | ClientTold
 
-_orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
+_orders: msgspec.json.Decoder[WorkerOrder] = msgspec.json.Decoder(WorkerOrder)
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
-def as_line(said: Order | Report) -> bytes:
+def as_line(said: WorkerOrder | Report) -> bytes:
     return msgspec.json.encode(said) + b"\n"
 
 
-def read_order(line: bytes) -> Order:
+def read_order(line: bytes) -> WorkerOrder:
     return _read(_orders, line)
 
 

@@ -28,14 +28,14 @@ from resprout.net.run.orders import (
     Assignment,
     BarClients,
     BrokerFound,
-    ClientNews,
     ClientsProgress,
+    ClientTold,
     Finish,
     Go,
     Leave,
-    Order,
     Ready,
     Report,
+    WorkerOrder,
     as_line,
     read_order,
 )
@@ -84,7 +84,7 @@ class Worker:
                     delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES), last_receipt, keyring,
                 )  # fmt: skip
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: WorkerOrder) -> None:
         match order:
             case Go():
                 self._addresses.update({name: parse_address(text) for name, text in order.addresses.items()})
@@ -163,7 +163,7 @@ async def _report(worker: Worker) -> None:
 
 
 def _tell(row: Row) -> None:
-    _say(ClientNews(row))
+    _say(ClientTold(row))
 
 
 def _say(report: Report) -> bool:

@@ -12,11 +12,11 @@ from resprout.core.errors import PeerError
 from resprout.net.child import START_SECONDS_MAX, STOP_SECONDS_MAX, Child, ProcessError, lines_of
 from resprout.net.run.orders import (
     Assignment,
-    ClientNews,
     ClientsProgress,
+    ClientTold,
     Finish,
-    Order,
     Ready,
+    WorkerOrder,
     as_line,
     read_report,
 )
@@ -101,7 +101,7 @@ class WorkerProcess(Child):
 
     # -- orders and signals ------------------------------------------------------------------------------------------
 
-    def order(self, order: Order) -> None:
+    def order(self, order: WorkerOrder) -> None:
         stdin = self._started().stdin
         assert stdin is not None
         if self.running:
@@ -128,7 +128,7 @@ class WorkerProcess(Child):
             match report:
                 case ClientsProgress():
                     self.progress = report
-                case ClientNews():
+                case ClientTold():
                     self._on_row(report.row)
                 case Ready() if not self._ready.done():
                     self._ready.set_result(None)

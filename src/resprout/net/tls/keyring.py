@@ -35,10 +35,6 @@ class Keyring:
         """What people should know about the certificate; of brokers only."""
         self.reload()
 
-    @property
-    def has_certificate(self) -> bool:
-        return self._files.certificate is not None
-
     def reload(self) -> None:
         """For connections from now on; those that stand go on. UsageError, and nothing has changed, when the files are
         not good."""

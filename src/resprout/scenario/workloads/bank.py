@@ -15,7 +15,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.requests import PublishRequest
-from resprout.scenario.app import Wish
+from resprout.scenario.app import AppWish
 from resprout.scenario.model import WorkloadSpec
 from resprout.scenario.workload_options import BankOptions
 from resprout.scenario.workloads.ledger import BankLedger
@@ -40,16 +40,16 @@ class BankApp(PacedApp):
         self._opening_us = opening_us
         self.ledger: BankLedger | None = BankLedger(held, options.initial) if held else None
 
-    def start(self, now_us: int) -> Sequence[Wish]:
+    def start(self, now_us: int) -> Sequence[AppWish]:
         if now_us > self._opening_us:
             self.ledger = None
         return super().start(now_us)
 
-    def delivered(self, message: Message, now_us: int) -> Sequence[Wish]:
+    def delivered(self, message: Message, now_us: int) -> Sequence[AppWish]:
         applied = self.ledger.apply(message) if self.ledger is not None else None
         return [applied] if applied is not None else []
 
-    def operation(self, left: int) -> list[Wish]:
+    def operation(self, left: int) -> list[AppWish]:
         topic = self.rng.choice(self.spec.topics)
         guarantee = self.draw_guarantee()
         keys, attributes = self._order(topic, guarantee)

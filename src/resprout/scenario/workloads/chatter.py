@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.requests import PublishRequest
-from resprout.scenario.app import WakeAt, Wish
+from resprout.scenario.app import AppWish, WakeAt
 from resprout.scenario.model import WorkloadSpec
 from resprout.scenario.workload_options import ChatterOptions
 from resprout.scenario.workloads.pace import PacedApp
@@ -35,11 +35,11 @@ class ChatterApp(PacedApp):
     def pause_us(self) -> int:
         return self.rng.randint(0, 2 * self.spec.interval_us)
 
-    def operation(self, left: int) -> list[Wish]:
+    def operation(self, left: int) -> list[AppWish]:
         self._begun += 1
         return [self._say(self._options.depth, f"{self._client}-{self._begun}")]
 
-    def delivered(self, message: Message, now_us: int) -> Sequence[Wish]:
+    def delivered(self, message: Message, now_us: int) -> Sequence[AppWish]:
         depth = message.attributes.get("depth")
         chain = message.attributes.get("chain")
         if message.publisher == self._client or not isinstance(depth, int) or not isinstance(chain, str):
@@ -55,8 +55,8 @@ class ChatterApp(PacedApp):
         heapq.heappush(self._thoughts, (now_us + pause_us, -self._answers_left, answer))
         return [WakeAt(now_us + pause_us)]
 
-    def woke(self, now_us: int) -> Sequence[Wish]:
-        said: list[Wish] = []
+    def woke(self, now_us: int) -> Sequence[AppWish]:
+        said: list[AppWish] = []
         while self._thoughts and self._thoughts[0][0] <= now_us:
             said.append(heapq.heappop(self._thoughts)[2])
             self._window.asked(1)

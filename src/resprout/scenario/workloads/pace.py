@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message import Message
 from resprout.edge.requests import ClientNews, Published, PublishRequest, ReceiptTurned, Refused
-from resprout.scenario.app import WakeAt, Wish
+from resprout.scenario.app import AppWish, WakeAt
 from resprout.scenario.model import WorkloadSpec
 
 
@@ -63,25 +63,25 @@ class PacedApp(abc.ABC):
     def done(self) -> bool:
         return self._left == 0
 
-    def start(self, now_us: int) -> Sequence[Wish]:
+    def start(self, now_us: int) -> Sequence[AppWish]:
         # A first pause of its own, so that clients with equal intervals do not act in step.
         self._due_us = max(now_us, self.spec.start_us) + self.rng.randint(0, self.spec.interval_us)
         return self._act(now_us)
 
-    def told(self, news: ClientNews, now_us: int) -> Sequence[Wish]:
+    def told(self, news: ClientNews, now_us: int) -> Sequence[AppWish]:
         if not self.spec.window:
             return []
         self._window.note(news)
         return self._act(now_us)
 
-    def delivered(self, message: Message, now_us: int) -> Sequence[Wish]:
+    def delivered(self, message: Message, now_us: int) -> Sequence[AppWish]:
         return []
 
-    def woke(self, now_us: int) -> Sequence[Wish]:
+    def woke(self, now_us: int) -> Sequence[AppWish]:
         return self._act(now_us)
 
     @abc.abstractmethod
-    def operation(self, left: int) -> list[Wish]:
+    def operation(self, left: int) -> list[AppWish]:
         """What one operation asks for; it publishes 1 to `left` times, each counted as one."""
 
     def pause_us(self) -> int:
@@ -94,8 +94,8 @@ class PacedApp(abc.ABC):
     def draw_payload(self, size: int) -> bytes:
         return self.rng.randbytes(size)
 
-    def _act(self, now_us: int) -> list[Wish]:
-        wishes: list[Wish] = []
+    def _act(self, now_us: int) -> list[AppWish]:
+        wishes: list[AppWish] = []
         while self._left and self._due_us <= now_us and self._window.open:
             made = self.operation(self._left)
             publications = sum(isinstance(wish, PublishRequest) for wish in made)

@@ -18,7 +18,7 @@ from resprout.edge.requests import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )  # fmt: skip
-from resprout.scenario.app import Wish
+from resprout.scenario.app import AppWish
 from resprout.scenario.model import ClientSpec, WorkloadSpec
 from resprout.scenario.workload_options import RandomOptions
 from resprout.scenario.workloads.pace import PacedApp
@@ -36,7 +36,7 @@ class RandomApp(PacedApp):
         self._topics = [topic for topic in spec.topics if topic in wanted or not options.subscribed]
         self._extras: dict[tuple[str, str | None], str] = {}  # "asked", "confirmed" or "ending"
 
-    def told(self, news: ClientNews, now_us: int) -> Sequence[Wish]:
+    def told(self, news: ClientNews, now_us: int) -> Sequence[AppWish]:
         if isinstance(news, SubscriptionConfirmed):
             if (news.filter, news.where) in self._extras:
                 self._extras[news.filter, news.where] = "confirmed"
@@ -49,8 +49,8 @@ class RandomApp(PacedApp):
     def pause_us(self) -> int:
         return self.rng.randint(0, 2 * self.spec.interval_us)
 
-    def operation(self, left: int) -> list[Wish]:
-        wishes: list[Wish] = []
+    def operation(self, left: int) -> list[AppWish]:
+        wishes: list[AppWish] = []
         if self._options.churn and self.rng.random() < self._options.churn:
             wishes += self._churn()
         topic = self.rng.choice(self._topics)
@@ -80,7 +80,7 @@ class RandomApp(PacedApp):
         least = self._options.payload_min
         return self.spec.payload if least is None else self.rng.randint(least, self.spec.payload)
 
-    def _churn(self) -> list[Wish]:
+    def _churn(self) -> list[AppWish]:
         endable = [extra for extra, state in self._extras.items() if state == "confirmed"]
         if endable and (len(self._extras) >= EXTRAS_MAX or self.rng.random() < 0.5):
             extra = self.rng.choice(endable)

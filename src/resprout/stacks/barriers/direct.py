@@ -22,7 +22,7 @@ from resprout.core.bundle import Bundle
 from resprout.order.vector_clock import Changes
 from resprout.stacks.barriers.header import HEADER_BYTES_MAX, Barrier, Barriers
 from resprout.stacks.barriers.messages import EVERYBODY, BarrierMulticast
-from resprout.stacks.multicast.order import Arrival, Entry, HeaderSizeError, MulticastOrder
+from resprout.stacks.multicast.order import Arrival, ClockEntry, HeaderSizeError, MulticastOrder
 
 
 class DirectOrder(MulticastOrder[BarrierMulticast]):
@@ -54,7 +54,7 @@ class DirectOrder(MulticastOrder[BarrierMulticast]):
 
     # -- to deliver ----------------------------------------------------------------------------------------------------
 
-    def missing(self, arrival: Arrival[BarrierMulticast]) -> tuple[Entry, int] | None:
+    def missing(self, arrival: Arrival[BarrierMulticast]) -> tuple[ClockEntry, int] | None:
         at = self._clock.at
         for member, number in self._barrier(arrival.message):
             if number > at(EVERYBODY, member):

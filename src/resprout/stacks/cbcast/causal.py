@@ -15,7 +15,7 @@ merge clocks.
 from resprout.core.bundle import Bundle
 from resprout.stacks.cbcast.messages import Multicast
 from resprout.stacks.multicast.messages import HEADER_MAX, length_of
-from resprout.stacks.multicast.order import Arrival, Entry, HeaderSizeError, MulticastOrder
+from resprout.stacks.multicast.order import Arrival, ClockEntry, HeaderSizeError, MulticastOrder
 
 
 class CausalOrder(MulticastOrder[Multicast]):
@@ -38,7 +38,7 @@ class CausalOrder(MulticastOrder[Multicast]):
         self._sent[group] = self._clock.version
         return Multicast(bundle, 1, self.member, self._clock.since(before))
 
-    def missing(self, arrival: Arrival[Multicast]) -> tuple[Entry, int] | None:
+    def missing(self, arrival: Arrival[Multicast]) -> tuple[ClockEntry, int] | None:
         return self._clock.missing(arrival.message.clocks, own=arrival.entry)
 
     def counted(self, message: Multicast) -> dict[str, int]:

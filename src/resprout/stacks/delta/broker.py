@@ -17,9 +17,9 @@ from resprout.stacks.delta.forwarding import TARGETS_MAX, HopLink, ReliableForwa
 from resprout.stacks.delta.messages import (
     ROUTED_MESSAGES,
     BarrierId,
+    HopPath,
     KnownSubscription,
     NodeStatus,
-    Path,
     RoutedHeal,
     RoutedMessage,
     RoutedPublication,
@@ -147,7 +147,7 @@ class DeltaBroker(ServingShell):
         elif isinstance(message, RoutedHeal):
             self._wishes.heal(message.barrier)
 
-    def _targets(self, transit: Transit) -> list[Path]:
+    def _targets(self, transit: Transit) -> list[HopPath]:
         """For whom it is beyond this broker: its recipient set."""
         message = transit.message
         if isinstance(message, RoutedPublication):
@@ -168,11 +168,11 @@ class DeltaBroker(ServingShell):
     def is_dead(self, name: str) -> bool:
         return self._tree.is_dead(name)
 
-    def cut(self, transit: Transit, path: Path) -> None:
+    def cut(self, transit: Transit, path: HopPath) -> None:
         if self._tree.is_synced:
             self._partitions.cut(transit, path)
 
-    def transmit(self, transit: Transit, link: HopLink, place: int, path: Path, beyond: tuple[Path, ...]) -> None:
+    def transmit(self, transit: Transit, link: HopLink, place: int, path: HopPath, beyond: tuple[HopPath, ...]) -> None:
         message = transit.message
         changes: dict[str, Any] = {"place": place, "to": None if link.is_operational else beyond}
         if transit.came_from is None or not self._is_back(transit.came_from, link.name):

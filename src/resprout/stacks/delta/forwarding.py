@@ -20,7 +20,7 @@ import msgspec
 from resprout.core.errors import PeerError
 from resprout.edge.broker.item import KeptItem
 from resprout.order.ranges import Ranges, as_ranges
-from resprout.stacks.delta.messages import BarrierId, Path, RoutedMessage, RoutesConfirmed
+from resprout.stacks.delta.messages import BarrierId, HopPath, RoutedMessage, RoutesConfirmed
 
 TARGETS_MAX: Final = 65_536
 
@@ -77,7 +77,7 @@ class Transit(msgspec.Struct, eq=False):
     """A neighbour; None: it began here."""
     item: KeptItem | None = None
     """Of a publication."""
-    targets: list[Path] = []
+    targets: list[HopPath] = []
     out: dict[str, int] = {}
     """By neighbour: its place among what was sent there, while that is not confirmed."""
     reached: dict[str, None] = {}
@@ -95,11 +95,11 @@ class ForwardingPort(Protocol):
     """What forwarding asks of the broker."""
 
     def is_dead(self, name: str) -> bool: ...
-    def transmit(self, transit: Transit, link: HopLink, place: int, path: Path, onward: tuple[Path, ...]) -> None:
+    def transmit(self, transit: Transit, link: HopLink, place: int, path: HopPath, onward: tuple[HopPath, ...]) -> None:
         """Send it. `path`: to the neighbour, that one included; `onward`: from there to those it is for."""
 
     def done(self, transit: Transit) -> None: ...
-    def cut(self, transit: Transit, path: Path) -> None:
+    def cut(self, transit: Transit, path: HopPath) -> None:
         """Everybody on the path is dead: there is nobody to send it to."""
 
 
@@ -133,12 +133,12 @@ class ReliableForwarding:
         self._last += 1
         return Transit(self._last, message, came_from)
 
-    def begin(self, transit: Transit, targets: Iterable[Path]) -> None:
+    def begin(self, transit: Transit, targets: Iterable[HopPath]) -> None:
         """It goes to these, too."""
         self.resume(transit, targets)
         self._route(transit)
 
-    def resume(self, transit: Transit, targets: Iterable[Path] = ()) -> None:
+    def resume(self, transit: Transit, targets: Iterable[HopPath] = ()) -> None:
         """The same, in its place among all others: with the next `reroute`."""
         known = dict.fromkeys(transit.targets)
         transit.targets.extend(path for path in targets if path not in known)
@@ -146,7 +146,7 @@ class ReliableForwarding:
         self._processing[transit.no] = transit
         self._by_key[transit.message.key] = transit
 
-    def nearest(self, path: Path) -> str | None:
+    def nearest(self, path: HopPath) -> str | None:
         """The broker on the path to send to; None: there is none now."""
         for name in path:
             if name in self.links:
@@ -156,7 +156,7 @@ class ReliableForwarding:
         return None
 
     def _route(self, transit: Transit) -> None:
-        ways: dict[str, list[Path]] = {}
+        ways: dict[str, list[HopPath]] = {}
         transit.waiting.clear()
         for path in transit.targets:
             name = self.nearest(path)

@@ -17,7 +17,7 @@ PAPER_ENTRY_BYTES: Final = 8
 _NAME_BYTES: Final = 24
 """Of a name in a header, more or less as it travels."""
 
-Path = tuple[str, ...]
+HopPath = tuple[str, ...]
 """Brokers in the order of the tree, the one that starts left out."""
 BarrierId = tuple[str, ...]
 """The brokers of a barrier, in order of their names."""
@@ -62,7 +62,7 @@ class RoutedMessage(ProtocolMessage, frozen=True):
     """Between the broker where it began and its receiver, those that were passed over included."""
     visited: tuple[VisitedNode, ...]
     """The last of those on the way, delta + 1 at most."""
-    to: tuple[Path, ...] | None
+    to: tuple[HopPath, ...] | None
     """Guided: where it goes from the receiver on; None: the receiver knows."""
 
     @property

@@ -13,7 +13,7 @@ the third of three publications, because of what others want, and never the seco
 """
 
 from resprout.stacks.delta.forwarding import Transit
-from resprout.stacks.delta.messages import BarrierId, Path, RoutedSubscription, RoutedUnsubscription
+from resprout.stacks.delta.messages import BarrierId, HopPath, RoutedSubscription, RoutedUnsubscription
 
 
 class PartitionTable:
@@ -26,7 +26,7 @@ class PartitionTable:
         self._sending: dict[BarrierId, dict[int, None]] = {}
         """Barriers that are open: what is not known beyond yet."""
 
-    def cut(self, transit: Transit, path: Path) -> None:
+    def cut(self, transit: Transit, path: HopPath) -> None:
         """Everybody on the path is dead."""
         if len(path) > self._delta and isinstance(transit.message, RoutedSubscription | RoutedUnsubscription):
             barrier = tuple(sorted(path))

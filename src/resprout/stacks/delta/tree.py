@@ -13,7 +13,7 @@ from resprout.core.contract import EndCause, LinkDown, LinkUp, Locate, Outcome, 
 from resprout.edge.messages import Successor
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import Life, Place
-from resprout.stacks.delta.messages import MeetRequest, Path
+from resprout.stacks.delta.messages import HopPath, MeetRequest
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
@@ -58,7 +58,7 @@ class KnownTree:
     def is_dead(self, name: str) -> bool:
         return name in self.dead
 
-    def path(self, name: str) -> Path:
+    def path(self, name: str) -> HopPath:
         """From here to there, without this broker; empty when it is not in view."""
         return self.view.path(name)[1:]
 
@@ -67,7 +67,7 @@ class KnownTree:
         place = self.view.place(name)
         return max(self.linked.get(name, 0), place.incarnation if place is not None else 0)
 
-    def frontier(self) -> dict[str, Path]:
+    def frontier(self) -> dict[str, HopPath]:
         """The living that have none but dead before them, and the path to each."""
         return {name: self.path(name) for name in self.view.bypass(self.is_dead).hops}
 

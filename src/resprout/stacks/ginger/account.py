@@ -29,7 +29,7 @@ def status_of(core: GingerCore, tree: Tree) -> StackStatus:
                 if name not in core.peers.dead or name in core.broken
             ]
         ),
-        silent=tuple([name for name in core.links if core.peers.cannot_be_reached(name)]),
+        silent=tuple([name for name in core.links if core.peers.is_silent(name)]),
         repairs=tuple([RepairSeen(tuple(repair.dead), core.name) for repair in tree.leader.repairs]),
         log_bundles=len(core.log),
     )

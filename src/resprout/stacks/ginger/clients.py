@@ -47,7 +47,7 @@ class GingerClients:
     # -- coming and going ----------------------------------------------------------------------------------------------
 
     def door(self, session: ClientSession, attend: Attend, waited_us: int) -> bool | Successor:
-        """Those are served whose former broker is buried, or who had none; one that lives gets its clients back."""
+        """Those are served whose former broker is dead, or who had none; one that lives gets its clients back."""
         core = self._core
         is_expected = core.name in attend.tried or bool(self._standing_in(attend))
         near = [tried for tried in reversed(attend.tried) if tried in core.links]

@@ -19,7 +19,7 @@ from resprout.edge.messages import Serving
 from resprout.order.crossing import Progress
 from resprout.order.seen import Seen
 from resprout.spread.recorded import RecordedSubscriptions
-from resprout.stacks.ginger.messages import MessageId, Metadata, Passed, TotalProcessed
+from resprout.stacks.ginger.messages import ClientMessageId, Metadata, Passed, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions
 from resprout.stacks.ginger.peers import GingerPeers
 from resprout.stacks.ginger.view import View
@@ -50,10 +50,10 @@ class GingerCore(Step, Retention):
         """Neighbours in the tree, those that died and are not replaced yet included."""
         self.broken: dict[str, None] = {}
         """Those that died. What would pass them is kept."""
-        self.log: dict[MessageId, WindowEntry] = {}
+        self.log: dict[ClientMessageId, WindowEntry] = {}
         """What is not stable, in the order it was taken in."""
         self.held_back: deque[WindowEntry] = deque()
-        self.charged: dict[MessageId, None] = {}
+        self.charged: dict[ClientMessageId, None] = {}
         """Publications of clients here that are charged to them until they are stable."""
 
     @property

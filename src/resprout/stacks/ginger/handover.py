@@ -13,7 +13,7 @@ from resprout.core.marks import from_marks, to_marks
 from resprout.spread.messages import Interested
 from resprout.stacks.ginger.clients import GingerClients
 from resprout.stacks.ginger.core import GingerCore
-from resprout.stacks.ginger.messages import Adopted, Cut, LostMessage, MessageId, TotalLock
+from resprout.stacks.ginger.messages import Adopted, ClientMessageId, Cut, LostMessage, TotalLock
 from resprout.stacks.ginger.totals import GingerTotals, Total
 from resprout.stacks.ginger.window import GingerLink, WindowEntry
 
@@ -41,8 +41,8 @@ class GingerHandover:
 
     def take_over(
         self,
-        ids: Iterable[MessageId],
-        lost: Mapping[MessageId, LostMessage],
+        ids: Iterable[ClientMessageId],
+        lost: Mapping[ClientMessageId, LostMessage],
         dead: Iterable[str],
         parent: str | None,
         children: Iterable[str],
@@ -73,7 +73,7 @@ class GingerHandover:
         return entries
 
     def _take_lost(
-        self, id: MessageId, lost: LostMessage | None, parent: str | None, waiting: list[str]
+        self, id: ClientMessageId, lost: LostMessage | None, parent: str | None, waiting: list[str]
     ) -> WindowEntry:
         found = lost or LostMessage(shadow(id.publisher, id.stream, id.incarnation, id.seq, id.seq, 0), 1, False)
         entry = WindowEntry(found.bundle, max(1, found.hops), parent, found.prompt, found.place)
@@ -122,7 +122,7 @@ class GingerHandover:
         for wanted in wants:
             core.sessions.confirm(core.wishes.hear(name, wanted), core.out)
 
-    def bury(self, dead: Iterable[str]) -> None:
+    def replaced(self, dead: Iterable[str]) -> None:
         """Others have taken their places."""
         core = self._core
         for name in dead:

@@ -16,9 +16,9 @@ from resprout.stacks.ginger.handover import GingerHandover, OrphansDue, lost_mes
 from resprout.stacks.ginger.messages import (
     Adopted,
     Attached,
+    ClientMessageId,
     LostMessage,
     LostMessageRequest,
-    MessageId,
     ParentBuffer,
     ParentRequest,
     ParentResponse,
@@ -39,7 +39,7 @@ class OrphanedChild:
         """It is there, and should have asked."""
         self.place: str | None = None
         """Its new parent."""
-        self.lost: dict[MessageId, LostMessage] = {}
+        self.lost: dict[ClientMessageId, LostMessage] = {}
         self.request: LostMessageRequest | None = None
         self.wants: tuple[Interested, ...] = ()
 
@@ -83,7 +83,7 @@ class Leader:
             if timer.broker not in repair.dead:
                 continue
             for name, orphan in list(repair.orphans.items()):
-                if not orphan.asked and (core.peers.cannot_be_reached(name) or orphan.overdue):
+                if not orphan.asked and (core.peers.is_silent(name) or orphan.overdue):
                     del repair.orphans[name]
                 elif not orphan.asked:
                     orphan.overdue = core.peers.is_up(name)
@@ -172,7 +172,7 @@ class Leader:
         for name in direct:
             wants = with_adopted(repair.orphans[name].wants, adopted[name])
             self._handover.begin_link(name, False, wants, asks[name], entries)
-        self._handover.bury(repair.dead)
+        self._handover.replaced(repair.dead)
         for cut in cuts:
             self._handover.have_seen(cut)
         self._handover.lock(lock for cut in cuts for lock in cut.pending)

@@ -107,7 +107,7 @@ class ParentResponse(ProtocolMessage, frozen=True, tag=138):
     accepted: bool
 
 
-class MessageId(msgspec.Struct, frozen=True, array_like=True):
+class ClientMessageId(msgspec.Struct, frozen=True, array_like=True):
     publisher: str
     stream: str
     incarnation: int
@@ -118,7 +118,7 @@ class ParentBuffer(ProtocolMessage, frozen=True, tag=139):
     """From the broker that leads a repair: what it has of what is not stable and crossed the dead one."""
 
     dead: tuple[str, ...]
-    buffered: tuple[MessageId, ...]
+    buffered: tuple[ClientMessageId, ...]
 
 
 class LostMessage(BundleMessage, frozen=True, tag=140):
@@ -147,7 +147,7 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
 class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
     """An orphan's half of the synchronisation: send me what I lack."""
 
-    buffered: tuple[MessageId, ...]
+    buffered: tuple[ClientMessageId, ...]
     """All that is not stable here and crossed the dead broker; what the leader lacked of it came before."""
     cut: Cut
 
@@ -178,7 +178,7 @@ class Attached(ProtocolMessage, frozen=True, tag=143):
 
     parent: str
     dead: tuple[str, ...]
-    pool: tuple[MessageId, ...]
+    pool: tuple[ClientMessageId, ...]
     """What was not stable, in causal order: the first publications of the new link, downwards."""
     cut: Cut
     wants: tuple[Interested, ...]

@@ -13,10 +13,10 @@ from resprout.stacks.ginger.core import GingerCore
 from resprout.stacks.ginger.handover import GingerHandover, lost_message, with_adopted
 from resprout.stacks.ginger.messages import (
     Attached,
+    ClientMessageId,
     Contact,
     LostMessage,
     LostMessageRequest,
-    MessageId,
     ParentBuffer,
     ParentRequest,
     ParentResponse,
@@ -51,7 +51,7 @@ class Quest:
         """Who has accepted."""
         self.asks: tuple[Interested, ...] = ()
         """What whoever leads is told to be wanted here; what changes meanwhile is said on the new link."""
-        self.lost: dict[MessageId, LostMessage] = {}
+        self.lost: dict[ClientMessageId, LostMessage] = {}
 
 
 class Seeker:
@@ -161,7 +161,7 @@ class Seeker:
             return
         if not timer.peer:
             self._seek_leader(self.quest)
-        elif core.peers.cannot_be_reached(timer.peer):
+        elif core.peers.is_silent(timer.peer):
             self.give_up_on(timer.peer)
         elif self.concerns(timer.peer):  # it lives, and has its reasons
             core.out.append(SetTimer(timer, core.now_us + core.options.timer_us))
@@ -220,7 +220,7 @@ class Seeker:
             handover.begin_link(child.name, False, child.wants, child.asks, entries)
         handover.have_seen(message.cut)
         handover.pass_on_what_waited(dead, [message.parent, *adopted])
-        handover.bury(dead)
+        handover.replaced(dead)
         handover.lock(message.cut.pending)
         if quest.dead:
             core.view.led_by(name, quest.dead)

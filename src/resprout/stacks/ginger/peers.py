@@ -26,8 +26,8 @@ class GingerPeers(Peers):
         self.lives[name] = incarnation
         return peer
 
-    def cannot_be_reached(self, name: str) -> bool:
-        """At the moment."""
+    def is_silent(self, name: str) -> bool:
+        """Not heard at the moment, or ended; whoever has no session is not."""
         peer = self.get(name)
         return peer is not None and peer.liveness >= Liveness.SILENT
 

@@ -17,7 +17,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.keys import Pair, pairs_of
 from resprout.stacks.ginger.core import GingerCore
-from resprout.stacks.ginger.messages import MessageId, TotalAck, TotalLock, TotalProcessed, TotalRequest
+from resprout.stacks.ginger.messages import ClientMessageId, TotalAck, TotalLock, TotalProcessed, TotalRequest
 from resprout.stacks.ginger.window import GingerLink, WindowEntry, id_of
 
 
@@ -41,9 +41,9 @@ class Total:
 class GingerTotals:
     def __init__(self, core: GingerCore) -> None:
         self._core = core
-        self.requested: dict[MessageId, TotalRequest] = {}
+        self.requested: dict[ClientMessageId, TotalRequest] = {}
         """On their way up and not processed: asked again of every new parent."""
-        self.in_progress: dict[MessageId, Total] = {}
+        self.in_progress: dict[ClientMessageId, Total] = {}
         self._by_no: dict[int, Total] = {}
         self._queues: dict[Pair, deque[Total]] = {}
         self._publishers: dict[str, int] = {}
@@ -64,7 +64,7 @@ class GingerTotals:
         """Whether a total of this client is known here and not processed."""
         return publisher in self._publishers
 
-    def knows(self, id: MessageId) -> bool:
+    def knows(self, id: ClientMessageId) -> bool:
         return id in self.requested or id in self.in_progress
 
     def pending(self) -> tuple[TotalLock, ...]:

@@ -11,11 +11,11 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.marks import Reached
 from resprout.edge.broker.item import KeptItem
 from resprout.order.crossing import CrossedLink
-from resprout.stacks.ginger.messages import MessageId
+from resprout.stacks.ginger.messages import ClientMessageId
 
 
-def id_of(bundle: Bundle) -> MessageId:
-    return MessageId(bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+def id_of(bundle: Bundle) -> ClientMessageId:
+    return ClientMessageId(bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
 
 
 class WindowEntry(KeptItem):

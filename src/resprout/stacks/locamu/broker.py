@@ -14,7 +14,7 @@ from resprout.order.holdback import HoldBack
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.locamu.copies import SentMessage
-from resprout.stacks.locamu.identifiers import Path, read_path
+from resprout.stacks.locamu.identifiers import CountedPath, read_path
 from resprout.stacks.locamu.journal import StateJournal
 from resprout.stacks.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout.stacks.locamu.options import LocamuOptions
@@ -34,7 +34,7 @@ RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 class CarriedArrival(NamedTuple):
     item: KeptItem
     branch: str
-    path: Path
+    path: CountedPath
     dependencies: Changes
     follows: tuple[str, int]
     """The one who sent it, and the number of the message before it."""
@@ -144,7 +144,7 @@ class LocamuBroker(ServingShell):
             self._reports.processed(senders, len(arrival.path) <= self._faults)
             self._kept.let_go(arrival.item)
 
-    def _process(self, item: KeptItem, branch: str | None, path: Path, dependencies: Changes) -> None:
+    def _process(self, item: KeptItem, branch: str | None, path: CountedPath, dependencies: Changes) -> None:
         """RECEIVE of the thesis, from where a message is in order; and FORWARD."""
         copy, news = self.state.process(item, branch, path, dependencies)
         self._journal.write_processed(item, branch, path, copy.numbers if news is None else {}, dependencies)

@@ -11,9 +11,9 @@ import msgspec
 
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention
-from resprout.stacks.locamu.identifiers import Path, each
+from resprout.stacks.locamu.identifiers import CountedPath, each
 from resprout.stacks.locamu.near import SafeNeighbourhood
-from resprout.stacks.locamu.past import Pair
+from resprout.stacks.locamu.past import CountedPair
 
 
 class SentMessage(msgspec.Struct, eq=False):
@@ -22,16 +22,16 @@ class SentMessage(msgspec.Struct, eq=False):
     item: KeptItem
     branch: str | None
     """Where it came from; None: it was published here."""
-    path: Path
+    path: CountedPath
     """As it came, with what other copies have added."""
     numbers: dict[str, int] = {}
     """Of this broker, by target."""
-    depends: dict[Pair, int] = {}
+    depends: dict[CountedPair, int] = {}
     """*P* when it was processed: everything before it, and nothing of itself."""
     toward: dict[str, dict[str, int]] = {}
     """The same of this broker's own numbers, by branch."""
     no: int = 0
-    lacking: set[Pair] = set()
+    lacking: set[CountedPair] = set()
     """(who numbered it, for whom): not known to be there."""
     had_by: dict[str, None] = {}
     """Other brokers that have processed it."""
@@ -44,7 +44,7 @@ class SentSet:
         self._by_identifier: dict[tuple[str, str, int], SentMessage] = {}
         self._all: dict[int, SentMessage] = {}
         self._last_no = 0
-        self.counts: dict[Pair, int] = {}
+        self.counts: dict[CountedPair, int] = {}
         """How many messages of each to each are known to be processed."""
 
     def __len__(self) -> int:
@@ -63,11 +63,11 @@ class SentSet:
         self._index(copy, {self._near.name: copy.numbers})
         self._let_go(copy)
 
-    def find(self, path: Path) -> SentMessage | None:
+    def find(self, path: CountedPath) -> SentMessage | None:
         """Another copy of it that is kept."""
         return next((copy for one in each(path) if (copy := self._by_identifier.get(one)) is not None), None)
 
-    def merge(self, copy: SentMessage, path: Path) -> Path:
+    def merge(self, copy: SentMessage, path: CountedPath) -> CountedPath:
         """Fill empty entries with what another copy brought. Returns what is new."""
         news = {name: numbers for name, numbers in path.items() if numbers and not copy.path.get(name)}
         copy.path.update(news)
@@ -97,7 +97,7 @@ class SentSet:
                 self._let_go(copy)
         return True
 
-    def _index(self, copy: SentMessage, path: Path) -> None:
+    def _index(self, copy: SentMessage, path: CountedPath) -> None:
         for sender, target, number in each(path):
             self._by_identifier[sender, target, number] = copy
             if sender != self._near.name:

@@ -10,17 +10,17 @@ from itertools import islice
 
 from resprout.order.vector_clock import Changes
 
-Path = dict[str, dict[str, int]]
+CountedPath = dict[str, dict[str, int]]
 """The brokers on the path, the oldest first, with their numbers by target; an empty entry was passed over."""
 Identifier = tuple[str, str, int]
 """(who counted, for whom, the number)."""
 
 
-def read_path(identifiers: Changes) -> Path:
+def read_path(identifiers: Changes) -> CountedPath:
     return {name: dict(numbers) for name, numbers in identifiers}
 
 
-def as_sent(path: Path, known: Collection[str]) -> Changes:
+def as_sent(path: CountedPath, known: Collection[str]) -> Changes:
     """Of those only whom the receiver knows as well."""
     return tuple(
         [
@@ -31,25 +31,27 @@ def as_sent(path: Path, known: Collection[str]) -> Changes:
     )
 
 
-def each(path: Path) -> Iterator[Identifier]:
+def each(path: CountedPath) -> Iterator[Identifier]:
     for name, numbers in path.items():
         for target, number in numbers.items():
             yield name, target, number
 
 
-def leading_to(path: Path, name: str, numbers: dict[str, int], passed_over: tuple[str, ...], faults: int) -> Path:
+def leading_to(
+    path: CountedPath, name: str, numbers: dict[str, int], passed_over: tuple[str, ...], faults: int
+) -> CountedPath:
     """The path when this broker sends it on over the heads of others: the last 2f + 1 of it."""
-    longer: Path = {**path, name: numbers, **{one: {} for one in passed_over}}
+    longer: CountedPath = {**path, name: numbers, **{one: {} for one in passed_over}}
     return dict(islice(longer.items(), max(0, len(longer) - 2 * faults - 1), None))
 
 
-def cut_after(path: Path, name: str) -> Path:
+def cut_after(path: CountedPath, name: str) -> CountedPath:
     """As it was when this one of them sent it."""
     names = list(path)
     return {one: path[one] for one in names[: names.index(name) + 1]}
 
 
-def is_safe(path: Path, faults: int) -> bool:
+def is_safe(path: CountedPath, faults: int) -> bool:
     """At most f of the last 2f + 1 were passed over. On any other path two copies may have nothing in common."""
     last = islice(path.values(), max(0, len(path) - 2 * faults - 1), None)
     return sum(not numbers for numbers in last) <= faults

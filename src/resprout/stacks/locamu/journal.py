@@ -18,8 +18,8 @@ from resprout.order.ranges import Range
 from resprout.order.vector_clock import Changes
 from resprout.overlay.places import Place
 from resprout.stacks.locamu.copies import SentMessage
-from resprout.stacks.locamu.identifiers import Path
-from resprout.stacks.locamu.past import Pair
+from resprout.stacks.locamu.identifiers import CountedPath
+from resprout.stacks.locamu.past import CountedPair
 from resprout.stacks.locamu.state import BrokerState
 from resprout.stacks.locamu.tree import SafeTree
 from resprout.stacks.shell.step import Step
@@ -32,7 +32,7 @@ class _ProcessedRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
     bundle: bytes
     hops: int
     branch: str | None
-    path: Path
+    path: CountedPath
     numbers: dict[str, int]
     dependencies: Changes
 
@@ -43,16 +43,16 @@ class _PlacesRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 class _KeptCopy(msgspec.Struct, frozen=True, array_like=True):
     message: _ProcessedRecord
-    depends: dict[Pair, int]
+    depends: dict[CountedPair, int]
     toward: dict[str, dict[str, int]]
 
 
 class _StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
     places: tuple[Place, ...]
-    depends: dict[Pair, int]
+    depends: dict[CountedPair, int]
     counts: dict[str, int]
     toward: dict[str, dict[str, int]]
-    received: list[tuple[Pair, list[Range]]]
+    received: list[tuple[CountedPair, list[Range]]]
     copies: list[_KeptCopy]
     seen: list[Mark]
 
@@ -73,7 +73,7 @@ class StateJournal:
     # -- to write ------------------------------------------------------------------------------------------------------
 
     def write_processed(
-        self, item: KeptItem, branch: str | None, path: Path, numbers: dict[str, int], dependencies: Changes
+        self, item: KeptItem, branch: str | None, path: CountedPath, numbers: dict[str, int], dependencies: Changes
     ) -> None:
         """Before anything leaves that others can know it by."""
         if self._written >= max(RECORDS_MAX, 2 * len(self._state.copies)):
@@ -140,7 +140,7 @@ class StateJournal:
 
 
 def _record(
-    item: KeptItem, branch: str | None, path: Path, numbers: dict[str, int], dependencies: Changes
+    item: KeptItem, branch: str | None, path: CountedPath, numbers: dict[str, int], dependencies: Changes
 ) -> _ProcessedRecord:
     return _ProcessedRecord(to_record(item.bundle), item.hops, branch, path, numbers, dependencies)
 

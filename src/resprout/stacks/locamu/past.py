@@ -15,22 +15,22 @@ from collections.abc import Container, Iterable
 
 from resprout.order.ranges import Ranges
 from resprout.order.vector_clock import Changes
-from resprout.stacks.locamu.identifiers import Identifier, Path, each
+from resprout.stacks.locamu.identifiers import CountedPath, Identifier, each
 
-Pair = tuple[str, str]
+CountedPair = tuple[str, str]
 """(who counts, for whom)."""
 
 
 class Past:
     def __init__(self, name: str) -> None:
         self._name = name
-        self.depends: dict[Pair, int] = {}
+        self.depends: dict[CountedPair, int] = {}
         """*P*, but for the numbers of this broker."""
         self.counts: dict[str, int] = {}
         """The last number of this broker to each target."""
         self.toward: dict[str, dict[str, int]] = {}
         """By branch: the same, of the messages only that went into it. The values are never changed."""
-        self.received: dict[Pair, Ranges] = {}
+        self.received: dict[CountedPair, Ranges] = {}
         """*R*."""
 
     # -- questions -----------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ class Past:
         ranges = self.received.get((sender, self._name))
         return ranges is not None and number in ranges
 
-    def knows_any(self, path: Path) -> bool:
+    def knows_any(self, path: CountedPath) -> bool:
         """It is a copy of what was processed before."""
         return any(number in ranges for one, to, number in each(path) if (ranges := self.received.get((one, to))))
 
@@ -82,7 +82,7 @@ class Past:
         """Nothing up to here will come that was not here."""
         self.ranges((sender, target)).add(1, upto)
 
-    def ranges(self, pair: Pair) -> Ranges:
+    def ranges(self, pair: CountedPair) -> Ranges:
         """What was received of one to the other."""
         if (ranges := self.received.get(pair)) is None:
             ranges = self.received[pair] = Ranges()

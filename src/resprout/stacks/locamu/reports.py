@@ -16,7 +16,7 @@ from resprout.core.errors import PeerError
 from resprout.order.vector_clock import Changes, as_changes, check_changes
 from resprout.stacks.locamu.messages import MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout.stacks.locamu.near import SafeNeighbourhood
-from resprout.stacks.locamu.past import Pair
+from resprout.stacks.locamu.past import CountedPair
 from resprout.stacks.locamu.state import BrokerState
 from resprout.stacks.locamu.streams import Streams
 from resprout.stacks.shell.outbox import Outbox
@@ -43,12 +43,12 @@ class StabilityReports:
         self._state = state
         self._streams = streams
         self._outbox = outbox
-        self._fresh: dict[Pair, int] = {}
+        self._fresh: dict[CountedPair, int] = {}
         """Counts that were not told yet."""
         self._is_urgent = False
         self._timers: set[type[Timer]] = set()
         """Those that are set."""
-        self._told: dict[str, dict[Pair, int]] = {}
+        self._told: dict[str, dict[CountedPair, int]] = {}
         """By neighbour: prefixes."""
         self._tokens: dict[str, list[PrefixesSkipped]] = {}
         """By neighbour: those that came before what they follow was processed."""
@@ -100,7 +100,7 @@ class StabilityReports:
             return True
         return near.branch(target) != near.branch(name) and near.is_within(near.faults + 1, target, name)
 
-    def _tell(self, name: str, counts: dict[Pair, int]) -> None:
+    def _tell(self, name: str, counts: dict[CountedPair, int]) -> None:
         if counts:
             self._outbox.pass_by(name, ProcessedCounts(as_changes(counts.items())))
 
@@ -116,7 +116,7 @@ class StabilityReports:
                 after = self._state.past.counts.get(name, 0)
                 self._outbox.pass_by(name, PrefixesSkipped(after, as_changes(prefixes.items())))
 
-    def _prefixes(self, name: str) -> list[tuple[Pair, int]]:
+    def _prefixes(self, name: str) -> list[tuple[CountedPair, int]]:
         near, past = self._near, self._state.past
         known, branch = near.shared(name), near.branch(name)
         own = [((near.name, target), count) for target, count in past.counts.items() if target in known]

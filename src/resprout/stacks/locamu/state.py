@@ -9,7 +9,7 @@ from resprout.edge.broker.retention import Retention
 from resprout.order.seen import Seen
 from resprout.order.vector_clock import Changes
 from resprout.stacks.locamu.copies import SentMessage, SentSet
-from resprout.stacks.locamu.identifiers import Path, each
+from resprout.stacks.locamu.identifiers import CountedPath, each
 from resprout.stacks.locamu.near import SafeNeighbourhood
 from resprout.stacks.locamu.past import Past
 
@@ -23,9 +23,9 @@ class BrokerState:
         """What clients of this broker have published. They come back to no other one, so it is theirs alone."""
 
     def process(
-        self, item: KeptItem, branch: str | None, path: Path, dependencies: Changes,
+        self, item: KeptItem, branch: str | None, path: CountedPath, dependencies: Changes,
         numbers: dict[str, int] | None = None,
-    ) -> tuple[SentMessage, Path | None]:  # fmt: skip
+    ) -> tuple[SentMessage, CountedPath | None]:  # fmt: skip
         """The message as it is kept; and of a repeat, the entries of the path that other copies had empty. `numbers`:
         those that it was given before, in an earlier life."""
         past, near = self.past, self._near

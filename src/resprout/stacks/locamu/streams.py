@@ -11,9 +11,9 @@ dead, it is sent in its place, as it would have sent it: with the numbers up to 
 
 from resprout.order.vector_clock import Changes, as_changes
 from resprout.stacks.locamu.copies import SentMessage, SentSet
-from resprout.stacks.locamu.identifiers import Path, as_sent, cut_after, is_safe, leading_to
+from resprout.stacks.locamu.identifiers import CountedPath, as_sent, cut_after, is_safe, leading_to
 from resprout.stacks.locamu.messages import Carried, MissingRequest
-from resprout.stacks.locamu.past import Pair, Past
+from resprout.stacks.locamu.past import CountedPair, Past
 from resprout.stacks.locamu.tree import SafeTree
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
@@ -29,7 +29,7 @@ class _Stream:
         """The target has said where it stands."""
         self.sent = 0
         """The last number."""
-        self.told: dict[Pair, int] = {}
+        self.told: dict[CountedPair, int] = {}
         """The dependencies of all messages so far."""
 
 
@@ -100,7 +100,7 @@ class Streams:
                 self._send(name, copy, path, self._changed(stream, copy, name))
             stream.sent = number
 
-    def add(self, copy: SentMessage, news: Path) -> None:
+    def add(self, copy: SentMessage, news: CountedPath) -> None:
         """Other copies have brought these entries: on to whoever was sent it without them."""
         for name in self.flowing:
             if copy.branch == self._near.branch(name):
@@ -143,11 +143,11 @@ class Streams:
 
     # -- headers -------------------------------------------------------------------------------------------------------
 
-    def _path(self, copy: SentMessage, name: str) -> Path:
+    def _path(self, copy: SentMessage, name: str) -> CountedPath:
         near = self._near
         return leading_to(copy.path, near.name, copy.numbers, near.path(name)[1:-1], near.faults)
 
-    def _send(self, name: str, copy: SentMessage, path: Path, dependencies: Changes) -> None:
+    def _send(self, name: str, copy: SentMessage, path: CountedPath, dependencies: Changes) -> None:
         item = copy.item
         sent = as_sent(path, self._near.shared(name))
         self._passing.pass_on(name, item, Carried(item.bundle, item.hops + 1, sent, dependencies))
@@ -162,7 +162,7 @@ class Streams:
     def _all(self, copy: SentMessage, name: str) -> Changes:
         return as_changes(self.entries_for(copy, name))
 
-    def entries_for(self, copy: SentMessage, name: str) -> list[tuple[Pair, int]]:
+    def entries_for(self, copy: SentMessage, name: str) -> list[tuple[CountedPair, int]]:
         near, known = self._near, self._near.shared(name)
         own = copy.toward.get(near.branch(name), {})
         entries = [(pair, number) for pair, number in copy.depends.items() if pair[0] in known and pair[1] in known]

@@ -69,7 +69,7 @@ class SafeTree(MappedTree):
         dead = self._all_dead()
         return sum(name not in dead for name in self.near.reach)
 
-    def is_passed_by(self, name: str) -> bool:
+    def is_dead(self, name: str) -> bool:
         return name in self._all_dead()
 
     def _all_dead(self) -> dict[str, None]:

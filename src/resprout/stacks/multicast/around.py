@@ -45,11 +45,11 @@ class BypassTree(MappedTree):
         """Its neighbours besides this broker, as far as they are known here; None unless it is passed over."""
         return self._others(dead) if dead in self._unflushed else None
 
-    def is_passed_over(self, name: str) -> bool:
+    def is_replaced(self, name: str) -> bool:
         """It is dead, and all that it may have owed has come."""
         return name in self._unflushed and not self._unflushed[name]
 
-    def is_passed_by(self, name: str) -> bool:
+    def is_dead(self, name: str) -> bool:
         return name in self._unflushed
 
     def is_near(self, name: str) -> bool:

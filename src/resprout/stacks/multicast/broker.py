@@ -203,7 +203,7 @@ class MulticastBroker(ServingShell, Generic[M]):
         if not attend.tried or attend.anyhow:
             return True
         home = attend.tried[0]
-        return self._tree.is_passed_over(home) or not self._tree.is_near(home)
+        return self._tree.is_replaced(home) or not self._tree.is_near(home)
 
     def _pass_over(self, peer: Peer, message: NotOwed) -> None:
         check_changes(message.clocks)

@@ -14,7 +14,7 @@ from resprout.order.holdback import HoldBack
 from resprout.order.vector_clock import ENTRIES_MAX, Changes, VectorClock
 from resprout.stacks.multicast.messages import MulticastMessage
 
-Entry = tuple[str, str]
+ClockEntry = tuple[str, str]
 """(group, member)."""
 M = TypeVar("M", bound=MulticastMessage)
 
@@ -30,7 +30,7 @@ class Arrival(NamedTuple, Generic[M]):
     item: KeptItem
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> ClockEntry:
         return self.message.group, self.message.sender
 
 
@@ -38,7 +38,7 @@ class MulticastOrder(ABC, Generic[M]):
     def __init__(self, member: str, held_max: int) -> None:
         self.member = member
         self._clock = VectorClock()
-        self._held: HoldBack[Entry, Arrival[M]] = HoldBack(self.missing, held_max)
+        self._held: HoldBack[ClockEntry, Arrival[M]] = HoldBack(self.missing, held_max)
         self._waiting: dict[tuple[str, str, int], None] = {}
         """(group, member, number) of what is held back."""
 
@@ -64,7 +64,7 @@ class MulticastOrder(ABC, Generic[M]):
     # -- to deliver ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def missing(self, arrival: Arrival[M]) -> tuple[Entry, int] | None:
+    def missing(self, arrival: Arrival[M]) -> tuple[ClockEntry, int] | None:
         """Something that must be delivered before."""
 
     @abstractmethod

@@ -25,7 +25,7 @@ RECEIPTS_US: Final = 10_000
 """How long receipts that nobody waits for may wait for company."""
 
 
-Door = Callable[[ClientSession, Attend, int], bool | Successor]
+ClientDoor = Callable[[ClientSession, Attend, int], bool | Successor]
 """Of a client that has waited for so many microseconds: True to serve it, False to let it wait, or where to send it."""
 
 
@@ -43,7 +43,7 @@ class ClientDesk:
         is_ready: Callable[[], bool] = lambda: True,
         successors: Callable[[], tuple[Successor, ...]] = tuple,
         attend: Callable[[ClientSession, Attend], None] | None = None,
-        door: Door = lambda session, attend, waited_us: True,
+        door: ClientDoor = lambda session, attend, waited_us: True,
         welcome: Callable[[ClientSession, Attend], None] | None = None,
         left: Callable[[str], None] = lambda name: None,
         news: Callable[[bool], bool] = lambda everything: False,

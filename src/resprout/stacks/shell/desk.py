@@ -8,18 +8,12 @@ desk takes is a mistake of the peer (`PeerError`).
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from resprout.core.contract import ProtocolMessage
-
 Handler = Callable[[Any, Any], object]
 """(what the desk found, the message)."""
 
 
-def ignore(name: str, message: ProtocolMessage) -> None:
-    """For a desk whose peers may not know yet that they are none any more."""
-
-
 class Desk:
-    """One kind of peer."""
+    """One kind of peer: how it is found by name, and who hears which of its messages."""
 
     __slots__ = ("check", "find", "handlers", "heard", "is_guarded", "is_only", "strange")
 
@@ -46,4 +40,5 @@ class Desk:
         self.heard = heard
         """Told of each message that is taken here, and when, before it is handled."""
         self.strange = strange
-        """What becomes of messages of this table when the peer is not found; None: the next desk is asked."""
+        """What becomes of messages of this table when the peer is not found, and may not know yet that it is none any
+        more; None: the next desk is asked."""

@@ -32,12 +32,12 @@ class MappedTree(PlainTree):
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
         return super().desks({PlacesNear: self._told, **handlers})
 
-    def is_passed_by(self, name: str) -> bool:
-        """It is known to be dead."""
+    def is_dead(self, name: str) -> bool:
+        """Declared dead, as far as is known here; in a tree that declares nobody dead, nobody is."""
         return False
 
     def _members(self) -> tuple[MemberSeen, ...]:
-        return tuple([seen(one, self.is_passed_by(one.name)) for one in self._view.places(self._view.nodes())])
+        return tuple([seen(one, self.is_dead(one.name)) for one in self._view.places(self._view.nodes())])
 
     def _told(self, peer: Peer, message: PlacesNear) -> None:
         self._spread(self._view.learn(message.places))

@@ -15,13 +15,13 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Publish, Serving, Successor
 from resprout.spread.subscriptions import Matches
-from resprout.stacks.shell.clients import ClientDesk, Door, ReceiptsDue
+from resprout.stacks.shell.clients import ClientDesk, ClientDoor, ReceiptsDue
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.passing import Passing
 from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.sessions import BrokerSessions, SessionEvents
-from resprout.stacks.shell.shell import Finish, Shell, Table
+from resprout.stacks.shell.shell import EndOfStep, Shell, Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.status import StackStatus, TopicReaders
 
@@ -51,12 +51,12 @@ class ServingShell(Shell):
         *,
         publish: Callable[[ClientSession, Publish], None],
         is_ready: Callable[[], bool],
-        door: Door = lambda session, attend, waited_us: True,
+        door: ClientDoor = lambda session, attend, waited_us: True,
         successors: Callable[[], tuple[Successor, ...]] = tuple,
         events: Table | None = None,
         timers: Mapping[type, Any] | None = None,
         outcomes: Table,
-        at_end: Sequence[Finish | tuple[Collection[object], Finish]] = (),
+        at_end: Sequence[EndOfStep | tuple[Collection[object], EndOfStep]] = (),
     ) -> None:
         """The last thing that a constructor does. `at_end`: before clients and neighbours are told."""
         step, kept = self._step, self._kept

@@ -24,7 +24,7 @@ Table = Mapping[type, Callable[[Any], None]]
 GuardOfClients = Callable[[Any, Any], tuple[Any, Sequence[Any]]]
 """Given what a desk found, and a message: what is heard in its place, None for nothing, and what the peer is told."""
 
-Finish = Callable[[], None]
+EndOfStep = Callable[[], None]
 _ALWAYS: Final = (None,)
 
 
@@ -38,7 +38,7 @@ class Shell:
         cut_off: Callable[[str, str], None],
         timers: Table,
         outcomes: Table,
-        at_end: Sequence[Finish | tuple[Collection[object], Finish]],
+        at_end: Sequence[EndOfStep | tuple[Collection[object], EndOfStep]],
         in_runs: Collection[type] = (),
     ) -> None:
         """`at_end`: what is done at the end of each step, in this order; with a place where parts leave something to be

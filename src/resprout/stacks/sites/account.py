@@ -25,7 +25,7 @@ def status_of(name: str, site: str, state: SiteState, forming: SiteForming, is_r
         parent if state.brokers else msgspec.UNSET,
         tuple(dict.fromkeys([broker.name for broker in (*mates, *beside)])),
         tuple([MemberSeen(broker.name, broker.incarnation, broker.address) for broker in (*mates, *beside)]),
-        tuple([broker.name for broker in mates if forming.is_missing(broker.name)]),
+        tuple([broker.name for broker in mates if forming.is_unheard(broker.name)]),
         site=site,
         log_bundles=len(state.recent),
     )

@@ -16,7 +16,7 @@ from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
 from resprout.stacks.shell.replicated import ReplicaInSessions
 from resprout.stacks.shell.step import Step
-from resprout.stacks.sites.commands import Command, Key, decode, encode, key_of, name_of
+from resprout.stacks.sites.commands import Command, CommandKey, decode, encode, key_of, name_of
 from resprout.stacks.sites.image import dump, load
 from resprout.stacks.sites.messages import Proposal
 from resprout.stacks.sites.options import SitesOptions
@@ -56,8 +56,8 @@ class Agreement:
         """Another broker leads, or nobody."""
         self.is_clear: Callable[[str], bool]
         """Nothing waits for room on the way to this life."""
-        self._pending: dict[Key, bytes] = {}
-        self._looks: dict[Key, int] = {}
+        self._pending: dict[CommandKey, bytes] = {}
+        self._looks: dict[CommandKey, int] = {}
         """How often each was found not to be decided."""
         self._numbered = 0
         self._is_timer_set = False
@@ -151,12 +151,12 @@ class Agreement:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _offer_all(self, keys: Sequence[Key]) -> None:
+    def _offer_all(self, keys: Sequence[CommandKey]) -> None:
         for key in keys:
             if key in self._pending:
                 self._offer(key)
 
-    def _offer(self, key: Key) -> None:
+    def _offer(self, key: CommandKey) -> None:
         replica = self.replica
         if replica is None or replica.leader is None:
             return

@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core.bundle import Bundle
+from resprout.core.bundle_record import from_fields, to_fields
 from resprout.core.errors import PeerError
-from resprout.core.guarantee import Guarantee
 
-Key = tuple[Any, ...]
+CommandKey = tuple[Any, ...]
 
 
 class SiteBroker(msgspec.Struct, frozen=True, array_like=True):
@@ -163,7 +163,7 @@ Command = (
 )  # fmt: skip
 
 
-def key_of(command: Command) -> Key:
+def key_of(command: Command) -> CommandKey:
     match command:
         case Entering():
             return ("entering", command.bundle.origin, command.bundle.first)
@@ -186,22 +186,6 @@ def life_of(name: str, incarnation: int) -> str:
 
 def name_of(life: str) -> str:
     return life.rpartition("/")[0]
-
-
-def to_fields(value: Any) -> Any:
-    """Of a bundle, for msgspec."""
-    assert isinstance(value, Bundle), "nothing else needs help"
-    return (
-        value.publisher, value.incarnation, value.first, value.count, value.stamp, value.topic, value.keys,
-        int(value.guarantee), value.attributes, value.payloads,
-    )  # fmt: skip
-
-
-def from_fields(kind: type, fields: Any) -> Any:
-    publisher, incarnation, first, count, stamp, topic, keys, guarantee, attributes, payloads = fields
-    return Bundle(
-        publisher, incarnation, first, count, stamp, topic, tuple(keys), Guarantee(guarantee), attributes, payloads
-    )  # fmt: skip
 
 
 _encoder: Final = msgspec.msgpack.Encoder(enc_hook=to_fields)

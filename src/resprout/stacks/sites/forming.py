@@ -67,7 +67,7 @@ class SiteForming:
         self._gathered: dict[str, SiteBroker] | None = None
         """By the first broker of a site that is not formed."""
         self._formed: SiteFormed | None = None
-        self._missing: dict[str, None] = {}
+        self._unheard: dict[str, None] = {}
         """Brokers of this site that are not heard."""
 
     @property
@@ -87,8 +87,8 @@ class SiteForming:
             others = [broker for link in state.links.values() for broker in link.brokers]
         return tuple([Successor(broker.name, broker.address) for broker in others])
 
-    def is_missing(self, name: str) -> bool:
-        return name in self._missing
+    def is_unheard(self, name: str) -> bool:
+        return name in self._unheard
 
     def begin(self) -> None:
         if self._candidates:
@@ -107,22 +107,22 @@ class SiteForming:
         if self.peers.came_up(event.peer, event.incarnation, event.room) is None:
             self._step.out.append(Close(event.peer, f"{self._seat.name} takes no more brokers"))
             return
-        self._missing.pop(event.peer, None)
+        self._unheard.pop(event.peer, None)
         if event.peer in (self._asked or ()) or (event.peer in self._called and not self.is_seated):
             self._outbox.send(event.peer, SiteJoin(self._site, self._seat.address))
 
     def down(self, event: LinkDown) -> None:
         self.peers.went_down(event.peer)
         self._asking.pop(event.peer, None)
-        self._miss(event.peer)
+        self._not_heard(event.peer)
 
     def silent(self, event: Silent) -> None:
         if self._asked is not None and event.peer == self._candidates[-1]:
             self._ask_next()  # the last one that was asked
-        self._miss(event.peer)
+        self._not_heard(event.peer)
 
     def heard(self, event: Heard) -> None:
-        self._missing.pop(event.peer, None)
+        self._unheard.pop(event.peer, None)
 
     def cut_off(self, name: str, reason: str) -> None:
         self.peers.close(name, reason)
@@ -130,9 +130,9 @@ class SiteForming:
         if self._is_beside(name):
             self.peers.open(name)
 
-    def _miss(self, name: str) -> None:
-        if self._is_beside(name) and name not in self._missing:
-            self._missing[name] = None
+    def _not_heard(self, name: str) -> None:
+        if self._is_beside(name) and name not in self._unheard:
+            self._unheard[name] = None
             self.peers.open(name)  # whoever opened the session may be gone
             self._await(self._agreement.state.brokers[name].life)
 
@@ -296,7 +296,7 @@ class SiteForming:
 
     def life_over(self, timer: LifeOverDue) -> None:
         state, life = self._agreement.state, timer.life
-        if life in state.floors and (life not in state.lives or name_of(life) in self._missing):
+        if life in state.floors and (life not in state.lives or name_of(life) in self._unheard):
             if self._agreement.is_leading:
                 self._agreement.propose(GivingUp(life))
             self._await(life)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from resprout.stacks.sites.state import SiteState
 
 
-def gateways_for(state: SiteState, sharing: str, is_missing: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
+def gateways_for(state: SiteState, sharing: str, is_unheard: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
     """(site, life) for every link, as the leader would have it; none where it speaks with all of them itself."""
     if sharing == "leader":
         return ()
-    lives = [broker.life for broker in state.brokers.values() if not is_missing(broker.name)]
+    lives = [broker.life for broker in state.brokers.values() if not is_unheard(broker.name)]
     first, others = lives[:1], lives[1:] or lives
     children = [site for site in state.links if site != state.parent]
     ways = [(site, others[place % len(others)]) for place, site in enumerate(children)]
