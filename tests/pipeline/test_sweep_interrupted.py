@@ -13,6 +13,7 @@ from resprout.pipeline.places import find_runs
 from resprout.pipeline.sweep.plan import load_plan, look
 from resprout.pipeline.sweep.run import run_sweep
 from tests.cli.processes import ctrl_c
+from tests.pipeline.java import SHORT_LIVED
 from tests.pipeline.small import a_sweep, files
 
 
@@ -21,7 +22,8 @@ from tests.pipeline.small import a_sweep, files
 def test_ctrl_c_stops_a_sweep_and_the_next_one_goes_on(tmp_path: Path) -> None:
     path, out = a_sweep(tmp_path), tmp_path / "out"
     path.write_text(path.read_text().replace("[3, 6]", "[100]").replace("[1, 2]", "[1, 2, 3, 4, 5, 6, 7, 8]"))
-    options = ["--conf", "spark.driver.memory=1g", "--master", "local[1]"]
+    java = f"spark.driver.extraJavaOptions={SHORT_LIVED}"
+    options = ["--conf", "spark.driver.memory=1g", "--conf", java, "--master", "local[1]"]
     with ctrl_c():
         sweep = subprocess.Popen(
             [sys.executable, "-m", "resprout", "sweep", str(path), "--out", str(out), *options],

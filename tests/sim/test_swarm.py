@@ -14,9 +14,10 @@ from resprout.sim.swarm import complaint_about, swarm_trial, try_seed, try_seeds
 from resprout.sim.trial import Trial
 from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
+from tests.soak import cases
 
-FIRST, LAST = 41, 60
-"""So many keep `make test` short, and `test_mishaps` has those before; `make soak` tries 2,000, of all classes."""
+FIRST, LAST = 41, 50
+"""So many keep `make test` short; `test_mishaps` has those before. `make seeds` and `make soak` try more, of all classes."""
 BLOCK = 5
 
 
@@ -28,7 +29,9 @@ def test_drawn_scenarios_keep_every_promise(first: int) -> None:
 
 @pytest.mark.parametrize(("drawn", "first"), [("consumers", 6), ("unread", 1), ("doubled-clients", 1), ("rolling", 1)])
 def test_trials_with_what_people_do_keep_every_promise(drawn: str, first: int) -> None:
-    failures = [outcome.report for outcome in try_seeds(range(first, first + 6), wanted=drawn) if outcome.failed]
+    failures = [
+        outcome.report for outcome in try_seeds(range(first, first + cases(4, 12)), wanted=drawn) if outcome.failed
+    ]
     assert not failures, "\n\n".join(failures)
 
 
