@@ -17,7 +17,7 @@ from resprout.trace.schema import Row
 from tests.soak import cases
 
 FIRST, LAST = 41, 50
-"""So many keep `make test` short; `test_mishaps` has those before. `make seeds` and `make soak` try more, of all classes."""
+"""So many keep `make test` short; `test_mishaps` has those before. `make seeds` and `make soak` try more."""
 BLOCK = 5
 
 
