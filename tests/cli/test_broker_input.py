@@ -116,6 +116,12 @@ def test_a_parent_of_the_same_name_is_refused() -> None:
         assert "the broker there is called b1, too" in complaint(*LOOPBACK, "--parent", address)
 
 
+def test_a_broker_of_another_stack_is_refused_by_name() -> None:
+    with broker("b0") as (_, address):
+        said = complaint(*LOOPBACK, "--parent", address, "--stack", "flood")
+        assert said == f"parent {address}: b0 has the stack 'resprout', b1 has 'flood'; a network has one"
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [

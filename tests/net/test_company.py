@@ -17,10 +17,11 @@ from .puppets import CODEC, Puppet, free_address, host_of
 from .stage import LOOPBACK, run, somebody
 
 
-async def listening(stack: AsyncExitStack, name: str, role: str = "broker", met: int = 0) -> Address:
-    host = Host(
-        Puppet(), CODEC, Here(name, role, 1), lambda _: None, lambda _: None, latest_incarnation=lambda asker: met
-    )
+async def listening(
+    stack: AsyncExitStack, name: str, role: str = "broker", met: int = 0, of_stack: str = "ginger"
+) -> Address:
+    here = Here(name, role, 1, stack=of_stack)
+    host = Host(Puppet(), CODEC, here, lambda _: None, lambda _: None, latest_incarnation=lambda asker: met)
     stack.push_async_callback(host.close)
     return await host.listen(LOOPBACK)
 
@@ -33,7 +34,7 @@ async def find_company(
     parent: Address | None, contacts: Sequence[Address], me: str, say: Callable[[str], None]
 ) -> FoundCompany:
     """However long it takes."""
-    company = await look_for_company(parent, contacts, me, say, (), None)
+    company = await look_for_company(parent, contacts, me, "ginger", say, (), None)
     assert company is not None
     return company
 
@@ -105,5 +106,19 @@ def test_what_waiting_does_not_change_is_refused_unless_somebody_else_answers() 
             client = await listening(stack, "c0", "client")
             with pytest.raises(UsageError, match="c0 is a client; only a broker can be a parent"):
                 await find_company(client, [b0], "b1", quiet)
+            flood = await listening(stack, "b2", of_stack="flood")
+            with pytest.raises(UsageError, match="b2 has the stack 'flood', b1 has 'ginger'; a network has one"):
+                await find_company(flood, [b0], "b1", quiet)
+            older = await listening(stack, "b3", of_stack="")
+            assert (await find_company(older, [], "b1", quiet)).parent == "b3", "it does not say, and may be right"
+
+    run(scene())
+
+
+def test_a_broker_of_another_stack_at_the_address_of_a_former_member_is_somebody_else() -> None:
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+            member = await listening(stack, "b0", of_stack="flood")
+            assert await look_for_company(None, (), "b1", "ginger", quiet, (member,), 0.0) is None
 
     run(scene())

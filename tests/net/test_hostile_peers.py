@@ -125,7 +125,7 @@ def test_whoever_asks_who_is_there_is_answered_and_let_go() -> None:
     async def scene() -> None:
         async with broker() as running, bare(running.address) as peer:
             peer.say(Who("nobody"), Who("nobody"), hello("nobody"))
-            assert await peer.hear() == Here("b0", "broker", 1, 0, running.host.network)
+            assert await peer.hear() == Here("b0", "broker", 1, 0, running.host.network, (), "resprout")
             with pytest.raises(EOFError):
                 await peer.hear()
             assert running.sessions == []

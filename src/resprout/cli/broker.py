@@ -267,7 +267,7 @@ class _Life:
         if members and not founds:
             say(f"{settings.name} was in a network with {_listed(members)}: it looks for them, and founds no other one")
         return await look_for_company(
-            settings.parent, settings.contacts, settings.name, say, tuple(members.values()),
+            settings.parent, settings.contacts, settings.name, settings.stack.name, say, tuple(members.values()),
             FOUND_SECONDS if founds else None, self._keyring,
         )  # fmt: skip
 

@@ -198,7 +198,7 @@ class RunningBroker:
         host = self._host = Host(
             node,
             self._codec,
-            Here(name, "broker", self.incarnation),
+            Here(name, "broker", self.incarnation, stack=self._stack.name),
             self._book.find,
             self._upward,
             delays_s=dict(spec.delays_s),

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import ResproutError, UsageError
+from resprout.links.handshake import shorten
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here
@@ -46,6 +47,7 @@ async def look_for_company(
     parent: Address | None,
     contacts: Sequence[Address],
     me: str,
+    stack: str,
     say: Callable[[str], None],
     members: Sequence[Address],
     patience_s: float | None,
@@ -56,7 +58,8 @@ async def look_for_company(
     for a broker that does without: None when nobody has answered by then, or when all hosts say that nobody listens.
     `keyring`: what it proves itself with.
 
-    UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name.
+    UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name or
+    of another stack.
     """
     asked = [(address, "parent") for address in (parent,) if address is not None]
     asked += [(address, "contact") for address in dict.fromkeys(contacts) if address != parent]
@@ -66,7 +69,7 @@ async def look_for_company(
     loop = asyncio.get_running_loop()
     until = loop.time() + patience_s if patience_s is not None else None
     while True:
-        answers, refusals = await _ask_all(asked, me, keyring)
+        answers, refusals = await _ask_all(asked, me, stack, keyring)
         if answers:
             _compare(answers, say)
             return _company(answers, parent)
@@ -85,11 +88,11 @@ async def look_for_company(
 
 
 async def _ask_all(
-    asked: Sequence[tuple[Address, str]], me: str, keyring: Keyring | None
+    asked: Sequence[tuple[Address, str]], me: str, stack: str, keyring: Keyring | None
 ) -> tuple[list[tuple[Address, Here]], list[tuple[str, bool, bool]]]:
     """The answers in the order of asking, and the reasons of those who gave none, with whether that is final, and
     whether the host says that nobody listens."""
-    tasks = [asyncio.create_task(_ask(address, what, me, keyring)) for address, what in asked]
+    tasks = [asyncio.create_task(_ask(address, what, me, stack, keyring)) for address, what in asked]
     try:
         async with asyncio.timeout(None) as patience:
             for next_one in asyncio.as_completed(tasks):
@@ -117,14 +120,18 @@ async def _ask_all(
     return answers, refusals
 
 
-async def _ask(address: Address, what: str, me: str, keyring: Keyring | None) -> Here:
+async def _ask(address: Address, what: str, me: str, stack: str, keyring: Keyring | None) -> Here:
     here = await who_is(address, ANSWER_SECONDS_MAX, me, keyring=keyring)
-    if what == MEMBER and (here.role != "broker" or here.name == me):
+    is_of_another = here.role == "broker" and here.stack not in ("", stack)
+    if what == MEMBER and (here.role != "broker" or here.name == me or is_of_another):
         raise UnreachableError(f"{address}: somebody else listens there now")
     if here.role != "broker":
         raise UsageError(f"{what} {address}: {here.name} is a {here.role}; only a broker can be a {what}")
     if here.name == me:
         raise UsageError(f"{what} {address}: the broker there is called {me}, too; every broker has a name of its own")
+    if is_of_another:  # neither would understand a word of the other
+        theirs = repr(shorten(here.stack))
+        raise UsageError(f"{what} {address}: {here.name} has the stack {theirs}, {me} has {stack!r}; a network has one")
     return here
 
 

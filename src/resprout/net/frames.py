@@ -32,6 +32,8 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
     """Which network this broker is in; empty while it has no place."""
     notices: tuple[str, ...] = ()
     """What people should know about it, a line each."""
+    stack: str = ""
+    """Of a broker: those of one network have the same."""
 
 
 class Login(msgspec.Struct, frozen=True, tag=10, array_like=True):

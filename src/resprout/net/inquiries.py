@@ -31,7 +31,7 @@ class Inquiries:
     def who(self, connection: "TcpConnection", asked: Who) -> None:
         host, here = self._host, self._host.here
         met = self._latest_incarnation(asked.name)
-        connection.send(Here(here.name, here.role, here.incarnation, met, host.network, host.notices()))
+        connection.send(Here(here.name, here.role, here.incarnation, met, host.network, host.notices(), here.stack))
         connection.close("answered")
         self._asked(host.door.as_proven(asked, connection.proven))
 
