@@ -25,7 +25,7 @@ class OnRing(LightMember["Ring"]):
         self.chord.hear(name, message)
 
     def gone(self, name: str) -> None:
-        self.chord.gone(name)
+        self.chord.unreachable(name)
 
     def fire(self, timer: Timer) -> None:
         if isinstance(timer, StabiliseDue):

@@ -37,7 +37,7 @@ class Gossiper(LightMember["Members"]):
         self.overlay.hear(name, message)
 
     def gone(self, name: str) -> None:
-        self.overlay.gone(name, lives=False)
+        self.overlay.unreachable(name, lives=False)
 
     def fire(self, timer: Timer) -> None:
         if isinstance(timer, AskedTooLong):

@@ -185,8 +185,8 @@ def test_two_rings_that_a_partition_has_made_of_one_find_together_again(cut_off:
     others = ring.members[cut_off:]
     for one in some:
         for other in others:
-            ring.living[one].chord.gone(other)
-            ring.living[other].chord.gone(one)
+            ring.living[one].chord.unreachable(other)
+            ring.living[other].chord.unreachable(one)
     assert ring.wrong() == ["there are 2 rings"]
     is_outnumbered = {name: ring.living[name].chord.is_outnumbered for name in (*some, *others)}
     if cut_off == 1:

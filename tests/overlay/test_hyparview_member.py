@@ -79,7 +79,7 @@ def test_whoever_joins_asks_its_contact_and_is_in_when_that_answers() -> None:
 
 def test_a_contact_that_is_not_there_is_followed_by_the_next() -> None:
     me = Alone("a", "b")
-    me.overlay.gone("a", lives=False)
+    me.overlay.unreachable("a", lives=False)
     assert me.said[-1] == ("b", JoinOverlay(2, "here"))
     me.overlay.asked_too_long(AskedTooLong("b", 2, False))
     assert me.said[-1][0] == "b", "there is nobody else"
@@ -151,7 +151,7 @@ def test_a_neighbour_that_fails_is_replaced_by_one_that_is_known() -> None:
     me = Alone()
     me.befriend("a")
     me.hear("a", ShuffleReply((member("x"),)))
-    me.overlay.gone("a", lives=False)
+    me.overlay.unreachable("a", lives=False)
     assert me.said[-1] == ("x", NeighbourRequest(1, "here", True, False)), "urgent: it has nobody else"
     me.hear("x", NeighbourAnswer(1, True, "", False))
     assert me.neighbours == ["x"] and list(me.overlay.views.lost) == ["a"]
@@ -160,7 +160,7 @@ def test_a_neighbour_that_fails_is_replaced_by_one_that_is_known() -> None:
 def test_whoever_was_lost_is_called_again_though_nobody_is_missing() -> None:
     me = Alone(active=2)
     me.befriend("a", "b")
-    me.overlay.gone("b", lives=False)
+    me.overlay.unreachable("b", lives=False)
     me.befriend("c")
     me.overlay.shuffle_due(ShuffleDue())
     assert me.said[-1] == ("b", NeighbourRequest(1, "here", True, True))
@@ -206,8 +206,8 @@ def test_strangers_are_those_that_are_known_and_contacts_but_neither_neighbours_
     assert len({stranger.name for _ in range(50) if (stranger := me.overlay.stranger())}) == 3
     me.befriend("a")
     me.hear("a", ShuffleReply((member("x"),)))
-    me.overlay.gone("l", lives=False)
-    me.overlay.gone("k", lives=False)
+    me.overlay.unreachable("l", lives=False)
+    me.overlay.unreachable("k", lives=False)
     assert me.overlay.views.lost
     assert {stranger.name for _ in range(50) if (stranger := me.overlay.stranger())} == {"x", "l"}
     assert Alone().overlay.stranger() is None
@@ -279,7 +279,7 @@ def test_every_table_has_a_bound() -> None:
     for no in range(100):
         me.hear("a", ShuffleReply(tuple(member(f"x{no}.{i}") for i in range(SAMPLE_MAX))))
         me.hear("a", ForwardJoin(member(f"n{no}"), 0))
-        me.overlay.gone(f"n{no}", lives=False)
+        me.overlay.unreachable(f"n{no}", lives=False)
     assert len(me.overlay.views.passive) == 30 and len(me.overlay.views.lost) <= 30
     for no in range(100):
         me.hear("a", ForwardJoin(member(f"n{no}"), 0))

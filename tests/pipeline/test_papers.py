@@ -7,14 +7,21 @@ import pytest
 from resprout.pipeline import papers
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
+from tests.pipeline.paper_forms import (
+    cbcast_header_compressed,
+    confirmed_per_second,
+    delta_header,
+    messages_per_second,
+    subtree_group_sizes,
+)
 
 
 def test_the_headers_that_the_thesis_prints() -> None:
     assert papers.cbcast_header([1_024]) == 4 * 1_024, "4 KB"
     assert papers.barriers_header(1_024) == 8 * (1 << 20) + 8 * 1_024, "8 MB: over 2^20 entries"
     assert papers.locamu_header(1, 3) == 540, "whatever the size"
-    assert papers.cbcast_header_compressed([1]) == 12, "G1[1:1]"
-    assert papers.delta_header(1) == 24
+    assert cbcast_header_compressed([1]) == 12, "G1[1:1]"
+    assert delta_header(1) == 24
 
 
 def test_what_the_thesis_prints_and_its_own_formulas_do_not_give() -> None:
@@ -24,22 +31,22 @@ def test_what_the_thesis_prints_and_its_own_formulas_do_not_give() -> None:
 
 
 def test_255_groups_have_3841_memberships() -> None:
-    sizes = papers.subtree_group_sizes(9)
+    sizes = subtree_group_sizes(9)
     assert (len(sizes), sum(sizes), max(sizes), min(sizes)) == (255, 3_841, 511, 3)
 
 
 @pytest.mark.parametrize(("size", "rate"), [(572, 10_927), (56, 111_607), (48, 130_208)])
 def test_the_ceilings_at_two_copies_for_each_node(size: int, rate: int) -> None:
-    assert round(papers.messages_per_second(100_000_000, size)) == rate
+    assert round(messages_per_second(100_000_000, size)) == rate
 
 
 @pytest.mark.parametrize(("brokers", "hops", "deliveries"), [(15, 3, 2_500), (511, 8, 31_938), (1_023, 9, 56_833)])
 def test_one_message_under_way_is_one_for_each_round_trip(brokers: int, hops: int, deliveries: int) -> None:
     """The issue counts those to others: 2,333, 31,875 and 56,778."""
-    rate = papers.confirmed_per_second(hops, 1_000)
+    rate = confirmed_per_second(hops, 1_000)
     assert round(rate * brokers) == deliveries
     assert round(rate * (brokers - 1)) == {15: 2_333, 511: 31_875, 1_023: 56_778}[brokers]
-    assert round(papers.confirmed_per_second(16, 1_000) * 510) == 15_938, "from a leaf of 511"
+    assert round(confirmed_per_second(16, 1_000) * 510) == 15_938, "from a leaf of 511"
 
 
 @pytest.mark.parametrize(("hops", "reach", "degree"), [(1, 1, 3), (2, 3, 3), (3, 2, 3), (2, 2, 5), (3, 4, 4)])
@@ -95,7 +102,7 @@ start = "2s"
     rows = run_scenario(scenario).rows
     largest = max(int((row.attributes or {}).get("paper_bytes_max", 0)) for row in rows if row.kind == "load")
     forms = {
-        "cbcast": papers.cbcast_header_compressed([brokers]),
+        "cbcast": cbcast_header_compressed([brokers]),
         "causal-barriers": papers.barriers_header(brokers),
     }
     assert largest == forms[stack]

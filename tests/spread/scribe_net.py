@@ -125,7 +125,7 @@ class TreeNet:
         del self.members[name]
         self.on_the_way = deque(one for one in self.on_the_way if name not in one[:2])
         for member in self.members.values():
-            member.trees.gone(name)
+            member.trees.unreachable(name)
         self.settle()
 
     def settle(self) -> None:

@@ -89,7 +89,7 @@ def test_another_root_goes_on_where_the_dead_one_was() -> None:
     dead = net.members.pop("root")
     net.members["root"] = net.members["e"]  # whoever asks the root asks this one
     for member in net.members.values():
-        member.trees.gone(dead.name)
+        member.trees.unreachable(dead.name)
     reached = net["e"].trees.root("t", 4)
     for position in range(reached + 1, 5):
         net["e"].trees.spread(net.log[position])
@@ -232,7 +232,7 @@ def test_one_that_cannot_be_reached_is_not_asked_again_at_once() -> None:
     net["a"].trees.want("t")
     net.on_the_way.clear()
     for _ in range(3):
-        net["a"].trees.gone("root")
+        net["a"].trees.unreachable("root")
     assert len(net.messages(JoinTree)) == 1, "when it is time it is"
 
 

@@ -139,9 +139,3 @@ def paper_bytes(changes: Changes) -> int:
     formula that LoCaMu's thesis prints for CBCAST has 4 bytes for an entry; its example, 12 bytes for `G1[1:1]`, has 8.
     """
     return sum(PAPER_COLUMN_BYTES + 2 * PAPER_ENTRY_BYTES * len(rows) for _, rows in changes)
-
-
-def paper_bytes_whole(sizes: Iterable[int]) -> int:
-    """Not compressed, with all the entries of columns of these sizes in an order that everybody knows: 4 bytes each, so
-    4 KB for one group of 1,024 members."""
-    return PAPER_ENTRY_BYTES * sum(sizes)

@@ -1,8 +1,8 @@
-"""What the papers' formulas give: closed forms of headers, memory, groups and rates, for any number of nodes.
+"""What the papers' formulas give: closed forms of headers, memory and groups, for any number of nodes.
 
-These are the formulas of the thesis on LoCaMu, "Local Causal Multicast", with 4 bytes for a name or a number, as it
-prints them or as its printed numbers require; each says which. Nothing here is measured, and nothing here is a promise
-of the stacks: simulated headers are compared with these in the tests.
+These are the formulas of the thesis on LoCaMu, "Localized Reliable Causal Multicast", with 4 bytes for a name or a
+number, as it prints them or as its printed numbers require; each says which. Nothing here is measured, and nothing here
+is a promise of the stacks: simulated headers are compared with these in the tests.
 """
 
 import math
@@ -25,24 +25,12 @@ def group_sizes(nodes: int, groups: int = GROUPS) -> list[int]:
     return [math.floor(nodes * group**GROUP_EXPONENT + 0.5) for group in range(1, groups + 1)]
 
 
-def subtree_group_sizes(levels: int) -> list[int]:
-    """One group for each subtree of a complete binary tree that has more than one node: 255 with 3,841 memberships in
-    one of 9 levels, which has 511 nodes."""
-    return [2 ** (levels - level) - 1 for level in range(levels - 1) for _ in range(2**level)]
-
-
 # -- worst headers -----------------------------------------------------------------------------------------------------
 
 
 def cbcast_header(sizes: Iterable[int]) -> int:
     """Not compressed: a number for each member of each group. 4 KB for one group of 1,024."""
     return WORD * sum(sizes)
-
-
-def cbcast_header_compressed(sizes: Iterable[int]) -> int:
-    """If everything has changed: a name for each group, a name and a number for each of its members. 12 bytes for
-    `G1[1:1]`, one entry of one group."""
-    return sum(WORD + PAIR * size for size in sizes)
 
 
 def barriers_header(nodes: int) -> int:
@@ -115,11 +103,6 @@ def _subtree(children: int, levels: int) -> int:
     return sum(children**level for level in range(levels))
 
 
-def delta_header(faults: int) -> int:
-    """A name and a number for each of 2f + 1 visited nodes."""
-    return PAIR * (2 * faults + 1)
-
-
 def ball(hops: int, degree: int) -> int:
     """Nodes within so many hops, the one in the middle included, in a tree without end."""
     return 1 + sum(_around(level, degree) for level in range(1, hops + 1))
@@ -173,20 +156,6 @@ def barriers_memory(nodes: int) -> int:
 def locamu_memory(faults: int, degree: int) -> int:
     """`Past` and the prefixes of `R`, each |V|^2 numbers over the safe neighbourhood: 1,936 bytes each for 22 nodes."""
     return 2 * WORD * ball(2 * faults + 1, degree) ** 2
-
-
-# -- rates -------------------------------------------------------------------------------------------------------------
-
-
-def messages_per_second(bandwidth_bps: int, message_bytes: int, copies: int = 2) -> float:
-    """What a node can pass on, so often, and nothing else: the ceiling of a binary tree."""
-    return bandwidth_bps / 8 / (message_bytes * copies)
-
-
-def confirmed_per_second(hops: int, latency_us: int) -> float:
-    """Of a publisher with one message under way, to nodes so many hops away that confirm it: one for each round trip.
-    62.5 from the root of 511 nodes with 1 ms."""
-    return 1_000_000 / (2 * hops * latency_us)
 
 
 def sizes_fourfold(first: int, last: int) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """One member of a ring: joining, stabilising, and who owns which key.
 
-A pure part: what it is told are the messages of other members, and who cannot be reached (`gone`); what it wants is
-said to its owner (`overlay.wires`).
+A pure part: what it is told are the messages of other members, and who cannot be reached (`unreachable`); what it wants
+is said to its owner (`overlay.wires`).
 """
 
 from collections import deque
@@ -336,7 +336,7 @@ class Chord:
             reach = far
         return found
 
-    def gone(self, name: str) -> None:
+    def unreachable(self, name: str) -> None:
         """It cannot be reached."""
         beside = [self.predecessor] if self.predecessor is not None else []
         for member in (*beside, *self.successors, *self.fingers):

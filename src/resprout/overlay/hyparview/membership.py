@@ -1,7 +1,7 @@
 """Who the neighbours of a member are: joining, asking, answering, dropping, and replacing those that fail.
 
-A pure part: what it is told are the messages of other members, and who cannot be reached (`gone`); what it wants is
-said to its owner (`overlay.wires`).
+A pure part: what it is told are the messages of other members, and who cannot be reached (`unreachable`); what it wants
+is said to its owner (`overlay.wires`).
 """
 
 from collections.abc import Callable, Sequence
@@ -233,7 +233,7 @@ class HyParView:
         if member is not None:
             self._replace(name)  # it has just made room for somebody else
 
-    def gone(self, name: str, lives: bool) -> None:
+    def unreachable(self, name: str, lives: bool) -> None:
         """The session with it is over, or there cannot be one. `lives`: it was heard since."""
         views = self.views
         ask = self._asked.end(name)

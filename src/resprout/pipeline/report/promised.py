@@ -89,7 +89,8 @@ def _more(survival: Survival) -> Iterator[str]:
     if survival.least:
         yield f"with {survival.least} brokers or more"
     if survival.majority:
-        yield "most of those nearest to the root must be left"
+        who = "nearest to the root" if survival.span is not None else "whom others join by"
+        yield f"most of those {who} must be left"
     if survival.all_return:
         yield "every dead broker must return"
     if survival.recovers:

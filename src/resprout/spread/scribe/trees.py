@@ -1,7 +1,7 @@
 """One broker in the trees of all topics.
 
-A pure part: it is told what other members say and who cannot be reached (`gone`), and says what it wants to its owner
-(`TreeLines`).
+A pure part: it is told what other members say and who cannot be reached (`unreachable`), and says what it wants to its
+owner (`TreeLines`).
 """
 
 from collections.abc import Callable, Iterator
@@ -270,7 +270,7 @@ class Trees:
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
-    def gone(self, name: str) -> None:
+    def unreachable(self, name: str) -> None:
         """It cannot be reached, or has lost what was said to it."""
         for place in list(self.places.values()):
             self._lose_child(place, name)

@@ -1,8 +1,8 @@
 """Causal barriers: causal multicast with direct dependencies, along a tree.
 
 *The documents.* Prakash, Raynal and Singhal, "An efficient causal ordering algorithm for mobile computing environments"
-(1996), section 5.2; as the thesis on LoCaMu, "Local Causal Multicast", implements it to compare with (sections 2.4.2
-and 4.3.4): along a tree overlay, groups that never change.
+(1996), section 5.2; as the thesis on LoCaMu, "Localized Reliable Causal Multicast", implements it to compare with
+(sections 2.4.2 and 4.3.4): along a tree overlay, groups that never change.
 
 *Members and targets.* A member is one life of a broker: it multicasts what its clients publish. A message names its
 targets. Here these are all members that its sender knows of, as in the thesis' setting of one group for everybody;

@@ -1,8 +1,9 @@
 """CBCAST: causal broadcast with a vector clock for each group, along a tree.
 
 *The documents.* Birman, Schiper and Stephenson, "Lightweight causal and atomic group multicast" (1991), sections 5.1
-(one group), 6.1 (many groups) and the compression of 5.4 and 6.3; as the thesis on LoCaMu, "Local Causal Multicast",
-implements it to compare with (sections 2.4.1, 4.3.3 and 5.5): along a tree overlay, groups that never change, no flush.
+(one group), 6.1 (many groups) and the compression of 5.4 and 6.3; as the thesis on LoCaMu, "Localized Reliable Causal
+Multicast", implements it to compare with (sections 2.4.1, 4.3.3 and 5.5): along a tree overlay, groups that never
+change, no flush.
 
 *Groups and members.* A group is a topic. A member is one life of a broker: it multicasts what its clients publish.
 Every broker is a member of every group, so a publication goes on over every link but the one it came over, and a client
@@ -16,8 +17,7 @@ counted alike: what asks for `eventual` or `fifo` is given `causal`. `total` is 
 
 *Sizes.* `Multicast.paper_bytes` is 4 for each group and 8 for each entry that has changed: 12 bytes for `G1[1:1]`, as
 in the thesis' example. Its printed formula says 4 for each entry, and would give 8. Not compressed, a group of 1,024
-members has 4 KB (`order.vector_clock.paper_bytes_whole`); 1,024 entries that have all changed take 8 KB here and in the
-thesis.
+members has 4 KB; 1,024 entries that have all changed take 8 KB here and in the thesis.
 
 *Joining.* Members of a group see the same view when views change by a flush. Here nobody waits for one: whoever joins
 is told first what was counted before (`NotOwed`), and waits for nothing of that. Links are FIFO, so whatever its new

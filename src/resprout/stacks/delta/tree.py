@@ -9,7 +9,7 @@ Whoever begins, for the first time or again, asks for what it needs (`recovery`)
 sessions, links, and what is known of others.
 """
 
-from resprout.core.contract import EndCause, LinkDown, LinkUp, Locate, Outcome, Retire, Silent
+from resprout.core.contract import EndCause, Heard, LinkDown, LinkUp, Locate, Outcome, Retire, Silent
 from resprout.edge.messages import Successor
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import Life, Place
@@ -118,10 +118,14 @@ class KnownTree:
 
     def silent(self, event: Silent) -> None:
         name = event.peer
+        self.peers.lost(name, event.refused)
         if event.refused and name not in self.dead and self.view.path(name):
             self.pass_over(name)
         elif not event.refused and name in self.linked:
             self.peers.open(name)  # whoever opened the session may be gone: its host is asked
+
+    def heard(self, event: Heard) -> None:
+        self.peers.heard(event.peer)
 
     def cut_off(self, name: str, reason: str) -> None:
         self.peers.close(name, reason)

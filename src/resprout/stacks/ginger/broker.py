@@ -84,7 +84,7 @@ class GingerBroker(Shell):
         sessions = SessionEvents(core, desk, self, core.writable)
         super().__init__(
             core,
-            events={**sessions.table, Heard: self._heard},
+            events=sessions.table,
             desks=(desk.desk(), Desk(core.peers.find, tree.handlers), self._neighbours(asking)),
             cut_off=sessions.cut_off,
             timers={
@@ -145,7 +145,7 @@ class GingerBroker(Shell):
         if peers.dead.get(name) != event.incarnation and self.core.open_link(name) is not None:
             tree.declare(name)  # its session is a new one, so the old one is lost
         if peers.came_up(name, event.incarnation, event.room) is not None:
-            self._heard(Heard(name))
+            self.heard(Heard(name))
             tree.seeker.session_began(name)
 
     def down(self, event: LinkDown) -> None:
@@ -167,7 +167,7 @@ class GingerBroker(Shell):
         elif name in core.links:
             core.out.append(SetTimer(SuspectDue(name), core.now_us + core.options.timer_us))
 
-    def _heard(self, event: Heard) -> None:
+    def heard(self, event: Heard) -> None:
         if self.core.peers.heard(event.peer) is not None:
             self.core.out.append(CancelTimer(SuspectDue(event.peer)))
 

@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-from resprout.core.contract import Heard, Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
+from resprout.core.contract import Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
@@ -73,7 +73,7 @@ class GossipBroker(Shell):
         }
         super().__init__(
             step,
-            events={**events.table, Heard: brokers.heard, Request: self._request},
+            events={**events.table, Request: self._request},
             desks=(clients.desk(), brokers.desk(), Desk(brokers.find, spoken, strange=self._hear_elsewhere)),
             cut_off=events.cut_off,
             timers={

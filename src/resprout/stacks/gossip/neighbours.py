@@ -101,7 +101,7 @@ class OverlaySessions(MeshSessions):
         self._is_heard(name)
         if name in self.overlay.neighbours:  # a session that begins anew has lost the old one
             self._ended(name)
-            self.overlay.gone(name, lives=True)
+            self.overlay.unreachable(name, lives=True)
         if self._peers.came_up(name, event.incarnation, event.room) is None:
             self._step.out.append(Close(name, f"{self._seat.name} takes no more brokers"))
 
@@ -125,7 +125,7 @@ class OverlaySessions(MeshSessions):
         self._peers.close(name, reason)
         self._is_heard(name)
         self._ended(name)
-        self.overlay.gone(name, lives)
+        self.overlay.unreachable(name, lives)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 

@@ -132,6 +132,7 @@ class SafeTree(MappedTree):
         self._count_out(event.peer)
 
     def silent(self, event: Silent) -> None:
+        self._peers.lost(event.peer, event.refused)
         if event.peer not in self.near.reach:
             super().silent(event)
         elif event.refused:

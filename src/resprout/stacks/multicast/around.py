@@ -86,6 +86,7 @@ class BypassTree(MappedTree):
         self._meet(event.peer)
 
     def silent(self, event: Silent) -> None:
+        self._peers.lost(event.peer, event.refused)
         if event.refused and event.peer in self.links:
             self._pass_over(event.peer)
         elif event.refused and event.peer == self.parent and not self.is_in:

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any, Final
 
 from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
-from resprout.core.contract import CancelTimer, Heard, Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
+from resprout.core.contract import CancelTimer, Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
@@ -96,7 +96,7 @@ class ScribeBroker(Shell):
         )  # fmt: skip
         self._clients = clients
         sessions.began, sessions.ended, sessions.needed = self._began, self._ended, self._needed
-        sessions.gone = owners.range.gone
+        sessions.unreachable = owners.range.unreachable
         events = SessionEvents(step, clients, sessions, self._pushing.writable)
         self._spoken: dict[type, Handler] = {
             **dict.fromkeys(trees.handlers, lambda peer, message: trees.hear(peer.name, message)),
@@ -116,7 +116,7 @@ class ScribeBroker(Shell):
         }
         super().__init__(
             step,
-            events={**events.table, Heard: sessions.heard, Request: self._request},
+            events={**events.table, Request: self._request},
             desks=(clients.desk(), sessions.desk(), Desk(sessions.find, self._spoken)),
             cut_off=events.cut_off,
             timers={
@@ -168,7 +168,7 @@ class ScribeBroker(Shell):
     def _ended(self, name: str) -> None:
         self._pushing.end(name)
         self._kept.forget(name)
-        self.trees.gone(name)
+        self.trees.unreachable(name)
         self.owners.ended(name)
         self.errands.ended(name)
 

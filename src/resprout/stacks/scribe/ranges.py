@@ -142,7 +142,7 @@ class TopicRange:
     def ended(self, name: str) -> None:
         self._newcomers.pop(name, None)
 
-    def gone(self, name: str) -> None:
+    def unreachable(self, name: str) -> None:
         if self.start is not None and self.start.name == name:
             self._is_open = True
 

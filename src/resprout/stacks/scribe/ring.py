@@ -42,7 +42,7 @@ class RingSessions(MeshSessions):
         """A session begins."""
         self.ended: Callable[[str], None]
         """A session is over, or its broker cannot be reached: what was said to it may be lost."""
-        self.gone: Callable[[str], None]
+        self.unreachable: Callable[[str], None]
         """Its broker cannot be reached, or lives another life."""
         self.needed: Callable[[], Iterable[str]]
         self._told: tuple[Successor, ...] = ()
@@ -177,8 +177,8 @@ class RingSessions(MeshSessions):
         self.ended(name)
 
     def _pass_by(self, name: str) -> None:
-        self.ring.gone(name)
-        self.gone(name)
+        self.ring.unreachable(name)
+        self.unreachable(name)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from resprout.core.contract import Close, LinkDown, LinkUp, Silent, Writable
+from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Writable
 from resprout.stacks.shell.clients import ClientDesk
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
@@ -18,6 +18,7 @@ class BrokerSessions(Protocol):
     def up(self, event: LinkUp) -> None: ...
     def down(self, event: LinkDown) -> None: ...
     def silent(self, event: Silent) -> None: ...
+    def heard(self, event: Heard) -> None: ...
     def cut_off(self, name: str, reason: str) -> None:
         """It made a mistake."""
 
@@ -31,7 +32,9 @@ class SessionEvents:
         self._clients = clients
         self._brokers = brokers
         self._writable = writable
-        self.table: Table = {LinkUp: self._up, LinkDown: self._down, Silent: self._silent, Writable: self._room}
+        self.table: Table = {
+            LinkUp: self._up, LinkDown: self._down, Silent: self._silent, Heard: self._heard, Writable: self._room,
+        }  # fmt: skip
 
     def cut_off(self, name: str, reason: str) -> None:
         (self._clients if self._clients.has(name) else self._brokers).cut_off(name, reason)
@@ -54,6 +57,10 @@ class SessionEvents:
     def _silent(self, event: Silent) -> None:
         if not self._clients.has(event.peer):
             self._brokers.silent(event)
+
+    def _heard(self, event: Heard) -> None:
+        if not self._clients.has(event.peer):
+            self._brokers.heard(event)
 
     def _room(self, event: Writable) -> None:
         if self._clients.has(event.peer):

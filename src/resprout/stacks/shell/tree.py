@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from resprout.core.contract import LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
+from resprout.core.contract import Heard, LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
 from resprout.stacks.shell.desk import Desk, Handler
@@ -110,11 +110,15 @@ class PlainTree:
 
     def silent(self, event: Silent) -> None:
         """A contact that is not there: the next one. A parent is waited for."""
+        self._peers.lost(event.peer, event.refused)
         if event.peer == self.parent and not self.is_in and self._seat.parent is None:
             self._peers.close(event.peer, "somebody else is asked")
             self._candidates.append(self._candidates.pop(0))
             self.parent = self._candidates[0]
             self._peers.open(self.parent)
+
+    def heard(self, event: Heard) -> None:
+        self._peers.heard(event.peer)
 
     def cut_off(self, name: str, reason: str) -> None:
         self._peers.close(name, reason)

@@ -68,7 +68,7 @@ class SitesBroker(Shell):
         }  # fmt: skip
         super().__init__(
             step,
-            events={**events.table, Heard: self._heard},
+            events=events.table,
             desks=(clients.desk(), Desk(forming.peers.find, {**forming_words, **mates, **neighbours})),
             cut_off=events.cut_off,
             timers={
@@ -115,7 +115,7 @@ class SitesBroker(Shell):
         self.forming.cut_off(name, reason)
         self._has_news = True
 
-    def _heard(self, event: Heard) -> None:
+    def heard(self, event: Heard) -> None:
         self.forming.heard(event)
 
     # -- the site ------------------------------------------------------------------------------------------------------
