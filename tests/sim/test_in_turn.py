@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Mix, Scenario, SubscriptionSpec
 from resprout.scenario.model import WorkloadSpec as Work
 from resprout.scenario.workload_options import RandomOptions
@@ -91,6 +92,7 @@ def test_a_broker_that_drains_waits_until_another_has_what_its_clients_have_not(
 IN_TURN = {
     "who has forgotten what its new neighbour's client has not taken keeps it again": 242,
     "a copy is given on, though it came as one": 490,
+    "a client that lost its connection to whoever keeps what it missed is sent there again": 5701789,
 }
 
 
@@ -98,3 +100,52 @@ IN_TURN = {
 def test_falls_in_turn_that_went_wrong_once_go_well(seed: int) -> None:
     outcome = try_seed(seed, "in-turn")
     assert not outcome.failed, outcome.report
+
+
+TOO_LATE = """
+seed = 1
+time_limit = "300s"
+options = { ghost_us = 15_000_000 }
+[[broker]]
+name = "b0"
+[[broker]]
+name = "b1"
+parent = "b0"
+latency = "145ms"
+[[broker]]
+name = "b2"
+parent = "b1"
+latency = "47ms"
+[[client]]
+name = "c0"
+broker = "b0"
+subscribe = ["a"]
+[[fault]]
+at = "3s"
+kind = "restart"
+nodes = ["b0"]
+[[fault]]
+at = "3860ms"
+kind = "freeze"
+nodes = ["c0"]
+[[fault]]
+at = "7400ms"
+kind = "crash"
+nodes = ["b2"]
+[[fault]]
+at = "7401ms"
+kind = "recover"
+nodes = ["b2"]
+disk = false
+[[fault]]
+at = "28s"
+kind = "unfreeze"
+nodes = ["c0"]
+"""
+
+
+def test_a_client_that_comes_too_late_is_not_held_by_a_broker_that_cannot_see_who_lives() -> None:
+    """b2 knows b1, which the client lost, only from hearsay, and waited for its death."""
+    rows = run_scenario(parse_scenario(TOO_LATE)).rows
+    (lost,) = [row for row in rows if row.kind == "session_lost" and row.node == "c0"]
+    assert lost.time_us < 60_000_000

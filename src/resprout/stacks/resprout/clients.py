@@ -208,11 +208,14 @@ class Clients:
             found = [self.lost.of(name, waited_us) for name in reversed(tried[1:])]
             known = [name for name in (self.lost.of_life(home_of(attend), waited_us), *found) if name is not None]
             untried = [name for name in known if name == core.seat.name or name not in tried[1:]]
-            successor = next(iter(untried or known), None)
+            keeper = self.lost.keeper_of(home_of(attend))
+            if keeper in tried and waited_us < 2 * core.options.heartbeat_us:
+                return  # perhaps it has just died, and another one takes its place
+            successor = keeper or next(iter(untried or known), None)
             if successor == core.seat.name:
                 return
             # Who has its ghost, or will be known to, is worth asking for as long as ghosts are kept.
-            asked = (self.lost.keeper_of(home_of(attend)), *map(self.lost.latest, tried))
+            asked = (keeper, *map(self.lost.latest, tried))
             is_vain = successor is None or successor not in asked
             if (attend.anyhow and is_vain) or (successor is None and not attend.subscriptions):
                 self._welcome(session, attend, not attend.subscriptions)

@@ -6,6 +6,7 @@ too small, or whose other copies have died, is given to the next that comes.
 
 from typing import TYPE_CHECKING
 
+from resprout.core.bundle import Bundle
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.totals.messages import TotalCopy
@@ -57,6 +58,15 @@ class Copies:
             return core.book.holders(entry) < min(faults, len(links))
         holders = sum(link.keeps(entry) for link in links.values())
         return holders == 0 or (entry.copies <= faults and holders < min(faults, len(links)))
+
+    def take_back(self, entry: Entry, bundle: Bundle) -> None:
+        """This broker was through with it and had forgotten it, and keeps it again."""
+        core = self._core
+        core.log.revive(entry, bundle)
+        if core.disk is not None:
+            core.disk.keep(entry, ())
+        if core.spilling.filters:
+            core.spilling.came(entry)
 
     def share(self, link: Link) -> None:
         """With a neighbour that has just come: what somebody has still to take, and too few others keep. It came too

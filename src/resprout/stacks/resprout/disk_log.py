@@ -112,7 +112,8 @@ class DiskLog:
         if self._base[0] is not retained:
             entries = (entry for entry, _ in self._kept if entry is not None)
             marks = (Mark(*entry.origin, entry.last) for entry in entries)
-            self._base = (retained, raise_to(dict(retained), marks))
+            gone = (Mark(*origin, last) for origin, last in self._gone.items())  # from here, and perhaps not elsewhere
+            self._base = (retained, raise_to(raise_to(dict(retained), marks), gone))
         return self._base[1]
 
     def end(self) -> None:

@@ -168,21 +168,29 @@ class Forwarding:
     def copy(self, link: Link, entry: Entry) -> None:
         """To a neighbour that does not want it, so that enough brokers have it; as soon as it has room."""
         link.copies.append(entry)
-        self._send_copies(link)
+        if link.cursor is None and not self._send_copies(link, self._core.log.next_no):
+            link.cursor = self._core.log.next_no
 
-    def _send_copies(self, link: Link) -> None:
+    def _send_copies(self, link: Link, place: int) -> bool:
+        """Those that stand before this place of the log: what crosses the link by itself must not come as a copy first,
+        which nobody behind it is given. False when there is no room for all of them."""
         core = self._core
-        copies = link.copies
-        while copies and link.cursor is None:
+        later: list[Entry] = []
+        while link.copies:
             if self._outbox.room(link.name) <= 0:
-                link.cursor = core.log.next_no
                 break
-            entry = copies.popleft()
+            entry = link.copies.popleft()
             if entry.bundle is None:  # everybody has taken it meanwhile
+                continue
+            if entry.no >= place:
+                later.append(entry)
                 continue
             core.log.await_one(entry)
             link.sent.add(entry)
             self._outbox.send(link.name, Forward(whole(entry.bundle), core.faults, entry.prompt, is_backup=True))
+        has_room = not link.copies
+        link.copies.extendleft(reversed(later))
+        return has_room
 
     def pump(self, link: Link) -> None:
         """Let a link that fell behind catch up as far as it has room."""
@@ -191,6 +199,8 @@ class Forwarding:
         core = self._core
         log, speaking = core.log, core.speaking
         place = link.cursor
+        if not self._send_copies(link, place):  # first: perhaps nobody else has them, and there is always something new
+            return
         link.cursor = None
         while place < log.next_no:
             if link.after:
@@ -216,10 +226,10 @@ class Forwarding:
                     core.finished(entry)
         if link.after and link.cursor is None:
             speaking.say_after(link, log.next_no)
-        if link.copies:
-            self._send_copies(link)
-        if link.cursor is None and self._outbox.room(link.name) <= 0:
-            link.cursor = log.next_no
+        if link.cursor is None:
+            self._send_copies(link, log.next_no)
+            if self._outbox.room(link.name) <= 0:
+                link.cursor = log.next_no
         core.show()
 
     # -- acknowledged --------------------------------------------------------------------------------------------------

@@ -73,7 +73,10 @@ class LostBrokers:
         if place is None:
             return None
         above = place.parent if place.parent is not None else view.configuration.root
-        return above if above not in (core.seat.name, lost) else core.seat.name
+        if above not in (core.seat.name, lost):
+            return above
+        lives = waited_us >= 2 * core.options.lease_us  # or it would have been declared by now
+        return lost if lives else core.seat.name
 
     def latest(self, name: str) -> str | None:
         """Successors die, too, and then have successors. What they keep they do not keep for ever."""

@@ -92,7 +92,7 @@ class TotalWay:
             self.keep((message.epoch, message.number), message.bundle, (link.name,)).prompt = message.prompt
         else:
             if entry.bundle is None:
-                core.log.revive(entry, message.bundle)
+                core.copies.take_back(entry, message.bundle)
             core.book.meet(entry, link.name)
         core.reports.all_soon()
         core.show()

@@ -256,6 +256,7 @@ class FinishRepair:
             for entry in taking.unspread():
                 if entry.source is not link and entry.bundle is not None:
                     core.forwarding.copy(link, entry)
+        others.sort(key=lambda link: link.cursor is not None)  # whoever has room takes copies at once
         kept = [link.kept() for link in others]
         for entry in taking.undelivered():
             missing = core.faults - len(fresh) - sum(id(entry) in each for each in kept)

@@ -19,6 +19,8 @@ from resprout.stacks.resprout.forwarding import crosses, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
 
 OWN_SIDE: Final = 0
+WAITED: Final = -1
+"""In the place of a number: a copy that waited for room, and was not counted yet."""
 DEAD_SIDE: Final = -1
 """Its publisher was a client of a dead broker: nobody among the living passed it on first."""
 
@@ -53,6 +55,9 @@ class Inventory:
                     late = core.log.entries.get(no)
                     if late is not None and late.source is not link and crosses(late):
                         self._add(Crossed(late, link, 0, True))
+            for copy in link.copies:
+                if copy.bundle is not None and copy.undone:
+                    self._add(Crossed(copy, link, WAITED, True))
         for crossings in self.found.values():
             if len(crossings) > 1:
                 self._merge(crossings)
@@ -66,7 +71,7 @@ class Inventory:
         kept = min(crossings, key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup)).entry
         bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
         if kept.bundle is None and bundle is not None:
-            _revive(self._core, kept, whole(bundle))
+            self._core.copies.take_back(kept, whole(bundle))
         crossings.sort(key=lambda crossed: crossed.entry is not kept)
 
     def items(self) -> Iterator[Item | Stub]:
@@ -82,6 +87,8 @@ class Inventory:
             return None
         log = self._core.log
         for crossed in crossings:
+            if crossed.number == WAITED:
+                continue
             if crossed.number:
                 log.leave_link(crossed.link, crossed.entry, crossed.number, crossed.sent)
             else:
@@ -92,14 +99,6 @@ class Inventory:
             if crossed.entry is not kept:  # a copy or a repeat, which nobody needs beside it
                 log.settle(crossed.entry)
         return kept
-
-
-def _revive(core: Core, entry: Entry, bundle: Bundle) -> None:
-    core.log.revive(entry, bundle)
-    if core.disk is not None:
-        core.disk.keep(entry, ())
-    if core.spilling.filters:
-        core.spilling.came(entry)
 
 
 def item_of(entry: Entry, side: int) -> Item | Stub:
@@ -220,7 +219,7 @@ class Taking:
         """It was stable, and forgotten, because readers next to here had taken it. A client of the dead has not, or one
         of whoever is next to here from now on; and the dead may have had the only other copy."""
         if entry.bundle is None and entry.no >= 0 and not isinstance(item, Stub):
-            _revive(self._core, entry, item.bundle)
+            self._core.copies.take_back(entry, item.bundle)
 
     def deliver(self, lock: GrantedLock, new: Sequence[str]) -> None:
         """A total that somebody has delivered. Those who came later, or are through with it, keep it with those who are
