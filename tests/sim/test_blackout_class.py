@@ -193,3 +193,9 @@ def test_found_by_a_swarm(seed: int) -> None:
     """Topics that no wildcard covers; few words about many."""
     (outcome,) = try_seeds([seed], 1, "blackout")
     assert not outcome.failed, outcome.report
+
+
+def test_a_client_that_gives_up_the_moment_it_is_served_is_still_waited_for() -> None:
+    """Its broker had never heard of it in this life, and took it for one that a later life had replaced."""
+    (outcome,) = try_seeds([7800073], 1, "blackout")
+    assert not outcome.failed, outcome.report

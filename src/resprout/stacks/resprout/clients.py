@@ -139,7 +139,7 @@ class Clients:
             session = core.sessions.all.get(name)
             if session is not None and session.incarnation < self._book.roll.latest(name):
                 self._end(name)
-            if self._ghosts.awaits(name):
+            if self._ghosts.awaits(name) and name not in self._coming:  # which is of this life, and may lose its way
                 self._ghosts.unawait(name)
                 self._book.listeners.check((name,))
 
