@@ -1,4 +1,4 @@
-"""Scenes in which somebody who meant harm made the default stack break a promise. Each says by its name what is right."""
+"""Scenes in which somebody who meant harm made the default stack break a promise; each is named by what is right."""
 
 from pathlib import Path
 
