@@ -20,6 +20,7 @@ from resprout.sim.swarm import try_seed
 from resprout.spread.scribe.messages import Scribed
 from resprout.stacks.scribe import SCRIBE
 from resprout.stacks.scribe.broker import ScribeBroker
+from resprout.stacks.scribe.log import PlaceBundle, TopicLog
 from resprout.stacks.scribe.messages import ClaimTopic, FoundTopic, PublishAt, TopicKnown
 from resprout.stacks.scribe.options import ScribeOptions
 from resprout.stacks.scribe.pushing import ScribePushing
@@ -141,9 +142,13 @@ def test_it_promises_an_order_for_each_topic_and_no_other() -> None:
 
 
 def bundle(
-    first: int = 1, topic: str = "t", keys: tuple[str, ...] = (), guarantee: Guarantee = Guarantee.TOTAL
+    first: int = 1,
+    topic: str = "t",
+    keys: tuple[str, ...] = (),
+    guarantee: Guarantee = Guarantee.TOTAL,
+    life: int = 1,
 ) -> Bundle:
-    return Bundle("p", 1, first, 1, 0, topic, keys, guarantee, b"", pack_payloads([b"x"]))
+    return Bundle("p", life, first, 1, 0, topic, keys, guarantee, b"", pack_payloads([b"x"]))
 
 
 @pytest.mark.parametrize(("topic", "keys", "word"), [("t", ("u#k",), "several topics"), (DIRECTORY, (), "announce")])
@@ -165,6 +170,29 @@ def test_a_client_is_told_what_was_refused_and_no_receipts_of_it() -> None:
     )
     played.check_clean()
     assert played.verdict.counts["refused"] > 0
+
+
+TWIN = """
+[[client]]
+name = "twin"
+broker = "b2"
+called = "c1"
+"""
+
+
+def test_an_earlier_life_of_a_client_is_told_that_its_name_is_taken_and_not_that_its_publications_are_safe() -> None:
+    """They will never have a place behind those of the later one."""
+    played = play(ring(3, operations=5, interval="50ms", seed=3, mix="total = 1.0", more=TWIN))
+    played.check_clean()
+    assert {row.node for row in played.rows if row.kind == "leave"} == {"c1"}
+
+
+def test_what_an_earlier_life_published_before_the_later_one_has_its_place_whenever_it_is_asked_for() -> None:
+    log, early, late = TopicLog(), bundle(1), bundle(2)
+    later_life = bundle(1, life=2)
+    assert log.apply(PlaceBundle(early, 0)) and log.apply(PlaceBundle(later_life, 0))
+    assert log.apply(PlaceBundle(late, 1)) is None
+    assert log.has(early) and not log.has(late) and log.is_outlived(late) and not log.is_outlived(later_life)
 
 
 class OneScribe:
