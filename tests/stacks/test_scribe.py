@@ -26,6 +26,7 @@ from resprout.stacks.scribe.options import ScribeOptions
 from resprout.stacks.scribe.pushing import ScribePushing
 from resprout.stacks.scribe.wishes import DIRECTORY
 from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.periods import PERIOD_US_MAX
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from tests.edge.desk import Desk
@@ -244,6 +245,12 @@ def test_options_that_cannot_be_are_refused() -> None:
             SCRIBE.parse_options(wrong)
     with pytest.raises(UsageError, match=r"^suspect_us must be more than noop_us, 1000000, not 1$"):
         SCRIBE.parse_options({"suspect_us": 1})
+    for wrong, numbers in (({"backups": 5}, "5, not 4"), ({"successors": 1}, "2, not 1")):
+        with pytest.raises(UsageError, match=f"^successors must be at least as many as backups, {numbers}$"):
+            SCRIBE.parse_options(wrong)
+    assert SCRIBE.parse_options({"backups": 6, "successors": 6}).faults == 3
+    with pytest.raises(UsageError, match=f"^option 'stabilise_us': expected `int` <= {PERIOD_US_MAX}$"):
+        SCRIBE.parse_options({"stabilise_us": 10**20})
     options = SCRIBE.parse_options({})
     assert (options.backups, options.noop_us, options.suspect_us) == (2, 1_000_000, 2_000_000), "as the seed prints"
 
