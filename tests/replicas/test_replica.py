@@ -284,14 +284,13 @@ def test_who_is_far_behind_does_not_lead_before_it_has_fetched_what_is_decided()
     stage.hears("b", Willing("g", ballot), LATER_US)
     open_vote = AcceptedEntry(3, Ballot(1, "c"), SlotEntry(b"z"))
     assert stage.hears("b", Promise("g", ballot, 2, 2, (open_vote,)), LATER_US) == [("b", Fetch("g", 0))]
-    assert not stage.replica.is_leading
     stage.hears("b", Decisions("g", 1, (SlotEntry(b"x"), SlotEntry(b"y"))), LATER_US)
-    assert not stage.replica.is_leading
+    assert stage.news == [Chosen(1, SlotEntry(b"x")), Chosen(2, SlotEntry(b"y"))], "it does not lead"
     out: list[Effect] = []
     stage.replica.fired(HeartbeatDue("g"), LATER_US, out)
     assert Send("b", Prepare("g", ballot, 2)) in out
     said = stage.hears("b", Promise("g", ballot, 2, 2, (open_vote,)), LATER_US)
-    assert stage.replica.is_leading
+    assert stage.news[-1] == Led("a")
     assert ("b", Accept("g", ballot, 3, (SlotEntry(b"z"),), 2)) in said
 
 
