@@ -14,8 +14,13 @@ from resprout.replicas.replica import Chosen, Led, News, Replica, Restored
 from tests.network import Time
 from tests.replicas.decisions import Decisions, Word
 
-HASTY = (ReplicaOptions(heartbeat_us=20, patience_us=60), ReplicaOptions(heartbeat_us=50, patience_us=200))
-"""Shorter than many messages take: leaders are replaced while they lead."""
+HASTY = (
+    ReplicaOptions(heartbeat_us=20, patience_us=60),
+    ReplicaOptions(heartbeat_us=50, patience_us=200),
+    ReplicaOptions(heartbeat_us=50, patience_us=200, batch_bytes_max=8),
+)
+"""Shorter than many messages take: leaders are replaced while they lead. With messages that hold two or three commands,
+whoever stands has to fetch most of what it missed."""
 STEPS_MAX = 60_000
 PROGRESS_US = 200_000
 NAMES_MAX = 8

@@ -23,9 +23,9 @@ from resprout.replicas.messages import (
     Willing,
 )
 from resprout.replicas.options import ReplicaOptions
-from resprout.replicas.proposer import Proposer
-from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, Led, News, PatienceOver, Replica
-from resprout.replicas.values import MEMBERS_MAX, Ballot, SlotEntry
+from resprout.replicas.proposer import UNDER_WAY_BYTES_MAX, Proposer
+from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, HeartbeatDue, Led, News, PatienceOver, Replica
+from resprout.replicas.values import MEMBERS_MAX, AcceptedEntry, Ballot, SlotEntry
 
 MEMBERS = ("a", "b", "c")
 LATER_US = 10_000_000
@@ -263,3 +263,70 @@ def test_s4_with_one_instance_at_a_time_a_second_proposal_overwrites_the_first(
 
     monkeypatch.setattr(Proposer, "next_entries", overwriting)
     assert decided_of_two() == [b"y"]
+
+
+def test_what_a_promise_shows_to_one_that_is_far_behind_fits_into_a_message() -> None:
+    """All that is not decided, of what is decided nothing: that can be fetched."""
+    stage, ballot, large = Stage(), Ballot(1, "b"), SlotEntry(bytes(600_000))
+    for slot in range(1, 11):
+        stage.hears("b", Accept("g", ballot, slot, (large,), slot - 1))
+    ((_, near),) = stage.hears("c", Prepare("g", Ballot(2, "c"), 9))
+    assert isinstance(near, Promise) and near.after == 9 and [vote.slot for vote in near.votes] == [10]
+    ((_, far),) = stage.hears("c", Prepare("g", Ballot(3, "c"), 0))
+    assert isinstance(far, Promise) and far.after == far.chosen == 9 and [vote.slot for vote in far.votes] == [10]
+    assert [type(said) for _, said in stage.hears("c", Fetch("g", 0))] == [Decisions]
+
+
+def test_who_is_far_behind_does_not_lead_before_it_has_fetched_what_is_decided() -> None:
+    """Otherwise it would propose something else where something is decided."""
+    stage = Stage()
+    ballot = next(m.ballot for _, m in stage.waits(LATER_US) if isinstance(m, Ask))
+    stage.hears("b", Willing("g", ballot), LATER_US)
+    open_vote = AcceptedEntry(3, Ballot(1, "c"), SlotEntry(b"z"))
+    assert stage.hears("b", Promise("g", ballot, 2, 2, (open_vote,)), LATER_US) == [("b", Fetch("g", 0))]
+    stage.hears("b", Decisions("g", 1, (SlotEntry(b"x"), SlotEntry(b"y"))), LATER_US)
+    assert stage.news == [Chosen(1, SlotEntry(b"x")), Chosen(2, SlotEntry(b"y"))], "it does not lead"
+    out: list[Effect] = []
+    stage.replica.fired(HeartbeatDue("g"), LATER_US, out)
+    assert Send("b", Prepare("g", ballot, 2)) in out
+    said = stage.hears("b", Promise("g", ballot, 2, 2, (open_vote,)), LATER_US)
+    assert stage.news[-1] == Led("a")
+    assert ("b", Accept("g", ballot, 3, (SlotEntry(b"z"),), 2)) in said
+
+
+def test_a_leader_has_no_more_under_way_than_a_promise_may_show() -> None:
+    stage = leading()
+    ballot = stage.replica.ledger.promised
+    for number in range(10):
+        assert stage.replica.propose(bytes([number]) * 600_000, LATER_US, [])[0]
+    assert stage.replica.propose(bytes(UNDER_WAY_BYTES_MAX + 1), LATER_US, [])[0]
+    most = 0
+    while under_way := stage.replica.ledger.votes_after(stage.replica.ledger.chosen):
+        if len(under_way) > 1:
+            most = max(most, sum(len(vote.entry.command) for vote in under_way))
+        stage.hears("b", Accepted("g", ballot, 1, under_way[0].slot), LATER_US)
+    assert 0 < most <= UNDER_WAY_BYTES_MAX
+    assert stage.replica.ledger.chosen == 11
+
+
+def test_who_asks_for_what_is_not_there_yet_is_answered_so_that_it_may_ask_again() -> None:
+    stage = Stage()
+    assert stage.hears("b", Fetch("g", 0)) == [("b", Decisions("g", 1, ()))]
+    assert stage.hears("b", Decisions("g", 1, ())) == []
+
+
+def test_the_more_elections_bring_no_leader_the_longer_the_next_one_is_waited_for_and_a_leader_ends_that() -> None:
+    stage, patience_us = Stage(), ReplicaOptions().patience_us
+    for round_ in range(1, 5):
+        stage.hears("b", Prepare("g", Ballot(round_, "b"), 0), LATER_US)
+    assert stage.waits(LATER_US + 4 * patience_us - 1) == []
+    assert [type(said) for _, said in stage.waits(LATER_US + 4 * patience_us)] == [Ask, Ask]
+    stage.hears("b", Lead("g", Ballot(9, "b"), 0, 0), 2 * LATER_US)
+    assert [type(said) for _, said in stage.waits(2 * LATER_US + patience_us)] == [Ask, Ask]
+
+
+def test_who_finds_no_majority_that_is_willing_stays_as_impatient_as_before() -> None:
+    """It costs little to ask, and when a majority can be reached again there is to be a leader soon."""
+    stage, patience_us = Stage(), ReplicaOptions().patience_us
+    for tries in range(10):
+        assert [type(said) for _, said in stage.waits(LATER_US + tries * patience_us)] == [Ask, Ask]

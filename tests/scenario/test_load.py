@@ -87,6 +87,13 @@ def test_everything_but_a_broker_has_a_default() -> None:
     assert scenario == Scenario("my run", (BrokerSpec("only"),), "resprout", 1, 120_000_000)
 
 
+def test_options_may_go_well_together_though_each_alone_would_not_with_the_defaults() -> None:
+    text = 'stack = "scribe"\n[options]\nbackups = 6\nsuccessors = 8\n[[broker]]\nname = "b"\n'
+    assert parse_scenario(text).options == {"backups": 6, "successors": 8}
+    with pytest.raises(ScenarioError, match=r":2: options: successors must be at least as many as backups, 6, not 5$"):
+        parse_scenario(text.replace("8", "5"))
+
+
 def test_a_workload_is_for_all_clients_unless_it_names_some() -> None:
     text = '[topology]\nkind = "star"\nbrokers = 3\nsubscribe = ["t"]\n[[workload]]\nkind = "random"\ntopics = ["t"]\n'
     (workload,) = parse_scenario(text).workloads

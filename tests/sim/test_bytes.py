@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from resprout.core import limits
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee
 from resprout.links.frames import FRAMES, Data
 from resprout.order.messages import Forward
 from resprout.scenario.load import parse_scenario
+from resprout.sim.bodies import WeighedBodies
 from resprout.sim.load import NodeLoad
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.scales import Scales, claims_size
@@ -169,3 +171,19 @@ def test_a_bundle_with_many_keys_is_compared_with_the_widest_references() -> Non
         bundle = Bundle("p", 1, first, len(payloads), first, "t", keys, Guarantee.CAUSAL, b"", pack_payloads(payloads))
         frame = Data(1, 0, 0, (Forward(bundle, 3),))
         assert codec.frame_bytes(frame) == codec.widest_bytes(frame)
+
+
+class Boulder(ProtocolMessage, frozen=True, tag=999):
+    size: int
+
+    @property
+    def bulk(self) -> int:
+        return self.size
+
+
+def test_a_message_that_no_connection_would_take_stops_the_run() -> None:
+    """Where nothing is encoded it would arrive, and the run would be clean."""
+    bodies = WeighedBodies()
+    assert len(bodies.pack(1, Boulder(limits.FRAME_BYTES - 1000)))
+    with pytest.raises(AssertionError, match="no connection would take it: Boulder takes"):
+        bodies.pack(1, Boulder(limits.FRAME_BYTES + 1))

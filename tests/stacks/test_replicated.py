@@ -3,9 +3,10 @@
 import random
 
 from resprout.core.contract import ProtocolMessage
-from resprout.replicas.messages import Accept, Ask, Prepare, Promise, Willing
+from resprout.replicas.messages import Accept, Ask, Decisions, Fetch, Prepare, Promise, Willing
 from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.replica import HeartbeatDue, News, Replica
+from resprout.replicas.values import Ballot, SlotEntry
 from resprout.stacks.shell.replicated import ReplicaInSessions
 from resprout.stacks.shell.step import Step
 
@@ -13,9 +14,9 @@ PATIENCE_US = 2_000_000
 
 
 class Leader:
-    """Leads the group g of a, b and c, of whom b answers by hand and c never."""
+    """Leads the group g of a, b and c, of whom b answers by hand and c never; or stands, if it is not `promised`."""
 
-    def __init__(self) -> None:
+    def __init__(self, promised: bool = True) -> None:
         self.said: list[ProtocolMessage] = []
         options = ReplicaOptions(patience_us=PATIENCE_US)
         replica = Replica("g", "a", ("a", "b", "c"), random.Random(1), options)
@@ -23,7 +24,9 @@ class Leader:
         self.group.begin(PATIENCE_US, stands=True)
         (ask,) = [one for one in self.said if isinstance(one, Ask)]
         self.group.hear("b", Willing("g", ask.ballot))
-        (prepare,) = [one for one in self.said if isinstance(one, Prepare)]
+        if not promised:
+            return
+        (prepare,) = self.prepared()
         self.group.hear("b", Promise("g", prepare.ballot, 0, 0, ()))
         assert replica.is_leading
 
@@ -36,6 +39,12 @@ class Leader:
 
     def dump(self) -> bytes:
         return b""
+
+    def prepared(self) -> list[Prepare]:
+        """What b was asked to promise since this was looked at last."""
+        asked = [one for one in self.said if isinstance(one, Prepare)]
+        self.said.clear()
+        return asked
 
     def asked(self) -> list[int]:
         """Slots that b was asked to accept since this was looked at last."""
@@ -66,3 +75,31 @@ def test_what_was_said_in_a_session_and_is_not_answered_is_not_said_again_in_it(
     assert leader.asked() == []
     assert leader.group.propose(b"4")
     assert leader.asked() == [4]
+
+
+def test_a_promise_that_takes_long_is_not_asked_for_again_unless_the_session_or_what_is_decided_has_changed() -> None:
+    """Each answer holds all votes: repeats filled thin lines, and no promise ever came in time."""
+    candidate = Leader(promised=False)
+    beat = HeartbeatDue("g")
+    assert len(candidate.prepared()) == 1
+    candidate.group.fired(beat)
+    assert candidate.prepared() == []
+    candidate.group.forget(lambda member: member == "b")
+    candidate.group.fired(beat)
+    assert [one.after for one in candidate.prepared()] == [0]
+    candidate.group.hear("b", Decisions("g", 1, (SlotEntry(b"1"),)))
+    candidate.group.fired(beat)
+    assert [one.after for one in candidate.prepared()] == [1]
+
+
+def test_what_was_asked_for_and_answered_may_be_asked_for_again() -> None:
+    """There was nothing then, and is now."""
+    follower = Leader(promised=False)
+    ballot = Ballot(9, "b")
+    for answer in ((), (SlotEntry(b"1"),)):
+        follower.said.clear()
+        follower.group.hear("b", Accept("g", ballot, 2, (), 1))
+        follower.group.hear("b", Accept("g", ballot, 2, (), 1))
+        assert [one for one in follower.said if isinstance(one, Fetch)] == [Fetch("g", 0)]
+        follower.group.hear("b", Decisions("g", 1, answer))
+    assert follower.group.replica.ledger.chosen == 1

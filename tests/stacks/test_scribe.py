@@ -20,11 +20,13 @@ from resprout.sim.swarm import try_seed
 from resprout.spread.scribe.messages import Scribed
 from resprout.stacks.scribe import SCRIBE
 from resprout.stacks.scribe.broker import ScribeBroker
+from resprout.stacks.scribe.log import PlaceBundle, TopicLog
 from resprout.stacks.scribe.messages import ClaimTopic, FoundTopic, PublishAt, TopicKnown
 from resprout.stacks.scribe.options import ScribeOptions
 from resprout.stacks.scribe.pushing import ScribePushing
 from resprout.stacks.scribe.wishes import DIRECTORY
 from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.periods import PERIOD_US_MAX
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from tests.edge.desk import Desk
@@ -141,9 +143,13 @@ def test_it_promises_an_order_for_each_topic_and_no_other() -> None:
 
 
 def bundle(
-    first: int = 1, topic: str = "t", keys: tuple[str, ...] = (), guarantee: Guarantee = Guarantee.TOTAL
+    first: int = 1,
+    topic: str = "t",
+    keys: tuple[str, ...] = (),
+    guarantee: Guarantee = Guarantee.TOTAL,
+    life: int = 1,
 ) -> Bundle:
-    return Bundle("p", 1, first, 1, 0, topic, keys, guarantee, b"", pack_payloads([b"x"]))
+    return Bundle("p", life, first, 1, 0, topic, keys, guarantee, b"", pack_payloads([b"x"]))
 
 
 @pytest.mark.parametrize(("topic", "keys", "word"), [("t", ("u#k",), "several topics"), (DIRECTORY, (), "announce")])
@@ -165,6 +171,29 @@ def test_a_client_is_told_what_was_refused_and_no_receipts_of_it() -> None:
     )
     played.check_clean()
     assert played.verdict.counts["refused"] > 0
+
+
+TWIN = """
+[[client]]
+name = "twin"
+broker = "b2"
+called = "c1"
+"""
+
+
+def test_an_earlier_life_of_a_client_is_told_that_its_name_is_taken_and_not_that_its_publications_are_safe() -> None:
+    """They will never have a place behind those of the later one."""
+    played = play(ring(3, operations=5, interval="50ms", seed=3, mix="total = 1.0", more=TWIN))
+    played.check_clean()
+    assert {row.node for row in played.rows if row.kind == "leave"} == {"c1"}
+
+
+def test_what_an_earlier_life_published_before_the_later_one_has_its_place_whenever_it_is_asked_for() -> None:
+    log, early, late = TopicLog(), bundle(1), bundle(2)
+    later_life = bundle(1, life=2)
+    assert log.apply(PlaceBundle(early, 0)) and log.apply(PlaceBundle(later_life, 0))
+    assert log.apply(PlaceBundle(late, 1)) is None
+    assert log.has(early) and not log.has(late) and log.is_outlived(late) and not log.is_outlived(later_life)
 
 
 class OneScribe:
@@ -216,6 +245,12 @@ def test_options_that_cannot_be_are_refused() -> None:
             SCRIBE.parse_options(wrong)
     with pytest.raises(UsageError, match=r"^suspect_us must be more than noop_us, 1000000, not 1$"):
         SCRIBE.parse_options({"suspect_us": 1})
+    for wrong, numbers in (({"backups": 5}, "5, not 4"), ({"successors": 1}, "2, not 1")):
+        with pytest.raises(UsageError, match=f"^successors must be at least as many as backups, {numbers}$"):
+            SCRIBE.parse_options(wrong)
+    assert SCRIBE.parse_options({"backups": 6, "successors": 6}).faults == 3
+    with pytest.raises(UsageError, match=f"^option 'stabilise_us': expected `int` <= {PERIOD_US_MAX}$"):
+        SCRIBE.parse_options({"stabilise_us": 10**20})
     options = SCRIBE.parse_options({})
     assert (options.backups, options.noop_us, options.suspect_us) == (2, 1_000_000, 2_000_000), "as the seed prints"
 

@@ -15,6 +15,7 @@ from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
 from resprout.stacks.shell import replicated
+from resprout.stacks.shell.periods import PERIOD_US_MAX
 from resprout.stacks.sites import SITES
 from resprout.stacks.sites.image import dump, load
 from resprout.stacks.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
@@ -216,6 +217,34 @@ def test_a_site_that_lacks_a_broker_or_has_too_many_is_refused_when_the_file_is_
     assert parse_scenario(TWO + third).brokers
     with pytest.raises(ScenarioError, match="has 4 brokers"):
         parse_scenario(TWO + third.replace('["s0c"]', '["s0c", "s0d"]'))
+
+
+def test_contacts_in_another_site_are_refused_when_the_file_is_read_because_only_a_parent_leads_there() -> None:
+    reason = "in the stack 'sites' contacts are brokers of the same site; a parent leads to another one"
+    flat = 'stack = "sites"\n[topology]\nkind = "flat"\nbrokers = 3\n'
+    with pytest.raises(ScenarioError, match=f":2: broker b1: {reason}$"):
+        parse_scenario(flat)
+    assert parse_scenario(flat, overrides=["stack=gossip"]).brokers
+    join = '[[fault]]\nat = "1s"\nkind = "join"\nnodes = ["x"]\ncontacts = ["s0b"]\n'
+    with pytest.raises(ScenarioError, match=f":14: {reason}$"):
+        parse_scenario(TWO + join, overrides=["options.replicas=2"])
+    same = TWO.replace('parent = "s0a"', 'contacts = ["s0a"]')
+    assert parse_scenario(same + join + 'site = "s0"\n').brokers
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"patience_us": 250_000}, "patience_us must be more than heartbeat_us, 250000, not 250000"),
+        ({"heartbeat_us": 1_000_000}, "patience_us must be more than heartbeat_us, 1000000, not 1000000"),
+        ({"return_us": 10**20}, f"option 'return_us': expected `int` <= {PERIOD_US_MAX}"),
+        ({"patience_us": PERIOD_US_MAX + 1}, f"option 'patience_us': expected `int` <= {PERIOD_US_MAX}"),
+    ],
+)
+def test_times_that_cannot_be_are_refused_in_one_line(given: dict[str, int], complaint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        SITES.parse_options(given)
+    assert str(caught.value) == complaint
 
 
 def test_a_broker_for_which_its_site_has_no_place_says_so_and_waits_for_nothing() -> None:

@@ -1,5 +1,6 @@
 """Leaders of sites that die, freeze and wake up, brokers that return, clients that turn to others of their site."""
 
+import msgspec
 import pytest
 
 from resprout.core.contract import LinkDown
@@ -212,6 +213,27 @@ def test_a_client_that_returns_after_all_that_was_kept_for_it_is_told(routing: s
     desk.wait(6_000_000)
     serving, given = returned(desk, has=2)
     assert not serving.resumed and given == []
+
+
+# -- much to say -------------------------------------------------------------------------------------------------------
+
+
+def test_one_that_lags_by_more_than_a_message_holds_may_be_needed_for_the_next_majority() -> None:
+    """Both others are behind it when the leader dies; what it missed does not fit into a promise."""
+    missed = (*freeze(WORK_BEGINS_US, WORK_BEGINS_US + 5_000_000, "s0c"), crash(WORK_BEGINS_US + 5_001_000, "s0a"))
+    large = msgspec.structs.replace(work(["c1"], "t", operations=110, interval_us=60_000), payload=100_000)
+    played = play(scenario(sites({"s0": None}), clients({"c0": "s0b", "c1": "s0b"}, "t"), large, faults=missed, seed=2))
+    played.check_clean()
+    assert {"s0b/1", "s0c/1"} & set(played.leaders("s0")), "somebody else leads in the end"
+
+
+def test_on_thin_lines_a_site_finds_a_leader_again_though_promises_take_longer_than_its_patience() -> None:
+    thin = [msgspec.structs.replace(broker, bandwidth_bps=2_000_000) for broker in sites({"s0": None})]
+    homes = {"c0": "s0b", "c1": "s0c", "c2": "s0a"}
+    large = msgspec.structs.replace(work(list(homes), "t", operations=50), payload=20_000)
+    faults = freeze(WORK_BEGINS_US + 1_000_000, WORK_BEGINS_US + 3_000_000, "s0a")
+    asked = scenario(thin, clients(homes, "t"), large, faults=faults, seed=4)
+    play(msgspec.structs.replace(asked, time_limit_us=400_000_000)).check_clean()
 
 
 # -- many --------------------------------------------------------------------------------------------------------------

@@ -6,12 +6,19 @@ whether a majority hears no leader, sending again what was not answered, and giv
 
 from collections.abc import Sequence
 from random import Random
+from typing import Final
 
 from resprout.replicas.desk import HeartbeatDue, Led, PatienceOver, ReplicaDesk
 from resprout.replicas.learning import Learner
 from resprout.replicas.messages import Accept, Accepted, Ask, Follow, Lead, Prepare, Promise, Refuse, Willing
 from resprout.replicas.proposer import Proposer
 from resprout.replicas.values import ROUND_LEAP_MAX, Ballot, SlotEntry, is_majority
+
+ELECTIONS_MAX: Final = 2
+"""After so many without a leader, each further one doubles the patience: where promises take long, another ballot only
+makes them take longer."""
+DOUBLINGS_MAX: Final = 5
+"""But no more than so many do."""
 
 
 class Leadership:
@@ -24,6 +31,8 @@ class Leadership:
         self.heard_us = 0
         """When the leader was heard last."""
         self._proposer: Proposer | None = None
+        self._elections = 0
+        """How often this replica stood, or promised something to one that did, since it last knew of a leader."""
         self._round = 0
         """The highest of all ballots that were heard of."""
         self._wished = Ballot()
@@ -53,9 +62,15 @@ class Leadership:
 
     def wait_for_leader(self, now_us: int) -> None:
         """Not all at the same moment: those who stand at once disturb each other."""
-        patience_us = self._desk.options.patience_us
+        patience_us = self._patience_us
         at_us = now_us + patience_us + self._rng.randrange(patience_us)
         self._desk.wake(PatienceOver(self._desk.group), at_us)
+
+    @property
+    def _patience_us(self) -> int:
+        """Before it stands. To have asked in vain who is willing makes nobody more patient: that costs little, and when
+        a majority can be reached again it should not have to wait."""
+        return self._desk.options.patience_us << min(max(0, self._elections - ELECTIONS_MAX), DOUBLINGS_MAX)
 
     def hears_leader(self, now_us: int) -> bool:
         if self.is_leading:
@@ -68,6 +83,8 @@ class Leadership:
     def follow_leader(self, leader: str | None) -> None:
         if leader != self.leader:
             self.leader = leader
+            if leader is not None:
+                self._elections = 0
             self._desk.tell(Led(leader))
 
     def give_up(self) -> None:
@@ -75,13 +92,19 @@ class Leadership:
         self._proposer = None
         self.follow_leader(None)
 
+    def make_way(self, now_us: int) -> None:
+        """Somebody else stands, was promised all that it needs from here, and has time to lead."""
+        self.give_up()
+        self.heard_us = now_us
+        self._elections += 1
+
     def look(self, now_us: int) -> None:
         """Is there a leader? If not, and this replica is a member, it tries."""
         self.wait_for_leader(now_us)
         if self.is_leading:
             if not self.has_company(now_us):
                 self.give_up()
-        elif now_us - self.heard_us >= self._desk.options.patience_us and self._desk.is_member:
+        elif now_us - self.heard_us >= self._patience_us and self._desk.is_member:
             self.give_up()
             self._wish(now_us)
         elif not self._desk.is_member:
@@ -117,6 +140,7 @@ class Leadership:
             return
         self._desk.persist(self._ledger.promise(ballot))
         self._proposer = Proposer(self._ledger, ballot)
+        self._elections += 1
         self.heard_us = now_us
         self._followed = {}
         self._wake_to_beat(now_us)

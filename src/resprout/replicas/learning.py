@@ -50,7 +50,7 @@ class Learner:
         ledger, desk = self._ledger, self._desk
         if message.after < ledger.snapshot.slot:
             desk.say(peer, Install(desk.group, ledger.snapshot))
-        elif message.after < ledger.chosen:
+        else:  # an answer without entries, too: whoever asked may ask the same again later
             entries = desk.batch(list(ledger.decided(message.after + 1, ledger.chosen)))
             desk.say(peer, Decisions(desk.group, message.after + 1, entries))
 

@@ -34,7 +34,8 @@ class Prepare(ProtocolMessage, frozen=True, tag=160):
 
 class Promise(ProtocolMessage, frozen=True, tag=161):
     """Answer to `Prepare`: nothing below this ballot is accepted any more. `votes` are all that was accepted after
-    `after`; of these, and of everything before, what is not above `chosen` is decided."""
+    `after`, which may be behind the slot that was asked for; of these, and of everything before, what is not above
+    `chosen` is decided."""
 
     group: str
     ballot: Ballot
@@ -116,7 +117,8 @@ class Fetch(ProtocolMessage, frozen=True, tag=167):
 
 
 class Decisions(ProtocolMessage, frozen=True, tag=168):
-    """Answer to `Fetch`: the decided entries from slot `first` on, as many as one message may hold."""
+    """Answer to `Fetch`: the decided entries from slot `first` on, as many as one message may hold; none when there are
+    none."""
 
     group: str
     first: int

@@ -21,6 +21,8 @@ PENDING_MAX: Final = 4096
 """Commands that wait for a slot."""
 UNDER_WAY_MAX: Final = 256
 """Slots that are proposed and not decided."""
+UNDER_WAY_BYTES_MAX: Final = 2 << 20
+"""Of their commands, unless a single one is larger. Whoever stands next is shown all of them in one message."""
 
 
 class Phase(enum.Enum):
@@ -44,6 +46,7 @@ class Proposer:
         self.under_way: dict[int, dict[str, None]] = {}
         """Slot -> who has accepted it."""
         self._entries: dict[int, SlotEntry] = {}
+        self._under_way_bytes = 0
         self._commands: dict[bytes, None] = {}
         """Of all that was taken and is not decided."""
         self._next = 0
@@ -105,16 +108,25 @@ class Proposer:
         while self.is_leading and len(self.under_way) < UNDER_WAY_MAX:
             if any(entry.is_configuration for entry in self._entries.values()):
                 break
-            if self._next <= max(self._found, default=0):
-                found = self._found.pop(self._next, None)
-                entry = found.entry if found is not None else NOTHING
+            is_found = self._next <= max(self._found, default=0)
+            if is_found:
+                vote = self._found.get(self._next)
+                entry = vote.entry if vote is not None else NOTHING
             elif self._pending:
-                entry = self._pending.popleft()
+                entry = self._pending[0]
             else:
                 break
+            size = self._under_way_bytes + len(entry.command)
+            if self.under_way and size > UNDER_WAY_BYTES_MAX:
+                break
+            if is_found:
+                self._found.pop(self._next, None)
+            else:
+                self._pending.popleft()
             entries.append(entry)
             self.under_way[self._next] = {}
             self._entries[self._next] = entry
+            self._under_way_bytes = size
             self._next += 1
         return first, tuple(entries)
 
@@ -140,7 +152,9 @@ class Proposer:
         """After decisions were taken: let go of them, and see whether the configuration still has promised."""
         for slot in [slot for slot in self.under_way if slot <= self._ledger.chosen]:
             del self.under_way[slot]
-            self._commands.pop(self._entries.pop(slot).command, None)
+            command = self._entries.pop(slot).command
+            self._under_way_bytes -= len(command)
+            self._commands.pop(command, None)
         self._next = max(self._next, self._ledger.chosen + 1)
         for slot in [slot for slot in self._found if slot < self._next]:
             del self._found[slot]

@@ -33,10 +33,8 @@ class Acceptor:
             return
         if message.ballot > ledger.promised:
             self._desk.persist(ledger.promise(message.ballot))
-            self._leadership.give_up()
-            self._leadership.heard_us = now_us
-        after = max(message.after, ledger.snapshot.slot)
-        self._say(peer, Promise(self._desk.group, message.ballot, after, ledger.chosen, ledger.votes_after(after)))
+            self._leadership.make_way(now_us)
+        self._say(peer, self._promise(message))
 
     def hear_accept(self, peer: str, message: Accept, now_us: int) -> None:
         ledger = self._ledger
@@ -60,6 +58,21 @@ class Acceptor:
         self._heed(peer, message.ballot, now_us)
         self._say(peer, Follow(self._desk.group, message.ballot, message.sent_us))
         self._learner.learn_votes(message.ballot, message.chosen)
+
+    def _promise(self, message: Prepare) -> Promise:
+        """With all votes after the candidate's slot, where one message may hold them. One that is further behind is
+        shown only those that are not decided, which leaders keep few (`UNDER_WAY_BYTES_MAX`). No promise that begins
+        behind what the candidate knows counts (`Proposer.promise`): it fetches the rest, and asks again."""
+        ledger = self._ledger
+        after = max(message.after, ledger.snapshot.slot)
+        votes = ledger.votes_after(after)
+        if (
+            after < ledger.chosen
+            and sum(len(vote.entry.command) for vote in votes) > self._desk.options.batch_bytes_max
+        ):
+            after = ledger.chosen
+            votes = ledger.votes_after(after)
+        return Promise(self._desk.group, message.ballot, after, ledger.chosen, votes)
 
     def _heed(self, peer: str, ballot: Ballot, now_us: int) -> None:
         """Somebody leads in a ballot that is not below what was promised."""

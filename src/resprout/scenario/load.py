@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from resprout.core.errors import UsageError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.scenario.check_nodes import blame, check_nodes
 from resprout.scenario.model import TIME_LIMIT_US, BrokerSpec, FaultKind, FaultSpec, OptionValue, Scenario
@@ -88,13 +89,31 @@ def _check_sites(
 ) -> None:
     """A site that lacks a broker never forms, and one that has too many leaves one out."""
     size = stack.site_brokers(stack.parse_options(options))
+    if not size:
+        return
+    _check_site_contacts(file, stack, brokers, faults)
     joined = Counter(fault.site for fault in faults if fault.kind is FaultKind.JOIN for _ in fault.nodes)
     for site, count in Counter(broker.site for broker in brokers).items():
-        if size and site is not None and count + joined[site] != size:
+        if site is not None and count + joined[site] != size:
             first = next(broker.name for broker in brokers if broker.site == site)
             found = f"the site {site!r} has {count + joined[site]} brokers"
             wanted = f"with these options the stack {stack.name!r} has {size} in each"
             blame(file, "broker", first, "site", f"{found}; {wanted}")
+
+
+def _check_site_contacts(
+    file: TomlTable, stack: Stack[Any], brokers: Sequence[BrokerSpec], faults: Sequence[FaultSpec]
+) -> None:
+    """They lead to others of the same site. A site that knows another one only so is never told to be its child."""
+    reason = f"in the stack {stack.name!r} contacts are brokers of the same site; a parent leads to another one"
+    sites = {name: fault.site for fault in faults if fault.kind is FaultKind.JOIN for name in fault.nodes}
+    sites |= {broker.name: broker.site for broker in brokers}
+    for broker in brokers:
+        if any(broker.site is None or sites[contact] != broker.site for contact in broker.contacts):
+            blame(file, "broker", broker.name, "contacts", reason)
+    for number, fault in enumerate(faults):
+        if any(fault.site is None or sites.get(contact) != fault.site for contact in fault.contacts):
+            file.fail(("fault", number, "contacts"), reason)
 
 
 def _name(file: TomlTable) -> str:
@@ -112,6 +131,20 @@ def _options(file: TomlTable, stack: Stack[Any]) -> dict[str, OptionValue]:
     for key, value in table.values.items():
         if not isinstance(value, str | int | float | bool):
             table.fail(key, f"{key} must be a text, a number, true or false")
-        table.attempt(key, stack.parse_options, {key: value})  # one by one, to know which one it was
-    table.attempt("", stack.parse_options, table.values)
+    try:
+        stack.parse_options(table.values)
+    except UsageError as error:
+        table.fail(_to_blame(stack, table.values, str(error)), str(error))
     return dict(table.values)
+
+
+def _to_blame(stack: Stack[Any], values: Mapping[str, Any], complaint: str) -> str:
+    """The option that earns the complaint by itself; none where only several together do, which may go well with each
+    other and not with the defaults of the others."""
+    for key, value in values.items():
+        try:
+            stack.parse_options({key: value})
+        except UsageError as error:
+            if str(error) == complaint:
+                return key
+    return ""

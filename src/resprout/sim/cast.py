@@ -19,6 +19,7 @@ from resprout.scenario.client_app import AppMaker
 from resprout.scenario.consuming import make_consumer
 from resprout.scenario.model import BrokerSpec, ClientSpec, FaultSpec, Scenario, SubscriptionSpec
 from resprout.scenario.seeds import random_for
+from resprout.sim.bodies import WeighedBodies
 from resprout.sim.client import ClientSide
 from resprout.sim.consumer import ConsumerSide
 from resprout.sim.distances import Distances
@@ -164,7 +165,7 @@ class Cast:
         epoch = 1 + rng.randrange(1 << 30) if self._has_doubles else 1
         return Links(
             machine, name=name, role=role, incarnation=incarnation, rng=rng, options=self._links, first_epoch=epoch,
-            incarnation_max=lambda: INCARNATION_MAX,
+            incarnation_max=lambda: INCARNATION_MAX, bodies=WeighedBodies(),
         )  # fmt: skip
 
     def _contacts(self, broker: BrokerSpec, node: Node, incarnation: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any, Final
 
 from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
-from resprout.core.contract import CancelTimer, Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
+from resprout.core.contract import CancelTimer, EndCode, Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.item import KeptItem
@@ -221,8 +221,17 @@ class ScribeBroker(Shell):
     def _hear_placed(self, peer: Peer, message: PublicationPlaced) -> None:
         if message.topic == DIRECTORY and message.publisher == self._seat.name:
             self._is_announced(message)
+        elif message.copies < 1:
+            self._outlived(message)
         else:
             self._publishing.placed(message)
+
+    def _outlived(self, message: PublicationPlaced) -> None:
+        """A later life of this client publishes elsewhere: its name belongs to that one."""
+        self._publishing.answered(message)
+        session = self._sessions.all.get(message.publisher)
+        if session is not None and session.incarnation == message.incarnation:
+            self._clients.cut_off(session.name, f"{session.name} restarted", EndCode.REPLACED)
 
     def _hear_led(self, peer: Peer, message: TopicLed) -> None:
         if message.position >= 0:

@@ -179,6 +179,8 @@ class HeldTopic:
         key = (bundle.origin, bundle.first)
         if self.log.has(bundle):
             self._say_placed(name, key)
+        elif self.log.is_outlived(bundle):
+            self._say_outlived(name, key)
         elif key in self._requests:
             self._requests[key] = name
         elif key in self._deferred:
@@ -326,6 +328,8 @@ class HeldTopic:
                     self._under_way_bytes -= command.bundle.cost
                 if name is not None and self.log.has(command.bundle):
                     self._say_placed(name, key)
+                elif name is not None and self.log.is_outlived(command.bundle):
+                    self._say_outlived(name, key)
                 elif name is not None:  # the one before it was not taken, and has to be said again first
                     self._house.say(name, TopicLed(self.topic, self._me))
                 self.go_on()
@@ -342,8 +346,14 @@ class HeldTopic:
                 pass
 
     def _say_placed(self, name: str, key: tuple[Origin, int]) -> None:
+        self._answer(name, key, len(self.holders) // 2 + 1)
+
+    def _say_outlived(self, name: str, key: tuple[Origin, int]) -> None:
+        """Whoever is told `safe` must be able to rely on it: this was not placed, and will not be."""
+        self._answer(name, key, 0)
+
+    def _answer(self, name: str, key: tuple[Origin, int], copies: int) -> None:
         (publisher, stream, incarnation), first = key
-        copies = len(self.holders) // 2 + 1
         self._house.say(name, PublicationPlaced(self.topic, publisher, incarnation, stream, first, copies))
 
 

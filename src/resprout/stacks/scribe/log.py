@@ -89,9 +89,12 @@ class TopicLog:
         """By publisher and stream: the latest life that has one."""
 
     def has(self, bundle: Bundle) -> bool:
-        """It has a place, or will never have one."""
-        is_over = bundle.incarnation < self._lives.get((bundle.publisher, bundle.stream), 0)
-        return is_over or bundle.first <= self._last.get(bundle.origin, 0)
+        """It has a place."""
+        return bundle.first <= self._last.get(bundle.origin, 0)
+
+    def is_outlived(self, bundle: Bundle) -> bool:
+        """A later life of its publisher has a place here: if it has none yet, it will never have one."""
+        return bundle.incarnation < self._lives.get((bundle.publisher, bundle.stream), 0)
 
     def after(self, position: int) -> list[PlacedAt]:
         return [placed for placed in self.recent if placed.position > position]
@@ -113,7 +116,7 @@ class TopicLog:
 
     def _place(self, bundle: Bundle, previous: int) -> PlacedAt | None:
         origin = bundle.origin
-        if self.has(bundle) or self._last.get(origin, 0) < previous:
+        if self.has(bundle) or self.is_outlived(bundle) or self._last.get(origin, 0) < previous:
             return None
         self._remember(origin, bundle.last)
         self.position += 1

@@ -36,7 +36,8 @@ class PublishAt(BundleMessage, frozen=True, tag=295):
 
 
 class PublicationPlaced(ProtocolMessage, frozen=True, tag=296):
-    """Answer to `PublishAt`: it has a place for ever, which this many brokers know."""
+    """Answer to `PublishAt`: it has a place for ever, which this many brokers know. No copies: it will never have one,
+    because a later life of the publisher has."""
 
     topic: str
     publisher: str

@@ -9,6 +9,7 @@ from resprout.core.errors import UsageError
 from resprout.overlay.chord.options import RingOptions
 from resprout.replicas.options import ReplicaOptions
 from resprout.spread.scribe.options import TreeOptions
+from resprout.stacks.shell.periods import Period
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -23,23 +24,24 @@ REPORTS: Final = 16
 class ScribeOptions(msgspec.Struct, frozen=True):
     backups: Annotated[int, msgspec.Meta(ge=0, le=6)] = 2
     """Of each owner of a topic: the next ones on the ring. Half of them may be down at a time."""
-    noop_us: _Positive = 1_000_000
+    noop_us: Period = 1_000_000
     """Between two signs of life of a leader, to those who hold the same topic."""
-    suspect_us: _Positive = 2_000_000
+    suspect_us: Period = 2_000_000
     """A leader that they do not hear for so long, and up to twice that by chance, is replaced; any broker that is
     silent for so long is passed by, on the ring and in trees, until it is heard. More than two round trips between any
     brokers, or nobody leads for long."""
     successors: _Positive = 4
-    """That a broker knows on the ring. More: more neighbours may fail at once before the ring is mended."""
-    stabilise_us: _Positive = 500_000
+    """That a broker knows on the ring, its backups among them. More: more neighbours may fail at once before the ring
+    is mended."""
+    stabilise_us: Period = 500_000
     """Between two questions to the successor, and between two fingers."""
-    lookup_us: _Positive = 1_000_000
+    lookup_us: Period = 1_000_000
     """Before the owner of a key is asked for again."""
-    beat_us: _Positive = 1_000_000
+    beat_us: Period = 1_000_000
     """Between two signs of life of a root, down its tree."""
-    again_us: _Positive = 2_000_000
+    again_us: Period = 2_000_000
     """What a leader has not answered for so long is said again, and who leads is asked again."""
-    keep_us: _Positive = 30_000_000
+    keep_us: Period = 30_000_000
     """For so long publications are kept for those who missed them."""
     keep_bytes: Annotated[int, msgspec.Meta(ge=1, le=3 << 20)] = 2 << 20
     """Of each topic, at most. Less is kept for those who missed it where much is published."""
@@ -52,6 +54,8 @@ class ScribeOptions(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.suspect_us <= self.noop_us:
             raise UsageError(f"suspect_us must be more than noop_us, {self.noop_us}, not {self.suspect_us}")
+        if self.successors < self.backups:
+            raise UsageError(f"successors must be at least as many as backups, {self.backups}, not {self.successors}")
         assert self.ring is not None, "UsageError for what does not go together"
 
     @property

@@ -62,13 +62,17 @@ class TopicPublishing:
             self._errands.add(bundle.topic, _key(bundle.origin, bundle.first), PublishAt(bundle, previous))
 
     def placed(self, message: PublicationPlaced) -> None:
-        origin = (message.publisher, message.stream, message.incarnation)
-        self._errands.done(message.topic, _key(origin, message.first))
+        self.answered(message)
         for published in self._waiting.get((message.publisher, message.stream), ()):
             bundle = published.item.bundle
             if bundle.first == message.first and bundle.incarnation == message.incarnation:
-                published.copies = max(1, message.copies)
+                published.copies = message.copies
         self._tell(message.publisher, message.stream)
+
+    def answered(self, message: PublicationPlaced) -> None:
+        """The leader need not be told of it again."""
+        origin = (message.publisher, message.stream, message.incarnation)
+        self._errands.done(message.topic, _key(origin, message.first))
 
     def _tell(self, client: str, stream: str) -> None:
         """Receipts, as far as nothing is missing before."""

@@ -8,7 +8,7 @@ that comes from a dead broker wait, or send it elsewhere. Unless the stack makes
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from resprout.core.contract import Close, LinkUp, Send, SetTimer, Timer
+from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer, Timer
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import check_offered
 from resprout.edge.broker.owed import read_held
@@ -106,8 +106,8 @@ class ClientDesk:
         self._sessions.leave(name, self._step.out)
         self._left(name)
 
-    def cut_off(self, name: str, reason: str) -> None:
-        self._step.out.append(Close(name, reason))
+    def cut_off(self, name: str, reason: str, code: EndCode = EndCode.NONE) -> None:
+        self._step.out.append(Close(name, reason, code))
         self.leave(name)
 
     # -- what they say -------------------------------------------------------------------------------------------------

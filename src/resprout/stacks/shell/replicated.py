@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from resprout.core import limits
 from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer
-from resprout.replicas.messages import Accept, Fetch
+from resprout.replicas.messages import Accept, Decisions, Fetch, Install, Prepare
 from resprout.replicas.replica import Chosen, HeartbeatDue, News, PatienceOver, Replica, Restored
 from resprout.replicas.values import NO_BALLOT, Ballot
 from resprout.stacks.shell.step import Step
@@ -47,7 +47,9 @@ class ReplicaInSessions:
         self._chosen: dict[str, tuple[Ballot, int]] = {}
         """By member: up to which slot it was told in this session that all is decided, and in which ballot."""
         self._fetched: dict[str, int] = {}
-        """By member: after which slot it was asked for more in this session."""
+        """By member: after which slot it was asked for more in this session, and has not answered."""
+        self._prepared: dict[str, Prepare] = {}
+        """By member: what it was asked to promise last in this session."""
         self._news: deque[News] = deque()
         self._is_running = False
         self._snapshot_due = SNAPSHOT_SLOTS
@@ -64,6 +66,8 @@ class ReplicaInSessions:
         self._take(news, out)
 
     def hear(self, member: str, message: ProtocolMessage) -> None:
+        if isinstance(message, (Decisions, Install)):
+            self._fetched.pop(member, None)
         out: list[Effect] = []
         self._take(self.replica.hear(member, message, self._step.now_us, out), out)
 
@@ -98,7 +102,7 @@ class ReplicaInSessions:
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
         """What was said to these members may be lost."""
-        for said in (self._sent, self._chosen, self._fetched):
+        for said in (self._sent, self._chosen, self._fetched, self._prepared):
             for member in [member for member in said if is_gone(member)]:
                 del said[member]
 
@@ -132,6 +136,10 @@ class ReplicaInSessions:
         if isinstance(message, Fetch):
             is_repeat = self._fetched.get(member) == message.after
             self._fetched[member] = message.after
+            return is_repeat
+        if isinstance(message, Prepare):
+            is_repeat = self._prepared.get(member) == message
+            self._prepared[member] = message
             return is_repeat
         if not isinstance(message, Accept):
             return False

@@ -4,6 +4,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from resprout.core.errors import UsageError
+from resprout.stacks.shell.periods import Period
+
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -18,13 +21,17 @@ class SitesOptions(msgspec.Struct, frozen=True):
     sharing: Literal["leader", "links"] = "leader"
     """Who speaks with neighbouring sites: the leader with all of them, or each broker of the site with some. Sharing
     spreads the load, and a way to a site waits when any of its two brokers is gone, not only for leaders."""
-    heartbeat_us: _Positive = 250_000
+    heartbeat_us: Period = 250_000
     """Between two signs of life of a leader, to the replicas of its site."""
-    patience_us: _Positive = 1_000_000
+    patience_us: Period = 1_000_000
     """A leader that its replicas do not hear for so long, and up to twice that by chance, is replaced."""
-    return_us: _Positive = 30_000_000
+    return_us: Period = 30_000_000
     """So long publications are kept for clients that are gone, and for those of a broker that is. Longer: more is kept
     for nobody. Shorter: more clients are told that they may have missed something."""
     buffer: _Positive = 10_000
     """Bundles that may wait in a site for readers, or for one neighbouring site, before those who bring more are held
     back; nothing is dropped."""
+
+    def __post_init__(self) -> None:
+        if self.patience_us <= self.heartbeat_us:
+            raise UsageError(f"patience_us must be more than heartbeat_us, {self.heartbeat_us}, not {self.patience_us}")
