@@ -327,6 +327,13 @@ def test_a_broker_that_missed_more_than_is_kept_tells_its_clients() -> None:
     assert "lost_told" in {anomaly.rule for anomaly in played.verdict.anomalies}
 
 
+def test_a_second_wish_for_a_topic_takes_nothing_from_the_first() -> None:
+    """A filter that was confirmed had learnt of the topic, and was to have it from its beginning. Its client, which was
+    elsewhere before, then asked for it in other words, and was shown only what came after that. Found by the swarm."""
+    outcome = try_seed(720074, stack="scribe")
+    assert not outcome.failed, outcome.report
+
+
 def test_equal_seeds_give_equal_runs() -> None:
     scenarios = [ring(5, operations=5, seed=seed, more=fault("3100ms", "crash", "b3")) for seed in (1, 1, 2)]
     digests = [run_scenario(scenario).digest for scenario in scenarios]

@@ -158,12 +158,20 @@ class TopicWishes:
 
     def _need(self, wish: _Wish, topic: str) -> None:
         wish.topics[topic] = None
-        if self._was_elsewhere(wish.client) and (wish.client, topic) not in self._known:
+        is_known = (wish.client, topic) in self._known or self._is_covered(wish, topic)
+        if self._was_elsewhere(wish.client) and not is_known:
             wish.reads[topic] = None
             if topic not in self._reading:
                 self._reading[topic] = [wish]
                 self._read(topic)
         self._use(topic, wish.predicate, None)
+
+    def _is_covered(self, wish: _Wish, topic: str) -> bool:
+        """A wish of the same client that is confirmed is for this topic, too, perhaps from its beginning: the client is
+        shown all that it misses, and nothing that has come since is to be passed over."""
+        users = self._users.get(topic, {})
+        others = [predicate for predicate in self.table.of(wish.client) if predicate != wish.predicate]
+        return any(other in users and (wish.client, other) not in self._open for other in others)
 
     def _use(self, topic: str, predicate: Predicate, after: int | None) -> None:
         users = self._users.setdefault(topic, {})
