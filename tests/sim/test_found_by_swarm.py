@@ -21,6 +21,7 @@ PARTITION, HEAL = FaultKind.PARTITION, FaultKind.HEAL
 
 SEEDS = {
     "a client that comes when all others are back is told 'delivered' at once, too": 630048,
+    "what came from one of two dead neighbours and had gone on to the other is 'delivered' only when it is": 5900825,
     "a life that is given a place while others bury it is let go again": 97,
     "a client whose broker died is told 'delivered' only when it is": 436,
     "a client of a dead broker is told 'delivered' only when the clients of another dead one have it, too": 327,

@@ -42,6 +42,7 @@ class Inventory:
 
     def __init__(self, core: Core, *links: Link) -> None:
         self._core = core
+        self._links = links
         self.snapshot = core.log.next_no
         """What is logged from here on is not in it."""
         self.found: dict[Id, list[Crossed]] = {}
@@ -76,9 +77,13 @@ class Inventory:
 
     def items(self) -> Iterator[Item | Stub]:
         for crossings in self.found.values():
-            entry = crossings[0].entry
-            came = any(not crossed.sent for crossed in crossings if crossed.entry is entry)  # and was perhaps sent back
-            yield item_of(entry, int(not came))
+            yield item_of(crossings[0].entry, int(not self.has_come(crossings)))
+
+    def has_come(self, crossings: list[Crossed]) -> bool:
+        """From the dead, and perhaps it was sent back. Of two dead links it may have come over one that has forgotten
+        so, and gone on over the other."""
+        entry = crossings[0].entry
+        return entry.source in self._links or any(not one.sent for one in crossings if one.entry is entry)
 
     def leave(self, id: Id) -> Entry | None:
         """Take an entry off the dead links; what replaces them counts it from now on."""
@@ -135,10 +140,8 @@ class Pool:
     def add_own(self, inventory: Inventory) -> None:
         """After the members: what one of them sent, and what came from the dead, is not ours."""
         for id, crossings in inventory.found.items():
-            entry = crossings[0].entry
-            self._put(id, item_of(entry, OWN_SIDE))
-            came = any(not crossed.sent for crossed in crossings if crossed.entry is entry)
-            if came:
+            self._put(id, item_of(crossings[0].entry, OWN_SIDE))
+            if inventory.has_come(crossings):
                 self._sides.setdefault(id, DEAD_SIDE)
             elif self._sides.get(id, DEAD_SIDE) == DEAD_SIDE:
                 self._sides[id] = OWN_SIDE
