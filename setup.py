@@ -15,12 +15,16 @@ from typing import Any
 from setuptools import setup
 
 ROOT = Path(__file__).parent
+LEVELS = ("0", "1", "2", "3")
 
 
 def extensions() -> list[Any]:
     wanted = os.environ.get("RESPROUT_COMPILED", "")
     if not wanted:
         return []
+    level = os.environ.get("RESPROUT_OPTIMIZED", "2")
+    if level not in LEVELS:
+        sys.exit(f"resprout: RESPROUT_OPTIMIZED is one of {', '.join(LEVELS)}, not {level!r}")
     if shutil.which(os.environ.get("CC", "cc").split()[0]) is None:
         sys.exit("resprout: the compiled form needs a C compiler (cc): install gcc or clang, or set CC")
     try:
@@ -37,7 +41,6 @@ def extensions() -> list[Any]:
     paths = [str(modules[name].relative_to(ROOT)) for name in names]
     folder = os.environ.get("RESPROUT_COMPILING", "build/compiling")
     words = ["--config-file=tools/mypyc.ini", *paths]
-    level = os.environ.get("RESPROUT_OPTIMIZED", "2")
     return list(mypycify(words, opt_level=level, multi_file=True, target_dir=folder))
 
 

@@ -112,6 +112,12 @@ def test_without_a_compiler_one_line_says_what_is_needed(tmp_path: Path) -> None
     )
 
 
+def test_a_level_that_there_is_not_is_refused_in_one_line(tmp_path: Path) -> None:
+    done = build(tmp_path, "1", RESPROUT_OPTIMIZED="x")
+    assert done.returncode != 0
+    assert done.stderr.strip() == "resprout: RESPROUT_OPTIMIZED is one of 0, 1, 2, 3, not 'x'"
+
+
 def test_a_module_that_is_not_compiled_cannot_be_asked_for(tmp_path: Path) -> None:
     done = build(tmp_path, "resprout.core.contract", CC=sys.executable)
     assert "resprout.core.contract is not compiled" in done.stderr
