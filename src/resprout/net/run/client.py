@@ -16,6 +16,7 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.run.life import RealLife
 from resprout.net.run.row_file import RowWriter
+from resprout.net.run.schedule import ScheduledApp
 from resprout.net.run.tally import Tally
 from resprout.net.tls.keyring import Keyring
 from resprout.scenario.app import App
@@ -29,7 +30,8 @@ _WAKE_SECONDS_MIN: Final = 0.001
 
 
 class RealClient(RealLife):
-    """`last_receipt`: the last one that the stack gives; all else as for `RealLife`."""
+    """`last_receipt`: the last one that the stack gives. `first_event_us`: of the schedule, see `schedule`. All else as
+    for `RealLife`."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class RealClient(RealLife):
         on_note: Callable[[Row], None],
         bundle_max: int,
         last_receipt: str,
+        first_event_us: int,
         keyring: Keyring | None = None,
     ) -> None:
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
@@ -56,7 +59,8 @@ class RealClient(RealLife):
             machine, spec.name, incarnation, seed, codec, options, find, delays_us, writer, on_note, self._take,
             Tally(last_receipt), keyring,
         )  # fmt: skip
-        self._runner = AppRunner(self, machine, app)
+        self._app = ScheduledApp(app, first_event_us)
+        self._runner = AppRunner(self, machine, self._app)
         self._loop = asyncio.get_running_loop()
         self._heard: deque[Deliver | Answer] = deque()
         """For the application."""
@@ -79,6 +83,12 @@ class RealClient(RealLife):
     def start(self, start_us: int) -> None:
         super().start(start_us)
         self._runner.start()
+        self._send()
+
+    def begin(self, held_us: int) -> None:
+        """The schedule goes on."""
+        self._app.release(held_us)
+        self._runner.woke()
         self._send()
 
     # -- for the runner ----------------------------------------------------------------------------------------------

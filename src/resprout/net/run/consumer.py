@@ -47,6 +47,9 @@ class RealConsumer(RealLife):
         super().start(start_us)
         self.record(self._rows.began(self.now_us))
 
+    def begin(self, held_us: int) -> None:
+        """It does nothing by a schedule."""
+
     def _take(self, effect: Deliver | Answer) -> None:
         for row in self._rows.given(self.now_us, effect):
             self.record(row)

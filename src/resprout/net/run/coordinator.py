@@ -2,7 +2,8 @@
 
 Every process reads the same clock (`net.host.now_us`), so rows from all of them can be merged by time: what one process
 caused in another takes longer than the clock's microsecond. Times of the trace count from the moment at which all
-clients were told to begin, when every broker already listened.
+clients were told to begin, when every broker already listened. Workloads and faults wait until every subscription is
+confirmed (`schedule`).
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from resprout.net.run.faults import ProcessFaults
 from resprout.net.run.live import LiveRows
 from resprout.net.run.orders import ClientsProgress
 from resprout.net.run.plan import check_runnable, longest_way_us, silence_us
+from resprout.net.run.schedule import first_event_us
 from resprout.net.sessions import with_signs_of_life
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import Scenario
@@ -48,6 +50,12 @@ LEAD_US: Final = 100_000
 """From the order to begin to the beginning: it reaches every process by then."""
 
 LOOK_SECONDS: Final = 0.05
+
+SUBSCRIBE_US_MAX: Final = 60_000_000
+"""From the beginning until every subscription is confirmed. A subscription crosses the tree a few times; this leaves a
+crowded machine the time to start sixteen processes and to let each of them act."""
+WAYS_TO_SUBSCRIBE: Final = 20
+"""Ways through the network that this may take beyond that: a few greetings and confirmations, one after the other."""
 
 
 class ProcessRunResult(msgspec.Struct, frozen=True):
@@ -93,14 +101,17 @@ class RealRun:
         )
         self._crew = Crew(scenario, links, on_row, tls)
         self._faults = ProcessFaults(scenario, self._tree, self._crew, self._tell)
+        self._held_us: asyncio.Future[int]
+        """How much later than in the scenario the schedule is played; known when every subscription is confirmed."""
         self._handed_out = 0
         self._live = LiveRows(live, scenario.time_limit_us, self._row_readers) if live is not None else None
         if live is not None and (promise := stack.promise()) != Promises():
             live.write([promise_row(promise)])
 
     async def finish(self) -> ProcessRunResult:
-        """Runs it to quiescence, to its time limit, or to the first process that fails; however it ends, no process is
-        left afterwards. UsageError when it cannot be run with processes, ProcessError when they cannot be started."""
+        """Runs it to quiescence, to its time limit, or to the first process that fails; it also fails when not all
+        subscriptions are confirmed after `SUBSCRIBE_US_MAX`. However it ends, no process is left afterwards. UsageError
+        when it cannot be run with processes, ProcessError when they cannot be started."""
         ended = ""
         try:
             await self._start()
@@ -137,6 +148,7 @@ class RealRun:
                 group.create_task(self._crew.start())
         except BaseExceptionGroup as errors:
             raise _root_of(errors) from None
+        self._held_us = asyncio.get_running_loop().create_future()
         self._start_us = now_us() + LEAD_US
         addresses = {process.name: str(process.address) for process in self._tree.processes}
         self._crew.go(self._start_us, addresses)
@@ -145,7 +157,7 @@ class RealRun:
 
     async def _play(self) -> str:
         """Until the run is over; how it ended."""
-        faults = asyncio.create_task(self._faults.play(self._start_us))
+        faults = asyncio.create_task(self._faults.play(self._start_us, self._held_us))
         try:
             return await _first(self._watch(faults), self._fail_with_broker(), self._fail_with_client())
         except ProcessError as error:
@@ -161,8 +173,10 @@ class RealRun:
             progress = self._crew.progress
             if self._on_progress is not None:
                 self._on_progress(time_us - self._start_us, progress)
+            if not self._held_us.done():
+                self._begin_when_subscribed(time_us - self._start_us, progress)
             observed = (progress.rows, self._repairs.heard)
-            busy = progress.busy or not faults.done()
+            busy = progress.busy or not faults.done() or not self._held_us.done()
             pending = progress.pending + self._repairs.open
             if calm.over(time_us, observed, busy, pending, self._faults.latest_us):
                 return kinds.QUIESCENT
@@ -170,6 +184,23 @@ class RealRun:
                 faults.result()
             await asyncio.sleep(min(LOOK_SECONDS, (limit_us - time_us) / 1e6))
         return kinds.TIMEOUT
+
+    def _begin_when_subscribed(self, time_us: int, progress: ClientsProgress) -> None:
+        """Let the schedule go on when every subscription is confirmed; ProcessError when that takes too long."""
+        if progress.unconfirmed:
+            if time_us > SUBSCRIBE_US_MAX + WAYS_TO_SUBSCRIBE * longest_way_us(self._scenario):
+                raise ProcessError(
+                    f"not subscribed after {time_us // 1_000_000} s: {', '.join(progress.unconfirmed)}; workloads and"
+                    " faults wait for every subscription: is the machine overloaded, or a broker of theirs stuck?"
+                )
+            return
+        held_us = max(0, time_us - first_event_us(self._scenario))
+        if held_us:
+            self._tell(
+                kinds.NOTE, WORLD, f"all subscriptions are confirmed: the schedule is {held_us / 1e6:.3f} s late"
+            )
+        self._crew.begin(held_us)
+        self._held_us.set_result(held_us)
 
     async def _fail_with_broker(self) -> str:
         raise ProcessError((await self._tree.unexpected_end()).epitaph)

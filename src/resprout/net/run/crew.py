@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from resprout.net.address import Address
-from resprout.net.run.orders import BarClients, BrokerFound, ClientsProgress, Go, Leave
+from resprout.net.run.orders import BarClients, Begin, BrokerFound, ClientsProgress, Go, Leave
 from resprout.net.run.plan import share_out
+from resprout.net.run.schedule import subscribers
 from resprout.net.run.worker_process import WorkerProcess
 from resprout.scenario.model import Scenario
 from resprout.scenario.write import to_toml
@@ -36,6 +37,7 @@ class Crew:
         self._barred: dict[str, list[str]] = {}
         self._of: dict[str, WorkerProcess] = {}
         self._go: Go | None = None
+        self._begin: Begin | None = None
         self._gone: set[str] = set()
         """Clients that have left."""
         self._fallen: asyncio.Future[WorkerProcess]
@@ -53,6 +55,12 @@ class Crew:
         self._go = Go(start_us, addresses)
         for worker in self._workers:
             self._send_off(worker)
+
+    def begin(self, held_us: int) -> None:
+        """The schedule goes on, so much later; so does that of whoever starts from now on."""
+        self._begin = Begin(held_us)
+        for worker in self._sent_off:
+            worker.order(self._begin)
 
     async def stop(self) -> None:
         """All of them at once. Afterwards none is left."""
@@ -106,6 +114,7 @@ class Crew:
             delivered=sum(progress.delivered for progress in everybody),
             pending=sum(progress.pending for progress in awake),
             busy=any(progress.busy for progress in awake),
+            unconfirmed=tuple(name for progress in awake for name in progress.unconfirmed),
         )
 
     def rows(self) -> list[Row]:
@@ -125,6 +134,8 @@ class Crew:
 
     async def _add(self, clients: dict[str, int]) -> WorkerProcess:
         worker = WorkerProcess(clients, self._ended, self._on_row)
+        awaited = tuple(name for name in subscribers(self._scenario) if name in clients)
+        worker.progress = ClientsProgress(unconfirmed=awaited)
         self._workers.append(worker)
         self._of.update(dict.fromkeys(clients, worker))
         await worker.start(self._text, self._links, self._tls)
@@ -134,6 +145,8 @@ class Crew:
         """It begins, with all that those who began earlier were told meanwhile."""
         assert self._go is not None, "whoever begins is told when and where"
         worker.order(self._go)
+        if self._begin is not None:
+            worker.order(self._begin)
         self._sent_off.append(worker)
         if self._barred:
             self._tell_bars(worker)

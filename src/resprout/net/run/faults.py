@@ -22,6 +22,7 @@ from resprout.net.child import Child, ProcessError
 from resprout.net.clock import now_us
 from resprout.net.process import BrokerProcess
 from resprout.net.run.crew import Crew
+from resprout.net.run.schedule import first_event_us
 from resprout.net.run.worker_process import WorkerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.cuts import Cuts
@@ -55,11 +56,14 @@ class ProcessFaults:
         self.latest_us: int | None = None
         """When something was last done, on the clock of the machine."""
 
-    async def play(self, start_us: int) -> None:
-        """Every fault of the scenario at its time; returns when all of them are done."""
+    async def play(self, start_us: int, held_us: asyncio.Future[int]) -> None:
+        """Every fault of the scenario at its time; returns when all of them are done. `held_us`: how much later the
+        schedule is played from its first event on, once that is known."""
+        first_us = first_event_us(self._scenario)
         try:
             for fault in self._scenario.faults:
-                await asyncio.sleep(max(0, start_us + fault.at_us - now_us()) / 1e6)
+                later_us = await held_us if fault.at_us >= first_us else 0
+                await asyncio.sleep(max(0, start_us + later_us + fault.at_us - now_us()) / 1e6)
                 await self._strike(fault)
                 self.latest_us = now_us()
             if self._starting:

@@ -66,6 +66,12 @@ class RealLife:
         self._on_note = on_note
         self._given = given
         self._start_us = 0
+        self._started = False
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether every subscription was answered that it has asked for; of one that has left, none is awaited."""
+        return self.over or (self._started and not self.tally.unconfirmed)
 
     @property
     def now_us(self) -> int:
@@ -74,6 +80,7 @@ class RealLife:
     def start(self, start_us: int) -> None:
         """`start_us`: time 0 of the run, on the clock of the machine."""
         self._start_us = start_us
+        self._started = True
         self._host.start()
 
     def bar(self, peers: Collection[str]) -> None:

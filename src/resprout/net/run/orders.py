@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 LINE_BYTES_MAX = 16 << 20
 """An assignment holds the whole scenario."""
+UNCONFIRMED_NAMED = 8
+"""Enough for an error message. A report must fit into one atomic write to a pipe, of 4 kB."""
 
 
 class Assignment(msgspec.Struct, frozen=True, tag="assignment"):
@@ -36,6 +38,12 @@ class Go(msgspec.Struct, frozen=True, tag="go"):
     """Where brokers listen, by name."""
 
 
+class Begin(msgspec.Struct, frozen=True, tag="begin"):
+    """Every subscription is confirmed: the schedule goes on, later than in the scenario by this much."""
+
+    held_us: int
+
+
 class BrokerFound(msgspec.Struct, frozen=True, tag="found"):
     """One more broker listens."""
 
@@ -59,7 +67,7 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
     """The run is over: end every session in good order, then the process."""
 
 
-WorkerOrder = Assignment | Go | BrokerFound | BarClients | Leave | Finish
+WorkerOrder = Assignment | Go | Begin | BrokerFound | BarClients | Leave | Finish
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -77,6 +85,8 @@ class ClientsProgress(msgspec.Struct, frozen=True, tag="progress"):
     """Publications and requests without an outcome."""
     busy: bool = True
     """An application will act of its own accord."""
+    unconfirmed: tuple[str, ...] = ()
+    """Clients with a subscription that is not confirmed yet, the first `UNCONFIRMED_NAMED` of them."""
 
 
 class ClientTold(msgspec.Struct, frozen=True, tag="told"):

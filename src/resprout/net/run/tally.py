@@ -20,6 +20,11 @@ class Tally:
         """Asked for, or asked to end, and not yet answered."""
 
     @property
+    def unconfirmed(self) -> int:
+        """Subscriptions that were asked for, or asked to end, and not yet answered."""
+        return len(self._subscriptions)
+
+    @property
     def pending(self) -> int:
         return len(self._publications) + len(self._subscriptions)
 
@@ -37,7 +42,9 @@ class Tally:
             case kinds.REFUSED:
                 self._publications.discard((row.stream, row.seq))
                 self._subscriptions.discard((row.filter, row.where))
-            case kinds.SUBSCRIBE | kinds.UNSUBSCRIBE:
+            case kinds.SUBSCRIBE | kinds.UNSUBSCRIBE | kinds.CONSUME:
                 self._subscriptions.add((row.filter, row.where))
-            case kinds.SUBSCRIBED | kinds.UNSUBSCRIBED:
+            case kinds.SUBSCRIBED | kinds.UNSUBSCRIBED | kinds.CONSUMING:
                 self._subscriptions.discard((row.filter, row.where))
+            case kinds.CONSUME_OVER:
+                self._subscriptions.clear()

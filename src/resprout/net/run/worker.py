@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +25,10 @@ from resprout.net.run.client import RealClient
 from resprout.net.run.consumer import RealConsumer
 from resprout.net.run.orders import (
     LINE_BYTES_MAX,
+    UNCONFIRMED_NAMED,
     Assignment,
     BarClients,
+    Begin,
     BrokerFound,
     ClientsProgress,
     ClientTold,
@@ -40,6 +42,7 @@ from resprout.net.run.orders import (
     read_order,
 )
 from resprout.net.run.row_file import RowWriter
+from resprout.net.run.schedule import first_event_us, subscribers
 from resprout.net.sessions import with_signs_of_life
 from resprout.net.tls.files import tls_of_client
 from resprout.net.tls.keyring import Keyring
@@ -69,6 +72,9 @@ class Worker:
         given = find_stack(scenario.stack).receipts
         last_receipt = given[-1].label if given else ""
         tls = Path(assignment.tls) if assignment.tls else None
+        first_us = first_event_us(scenario)
+        self._awaited = [name for name in subscribers(scenario) if name in assignment.clients]
+        """Clients without whose subscriptions nothing happens."""
         self.clients: dict[str, RealClient | RealConsumer] = {}
         for name, life in assignment.clients.items():
             spec = specs[name]
@@ -81,7 +87,8 @@ class Worker:
             else:
                 self.clients[name] = RealClient(
                     spec, life, apps.make(name, life - 1), scenario.seed, codec, links, self._addresses.get, brokers,
-                    delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES), last_receipt, keyring,
+                    delays_us[name], writer, _tell, caps.get(name, limits.BUNDLE_MESSAGES), last_receipt, first_us,
+                    keyring,
                 )  # fmt: skip
 
     def obey(self, order: WorkerOrder) -> None:
@@ -89,6 +96,9 @@ class Worker:
             case Go():
                 self._addresses.update({name: parse_address(text) for name, text in order.addresses.items()})
                 self._do(self._go(order.start_us))
+            case Begin():
+                for client in self.clients.values():
+                    client.begin(order.held_us)
             case BrokerFound():
                 self._addresses[order.broker] = parse_address(order.address)
             case BarClients():
@@ -108,7 +118,11 @@ class Worker:
             delivered=sum(client.tally.delivered for client in clients),
             pending=sum(client.pending for client in clients),
             busy=any(client.busy for client in clients),
+            unconfirmed=tuple(self._unconfirmed())[:UNCONFIRMED_NAMED],
         )
+
+    def _unconfirmed(self) -> Iterator[str]:
+        return (name for name in self._awaited if not self.clients[name].is_subscribed)
 
     async def _go(self, start_us: int) -> None:
         await asyncio.sleep(max(0, start_us - now_us()) / 1e6)
