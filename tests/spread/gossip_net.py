@@ -9,7 +9,7 @@ import msgspec
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.guarantee import Guarantee
-from resprout.order.seen import SeenRanges
+from resprout.core.seen import SeenRanges
 from resprout.spread.gossip.gossip import AnnounceDue, Gossip, GraftDue, RecoverDue
 from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Prune
 from resprout.spread.gossip.store import RecentBundles

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from resprout.core.errors import PeerError
-from resprout.order.seen import SeenRanges
+from resprout.core.seen import SeenRanges
 from resprout.spread.gossip import gossip as gossip_module
 from resprout.spread.gossip.announced import ANNOUNCED_MAX, Announced
 from resprout.spread.gossip.apart import DOUBTS_MAX, Apart, ApartDue

@@ -13,6 +13,7 @@ from unittest import mock
 from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Event, Send, SetTimer, Timer, TimerFired
 from resprout.core.marks import Reached
+from resprout.core.seen import Seen
 from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Delivery
@@ -24,7 +25,6 @@ from resprout.order.log import Log
 from resprout.order.log_holdback import LogHoldBack
 from resprout.order.messages import Forward, Levels, Republished
 from resprout.order.reports import Reports
-from resprout.order.seen import Seen
 from resprout.order.totals.locks import LockRecord
 from resprout.order.totals.totals import Totals
 from resprout.spread import asked

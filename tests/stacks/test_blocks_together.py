@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from resprout.core.bundle import Bundle
+from resprout.core.seen import SeenRanges
 from resprout.order.holdback import HoldBack
-from resprout.order.seen import SeenRanges
 from resprout.order.vector_clock import Changes, VectorClock
 from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.spread.flooding import Flooding

@@ -10,9 +10,9 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
+from resprout.core.seen import ORIGINS_KEPT
 from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data
-from resprout.order.seen import ORIGINS_KEPT
 from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
 from resprout.overlay.places import Configuration, Life, Place
 from resprout.stacks.resprout import RESPROUT, ResproutOptions

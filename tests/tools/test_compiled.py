@@ -12,7 +12,7 @@ from tools.compiled import LISTED, all_modules, compiled_modules, interpreted, p
 
 ROOT = Path(__file__).parent.parent.parent
 SCENARIO = ROOT / "scenarios" / "crash-b1.toml"
-SOME = ("resprout.order.ranges", "resprout.links.flight")
+SOME = ("resprout.core.ranges", "resprout.links.flight")
 """Enough to show that compiled and interpreted modules work together; all of them take minutes."""
 
 HOT = (

@@ -19,7 +19,7 @@ import msgspec
 from resprout.client.errors import PublishError
 from resprout.core.errors import UnsupportedReceiptError
 from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
-from resprout.order.ranges import Ranges
+from resprout.core.ranges import Ranges
 
 _log = logging.getLogger("resprout")
 

@@ -12,7 +12,7 @@ Tenants: CBCAST (a count per group and member, with `order.vector_clock`), LoCaM
 Causal Barriers (a count per sender). `sites` expects the next number of each publisher in a table of its own, which
 is part of a state that travels as bytes.
 
-Not done here: finding repeats. Two copies of one item wait and come out alike; the stack asks `order.seen` first, or
+Not done here: finding repeats. Two copies of one item wait and come out alike; the stack asks `core.seen` first, or
 again when they come out.
 """
 

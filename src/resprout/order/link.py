@@ -14,12 +14,12 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout.core.ranges import Range, Ranges, as_ranges
 from resprout.core.states import transition
 from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.link_state import LINK_STATES, LinkState
 from resprout.order.messages import Ahead, Levels
-from resprout.order.ranges import Range, Ranges, as_ranges
 
 AHEAD_MAX: Final = 1_000
 """Ranges in one report; further ones are in the next, which follows at once."""

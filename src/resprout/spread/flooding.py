@@ -1,7 +1,7 @@
 """Flooding along a tree: a bundle goes on over every link but the one it came over, and to the clients that want it.
 
 In a tree that reaches everybody, each once, in the order of the links; nobody has to know more than its own neighbours.
-A stack whose tree changes under way, or has cycles while it does, drops repeats (`order.seen`) before it asks here.
+A stack whose tree changes under way, or has cycles while it does, drops repeats (`core.seen`) before it asks here.
 
 With `filtered` a link gets a bundle only if somebody behind it asked: the table then has to hear from the neighbours
 what is wanted there (`Subscriptions.add`), before it is promised to anybody.

@@ -7,11 +7,11 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
+from resprout.core.ranges import Range, Ranges, as_ranges
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.durable_messages import Consume
 from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
 from resprout.filters.predicate import Predicate
-from resprout.order.ranges import Range, Ranges, as_ranges
 
 SUBSCRIPTIONS_MAX = 100_000
 

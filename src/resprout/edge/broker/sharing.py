@@ -15,11 +15,11 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.keys import Pair, pairs_of
 from resprout.core.marks import Mark, Marks
+from resprout.core.ranges import Ranges
 from resprout.edge.broker.portion import Portion
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Span
-from resprout.order.ranges import Ranges
 
 OUT_BYTES_MAX: Final = 16 << 20
 """What one consumer may have out, and one bundle more."""

@@ -29,6 +29,7 @@ from resprout.core.contract import (
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
+from resprout.core.ranges import Ranges, as_ranges
 from resprout.edge.client.search import BrokerSearch
 from resprout.edge.durable_messages import (
     SPANS_MAX,
@@ -55,7 +56,6 @@ from resprout.edge.requests import (
     LeaveRequest,
     ReplayedRequest,
 )
-from resprout.order.ranges import Ranges, as_ranges
 
 WINDOW: Final = 4_096
 """Messages that a consumer which has a subscription alone may be handed before it has acknowledged any."""

@@ -13,10 +13,10 @@ from resprout.core.contract import CancelTimer, Deliver, Effect, Hold, Release, 
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
+from resprout.core.seen import Seen
 from resprout.edge.client.timers import TellTaken
 from resprout.edge.messages import Delivery, Taken
 from resprout.edge.options import ClientOptions
-from resprout.order.seen import Seen
 
 MESSAGE_BYTES = 300
 """What a message takes in memory besides its payload, roughly: small ones must not look like nothing."""

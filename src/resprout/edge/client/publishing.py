@@ -11,6 +11,7 @@ from resprout.core.contract import Answer, Effect
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName, ReceiptLevel, check_offered
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
+from resprout.core.ranges import Ranges
 from resprout.edge.client.outgoing import Outgoing
 from resprout.edge.client.unconfirmed import Unconfirmed
 from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, SafeCopies, Serving, StreamMark, Turned
@@ -24,7 +25,6 @@ from resprout.edge.requests import (
     Refused,
     RoomAgain,
 )
-from resprout.order.ranges import Ranges
 
 _NOTHING: Final[dict[str, AttributeValue]] = {}
 NO_ATTRIBUTES: Final[Mapping[str, AttributeValue]] = _NOTHING

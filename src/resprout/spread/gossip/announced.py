@@ -6,8 +6,8 @@ Of several that have the same, one is asked at a time: the others in the next ro
 from typing import Final
 
 from resprout.core.bundle import Origin
-from resprout.order.ranges import Range, Ranges
-from resprout.order.seen import SeenRanges
+from resprout.core.ranges import Range, Ranges
+from resprout.core.seen import SeenRanges
 
 ANNOUNCED_MAX: Final = 16_384
 """Ranges of one neighbour. What it announces beyond that is not noted, and will be offered again."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from resprout.core.contract import Outcome, Timer
-from resprout.order.seen import SeenRanges
+from resprout.core.seen import SeenRanges
 from resprout.spread.gossip.messages import OfferList
 
 DOUBTS_MAX: Final = 8

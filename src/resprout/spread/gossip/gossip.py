@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
-from resprout.order.ranges import Range
-from resprout.order.seen import SeenRanges
+from resprout.core.ranges import Range
+from resprout.core.seen import SeenRanges
 from resprout.spread.gossip.announced import Announced
 from resprout.spread.gossip.apart import Apart, ApartDue, Doubts
 from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Prune, check_offers, in_parts

@@ -9,7 +9,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
-from resprout.order.ranges import Range
+from resprout.core.ranges import Range
 
 RANGES_MAX: Final = 4_096
 """In one message, of all origins together: that fits a frame whatever their names are."""

@@ -18,8 +18,8 @@ from typing import Final, Protocol
 import msgspec
 
 from resprout.core.errors import PeerError
+from resprout.core.ranges import Ranges, as_ranges
 from resprout.edge.broker.item import KeptItem
-from resprout.order.ranges import Ranges, as_ranges
 from resprout.stacks.delta.messages import BarrierId, HopPath, RoutedMessage, RoutesConfirmed
 
 TARGETS_MAX: Final = 65_536

@@ -18,7 +18,7 @@ from typing import Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
-from resprout.order.seen import Seen, SeenRanges
+from resprout.core.seen import Seen, SeenRanges
 from resprout.stacks.delta.messages import RoutedMessage, RoutedPublication, VisitedNode
 
 NODES_MAX: Final = 65_536

@@ -5,10 +5,10 @@ import random
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.seen import SeenRanges
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish, Serving
-from resprout.order.seen import SeenRanges
 from resprout.spread.flooding import Flooding
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.flood.options import FloodOptions

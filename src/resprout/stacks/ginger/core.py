@@ -13,11 +13,11 @@ from typing import Any
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import to_marks
+from resprout.core.seen import Seen
 from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving
 from resprout.order.crossing import Progress
-from resprout.order.seen import Seen
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.ginger.messages import ClientMessageId, Metadata, Passed, TotalProcessed
 from resprout.stacks.ginger.options import GingerOptions

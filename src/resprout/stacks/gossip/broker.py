@@ -6,13 +6,13 @@ from typing import Final
 from resprout.core.contract import Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.seen import SeenRanges
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Publish, Serving
 from resprout.edge.requests import LeaveRequest
-from resprout.order.seen import SeenRanges
 from resprout.overlay.hyparview.membership import NeighbourDown, NeighbourUp
 from resprout.spread.gossip.apart import Apart, ApartDue
 from resprout.spread.gossip.gossip import AnnounceDue, Gossip, GossipSettled, GraftDue, RecoverDue

@@ -13,8 +13,8 @@ import msgspec
 from resprout.core.bundle_record import from_record, to_record
 from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark
+from resprout.core.ranges import Range
 from resprout.edge.broker.item import KeptItem
-from resprout.order.ranges import Range
 from resprout.order.vector_clock import Changes
 from resprout.overlay.places import Place
 from resprout.stacks.locamu.copies import SentMessage

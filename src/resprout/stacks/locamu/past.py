@@ -13,7 +13,7 @@ that those there gave it, and whatever follows it depends on these.
 
 from collections.abc import Container, Iterable
 
-from resprout.order.ranges import Ranges
+from resprout.core.ranges import Ranges
 from resprout.order.vector_clock import Changes
 from resprout.stacks.locamu.identifiers import CountedPath, Identifier, each
 

@@ -4,9 +4,9 @@ It changes in one way only: a message is processed. RECEIVE of the thesis, corre
 identifiers are added (L1), and a message depends on what was processed before it, not on itself (L2).
 """
 
+from resprout.core.seen import Seen
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.retention import Retention
-from resprout.order.seen import Seen
 from resprout.order.vector_clock import Changes
 from resprout.stacks.locamu.copies import SentMessage, SentSet
 from resprout.stacks.locamu.identifiers import CountedPath, each

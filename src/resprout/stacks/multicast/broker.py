@@ -12,11 +12,11 @@ import msgspec
 
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.seen import SeenRanges
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Publish, Serving
 from resprout.order.crossing import Progress
-from resprout.order.seen import SeenRanges
 from resprout.order.vector_clock import Changes, check_changes
 from resprout.spread.recorded import RecordedSubscriptions
 from resprout.stacks.multicast.around import BypassTree, Met

@@ -10,6 +10,7 @@ from resprout.core.bundle import Origin
 from resprout.core.contract import Retire, Timer
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Reached
+from resprout.core.seen import Seen
 from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
@@ -21,7 +22,6 @@ from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.reports import Reports
 from resprout.order.retained import Retained
-from resprout.order.seen import Seen
 from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from resprout.core.bundle import Origin
 from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
+from resprout.core.seen import ORIGINS_KEPT
 from resprout.core.stowed import StowedBundle, whole
 from resprout.order.entry import Entry
-from resprout.order.seen import ORIGINS_KEPT
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import (

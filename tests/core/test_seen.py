@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resprout.core import seen as seen_module
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import NOTHING, Mark
-from resprout.order import seen as seen_module
-from resprout.order.seen import Seen
+from resprout.core.seen import Seen
 from tests.order.examples import bundle
 from tests.soak import cases
 

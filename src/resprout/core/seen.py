@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.marks import NOTHING, Mark, Reached
-from resprout.order.ranges import Range, Ranges
+from resprout.core.ranges import Range, Ranges
 
 ORIGINS_KEPT = 100_000
 """Origins that are remembered for certain, the latest ones; up to twice as many are. Clients come and go under ever new

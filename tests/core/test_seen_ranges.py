@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resprout.core import seen as seen_module
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
-from resprout.order import seen as seen_module
-from resprout.order.seen import Seen, SeenRanges
+from resprout.core.seen import Seen, SeenRanges
 from tests.order.examples import bundle
 from tests.soak import cases
 
