@@ -8,7 +8,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 # Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
-.PHONY: demo test seeds check bench soak soak-replicas format lock fast test-fast wheel clean
+.PHONY: demo test test-loaded seeds check bench soak soak-replicas format lock fast test-fast wheel clean
 
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
@@ -28,6 +28,10 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
 	$(BIN)/pytest -n $(shell expr $(WORKERS) \* 2) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))
 	$(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME)
+
+# The same beside twenty busy processes (LOAD=40 for more): no test may depend on the speed of the machine.
+test-loaded: $(READY)
+	$(BIN)/python -m tools.loaded --busy $${LOAD:-20} --minutes 90 $(MAKE) test
 
 # Drawn scenarios of each stack that comes with this package, with the faults that it survives, judged. A part of CI, beside
 # the few that are among the tests.

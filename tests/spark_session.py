@@ -19,7 +19,7 @@ def check_named(items: Sequence[pytest.Item]) -> None:
             if TOGETHER.get(file_of(item.nodeid)) != SPARK:
                 raise pytest.UsageError(f"{item.nodeid} uses Spark: name its file in tests/turns.py")
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(300))  # any of them may be the one that starts the session
+                item.add_marker(pytest.mark.timeout(600))  # any of them may be the one that starts the session
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-PATIENCE_S = 30.0
-"""For a process on a crowded machine to do something that takes a moment on an idle one."""
+from tests.patience import PATIENCE_S
 
 _COMMAND = [sys.executable, "-m", "resprout"]
 

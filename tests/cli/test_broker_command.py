@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import PATIENCE_S, broker, eventually_stopped, resprout, running, subscriber
+from tests.cli.processes import broker, eventually_stopped, resprout, running, subscriber
+from tests.patience import PATIENCE_S
 
 
 def test_one_line_tells_where_it_listens_and_sigterm_ends_it_cleanly() -> None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.processes import PATIENCE_S, Running, broker, complaint, eventually_stopped, resprout
+from tests.cli.processes import Running, broker, complaint, eventually_stopped, resprout
+from tests.patience import PATIENCE_S
 
 QUICK = (
     "--set", "lease_us=1000000", "--set", "heartbeat_us=100000",

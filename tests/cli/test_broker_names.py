@@ -4,7 +4,8 @@ import json
 import signal
 from pathlib import Path
 
-from tests.cli.processes import PATIENCE_S, broker, complaint, resprout, running, until_note
+from tests.cli.processes import broker, complaint, resprout, running, until_note
+from tests.patience import PATIENCE_S
 
 
 def test_a_broker_whose_name_is_alive_somewhere_in_the_tree_ends_with_status_two() -> None:

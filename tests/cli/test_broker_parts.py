@@ -15,6 +15,7 @@ from resprout.cli.show import as_text
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
+from tests.patience import PATIENCE_S
 from tests.soak import cases
 
 
@@ -67,4 +68,4 @@ def test_commands_that_talk_do_not_load_what_only_traces_need() -> None:
         "for verb in ('broker', 'up', 'pub', 'sub', 'forget'): run([verb, '--help'])\n"
         "sys.exit('pyarrow' in sys.modules or 'rich' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE_S)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.processes import PATIENCE_S, broker, resprout, running, subscriber
+from tests.cli.processes import broker, resprout, running, subscriber
+from tests.patience import PATIENCE_S
 
 LINES = 20_000
 
@@ -28,7 +29,7 @@ def test_twenty_thousand_lines_pass_three_brokers_complete_and_in_order(chain: t
     root, leaf = chain
     lines = [f"line {number}".encode() for number in range(LINES)]
     with subscriber(root, "long/#", "--count", str(LINES), "--raw") as client:
-        done = resprout("pub", "long/lines", "-", "--server", leaf, stdin=b"\n".join(lines), timeout=60)
+        done = resprout("pub", "long/lines", "-", "--server", leaf, stdin=b"\n".join(lines), timeout=PATIENCE_S)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         out, err = client.rest()
     assert out.split(b"\n")[:-1] == lines

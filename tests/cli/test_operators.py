@@ -12,6 +12,7 @@ from resprout.cli.main import run
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
 from tests.cli.processes import broker, complaint, resprout, subscriber, until_note
+from tests.patience import PATIENCE_S
 from tests.telemetry.collector import collecting
 
 
@@ -43,7 +44,7 @@ def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
             )
             assert [line.split()[1:4] for line in looks] == [["b0", "-", "0"], ["b1", "b0", "1"]] * 2
             told = json.loads(resprout("status", "--server", address, "--json").stdout)
-            with urllib.request.urlopen(f"{told['brokers'][0]['http']}status.json", timeout=30) as page:
+            with urllib.request.urlopen(f"{told['brokers'][0]['http']}status.json", timeout=PATIENCE_S) as page:
                 served = json.loads(page.read())
             assert (
                 [one["name"] for one in served["brokers"]] == [one["name"] for one in told["brokers"]] == ["b0", "b1"]

@@ -13,6 +13,7 @@ import pytest
 from resprout.audit.verdict import RULES
 from resprout.cli.main import run
 from resprout.trace.store import read_trace, write_trace
+from tests.patience import PATIENCE_S
 
 SCENARIO = """
 name = "a small tree"
@@ -60,7 +61,7 @@ def real(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "resprout", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env=os.environ | environment,
         check=False,
     )
@@ -216,7 +217,7 @@ def test_a_reader_that_has_enough_is_no_failure(verb: str, scenario: Path, trace
             stdout=pipe,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, "")
@@ -231,7 +232,7 @@ def test_an_output_that_cannot_be_written_is_one_line(more: tuple[str, ...], sce
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert done.returncode == 1

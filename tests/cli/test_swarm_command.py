@@ -11,11 +11,12 @@ from resprout.scenario.load import parse_scenario
 from resprout.sim.classes import CLASSES
 from resprout.sim.swarm import swarm_trial
 from resprout.sim.trial import Trial
+from tests.patience import PATIENCE_S
 
 
 def real(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "resprout", "swarm", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def complaint(capfd: pytest.CaptureFixture[str], *words: str) -> str:

@@ -11,6 +11,7 @@ from resprout.client.local import Local
 from resprout.net.http.metrics import BrokerCollector
 from resprout.testing import Broker
 from tests.net.stage import run, until
+from tests.patience import PATIENCE_S
 
 
 async def publish(client: Client, first: int, last: int, **more: object) -> resprout.Receipt:
@@ -238,17 +239,17 @@ def with_network(scene, brokers: int = 3) -> None:  # type: ignore[no-untyped-de
 
 def test_code_that_blocks_consumes_and_the_next_one_goes_on(resprout_broker: Broker) -> None:
     with resprout.sync.connect(resprout_broker.address, name="b") as client:
-        inbox = client.consume("t", durable="d", timeout=30)
+        inbox = client.consume("t", durable="d", timeout=PATIENCE_S)
         for number in range(3):
             client.publish("t", b"%d" % number)
-        first = inbox.next(timeout=30)
-        assert (first.payload, inbox.next(timeout=30).payload) == (b"0", b"1")
+        first = inbox.next(timeout=PATIENCE_S)
+        assert (first.payload, inbox.next(timeout=PATIENCE_S).payload) == (b"0", b"1")
         inbox.close()
-        inbox = client.consume("t", durable="d", by_hand=True, timeout=30)
-        message = inbox.next(timeout=30)
+        inbox = client.consume("t", durable="d", by_hand=True, timeout=PATIENCE_S)
+        message = inbox.next(timeout=PATIENCE_S)
         assert (message.payload, message.redelivered) == (b"1", True)
         inbox.acknowledge(message)
         inbox.close()
-        inbox = client.consume("t", durable="d", timeout=30)
-        assert inbox.next(timeout=30).payload == b"2"
-        client.unsubscribe(inbox, timeout=30)
+        inbox = client.consume("t", durable="d", timeout=PATIENCE_S)
+        assert inbox.next(timeout=PATIENCE_S).payload == b"2"
+        client.unsubscribe(inbox, timeout=PATIENCE_S)

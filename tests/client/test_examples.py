@@ -5,13 +5,14 @@ import sys
 from pathlib import Path
 
 from resprout.testing import Broker
+from tests.patience import PATIENCE_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run_example(name: str, *arguments: str) -> list[str]:
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout.splitlines()
 
@@ -39,7 +40,7 @@ def test_blocking(resprout_broker: Broker) -> None:
 
 def test_blocking_without_a_broker() -> None:
     command = [sys.executable, str(EXAMPLES / "blocking.py"), "127.0.0.1:1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stderr) == (1, "no broker: 127.0.0.1:1: connection refused\n")
 
 
@@ -56,7 +57,7 @@ def test_chat() -> None:
 
 def test_chat_from_a_terminal(resprout_broker: Broker) -> None:
     command = [sys.executable, str(EXAMPLES / "chat.py"), "dora", resprout_broker.address]
-    done = subprocess.run(command, input="hello\n", capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input="hello\n", capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "dora: hello\n", "")
 
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import resprout
+from tests.patience import PATIENCE_S
 
 
 def test_every_public_name_is_there() -> None:
@@ -29,4 +30,4 @@ assert not heavy & set(sys.modules), heavy & set(sys.modules)
 import resprout.sync, resprout.client.local
 assert not {"pyarrow", "click", "rich", "pytest"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

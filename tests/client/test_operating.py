@@ -15,6 +15,7 @@ from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout import ResproutBroker
 from resprout.testing import Broker
 from tests.net.stage import run, until
+from tests.patience import PATIENCE_S
 
 WHY = "waits for b3, which is not heard"
 
@@ -96,7 +97,7 @@ def test_the_blocking_client_forgets_as_well(resprout_broker: Broker) -> None:
         resprout_broker.connect("c") as client,
         pytest.raises(resprout.ForgetError, match="b7: not known to b0"),
     ):
-        client.forget("b7", timeout=10)
+        client.forget("b7", timeout=PATIENCE_S)
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
@@ -157,5 +158,5 @@ def test_what_is_refused_or_over_waits_no_longer() -> None:
 def test_the_blocking_receipt_says_so_as_well(resprout_broker: Broker) -> None:
     with resprout_broker.connect("c") as client:
         receipt = client.publish("t", b"x")
-        receipt.safe(timeout=10)
+        receipt.safe(timeout=PATIENCE_S)
         assert receipt.waiting_for == ""

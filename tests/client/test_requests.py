@@ -12,6 +12,7 @@ from resprout.client.errors import ClosedError, NobodyListensError, NoReplyError
 from resprout.client.local import local
 from resprout.core.errors import UsageError
 from tests.net.stage import broker, run
+from tests.patience import PATIENCE_S
 
 
 @asynccontextmanager
@@ -148,7 +149,7 @@ def test_a_request_outlives_the_broker(gone: int) -> None:
             network.connect("server", broker=2) as server,
         ):
             service = await server.serve("work").ready()
-            asked = asyncio.create_task(asker.request("work", b"?", timeout=30))
+            asked = asyncio.create_task(asker.request("work", b"?", timeout=PATIENCE_S))
             request = await service.next()
             await network.brokers[gone].close()
             await request.reply(b"!")

@@ -9,6 +9,7 @@ from resprout.client.client import Client
 from resprout.client.local import Local
 from resprout.client.receipts import Receipt
 from resprout.core.errors import UsageError
+from tests.patience import PATIENCE_S
 
 PARTS = [[b"%d.%d" % (part, n) for n in range(part + 1)] for part in range(6)]
 
@@ -42,7 +43,7 @@ def test_what_is_said_again_comes_once_wherever_it_is_said(first: int, second: i
             assert len(inbox) == 0
             await p.close()
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
 
 def test_an_earlier_life_is_not_served_and_the_same_one_elsewhere_ends_the_session_before() -> None:
@@ -58,7 +59,7 @@ def test_an_earlier_life_is_not_served_and_the_same_one_elsewhere_ends_the_sessi
             with pytest.raises(resprout.ConnectError, match="incarnation 4 of p is over"):
                 await returning(network, 0, life=4)
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
 
 def test_what_is_no_bundle_is_refused_at_once() -> None:
@@ -75,4 +76,4 @@ def test_what_is_no_bundle_is_refused_at_once() -> None:
             assert [receipt.seq for receipt in receipts] == [1, 4, 5]
             await receipts[-1].safe()
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))

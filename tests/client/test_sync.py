@@ -12,6 +12,7 @@ import pytest
 import resprout
 from resprout import sync
 from resprout.testing import Broker
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -25,13 +26,13 @@ def threads() -> list[str]:
 
 
 def test_publish_subscribe_and_receipts(client: sync.Client) -> None:
-    inbox = client.subscribe("t/+", where="n > 1", timeout=10)
+    inbox = client.subscribe("t/+", where="n > 1", timeout=PATIENCE_S)
     client.publish("t/1", b"no", attributes={"n": 1})
     receipt = client.publish("t/1", b"yes", guarantee="fifo", keys=["k"], attributes={"n": 2})
-    receipt.accepted(timeout=10)
-    receipt.safe(timeout=10)
-    assert inbox.next(timeout=10).payload == b"yes"
-    receipt.delivered(timeout=10)
+    receipt.accepted(timeout=PATIENCE_S)
+    receipt.safe(timeout=PATIENCE_S)
+    assert inbox.next(timeout=PATIENCE_S).payload == b"yes"
+    receipt.delivered(timeout=PATIENCE_S)
     assert (receipt.state, receipt.seq, repr(receipt)) == ("delivered", 2, "<receipt ordered:2 delivered>")
     assert (client.name, client.stack) == ("c", "resprout")
 
@@ -42,11 +43,11 @@ def test_a_timeout_loses_nothing(client: sync.Client) -> None:
         with pytest.raises(TimeoutError):
             inbox.next(timeout=0.01)
     receipt = client.publish("t", b"x")
-    receipt.safe(timeout=10)
+    receipt.safe(timeout=PATIENCE_S)
     with pytest.raises(TimeoutError):
         receipt.delivered(timeout=0.05)
-    assert inbox.next(timeout=10).payload == b"x"
-    receipt.delivered(timeout=10)
+    assert inbox.next(timeout=PATIENCE_S).payload == b"x"
+    receipt.delivered(timeout=PATIENCE_S)
     with pytest.raises(TimeoutError):
         inbox.next(timeout=0)
 
@@ -55,11 +56,11 @@ def test_an_iterator_ends_with_its_subscription_and_with_the_client(client: sync
     first, second = client.subscribe("t"), client.subscribe("u")
     for number in range(3):
         client.publish("t", b"%d" % number)
-        client.publish("u", b"%d" % number).safe(timeout=10)
-    assert [first.next(timeout=10).payload for _ in range(2)] == [b"0", b"1"]
+        client.publish("u", b"%d" % number).safe(timeout=PATIENCE_S)
+    assert [first.next(timeout=PATIENCE_S).payload for _ in range(2)] == [b"0", b"1"]
     while len(first) < 1 or len(second) < 3:
         time.sleep(0.001)
-    client.unsubscribe(first, timeout=10)
+    client.unsubscribe(first, timeout=PATIENCE_S)
     assert [message.payload for message in first] == [b"2"]
     with pytest.raises(resprout.ClosedError, match="the subscription is over"):
         first.next()
@@ -98,7 +99,7 @@ def test_many_threads_share_a_client_and_an_inbox(client: sync.Client) -> None:
             client.publish(f"t/{number}", b"%d:%d" % (number, count))
 
     def take() -> None:
-        taken.extend([inbox.next(timeout=20).payload for _ in range(50)])
+        taken.extend([inbox.next(timeout=PATIENCE_S).payload for _ in range(50)])
 
     work = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
     work += [threading.Thread(target=take) for _ in range(4)]
@@ -114,7 +115,7 @@ def test_an_interrupted_wait_loses_nothing(client: sync.Client, monkeypatch: pyt
     """Ctrl-C before the message came, or when it was already on its way between the threads."""
     inbox = client.subscribe("t")
     if late:
-        client.publish("t", b"x").safe(timeout=10)
+        client.publish("t", b"x").safe(timeout=PATIENCE_S)
 
     class Interrupted(concurrent.futures.Future[Any]):
         def result(self, timeout: float | None = None) -> Any:
@@ -128,7 +129,7 @@ def test_an_interrupted_wait_loses_nothing(client: sync.Client, monkeypatch: pyt
             inbox.next()
     if not late:
         client.publish("t", b"x")
-    assert inbox.next(timeout=10).payload == b"x"
+    assert inbox.next(timeout=PATIENCE_S).payload == b"x"
     with pytest.raises(TimeoutError):
         inbox.next(timeout=0.01)
 
@@ -157,15 +158,15 @@ def test_several_subscriptions_feed_one_inbox_which_is_read_in_batches(client: s
     client.advertise("t")
     assert inbox.next_now() is None and inbox.failure is None
     for number in range(4):
-        client.publish("tu"[number % 2], b"%d" % number).safe(timeout=10)
+        client.publish("tu"[number % 2], b"%d" % number).safe(timeout=PATIENCE_S)
     while len(inbox) < 4:
         time.sleep(0.001)
     first = inbox.next_now()
     assert first is not None and first.payload == b"0"
     batches = inbox.batches()
     assert [message.payload for message in next(batches)] == [b"1", b"2", b"3"]
-    client.publish("t", b"last").safe(timeout=10)
-    client.unsubscribe(inbox, timeout=10)
+    client.publish("t", b"last").safe(timeout=PATIENCE_S)
+    client.unsubscribe(inbox, timeout=PATIENCE_S)
     assert [[message.payload for message in batch] for batch in batches] == [[b"last"]]
 
 
@@ -177,7 +178,10 @@ class Order(msgspec.Struct):
 def test_requests_are_served_by_threads_and_have_types(client: sync.Client) -> None:
     with pytest.raises(resprout.NobodyListensError):
         client.request("price", b"?")
-    with client.serve("price", type=Order, timeout=10) as service, concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with (
+        client.serve("price", type=Order, timeout=PATIENCE_S) as service,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
 
         def serve() -> list[str]:
             served = []
@@ -192,7 +196,7 @@ def test_requests_are_served_by_threads_and_have_types(client: sync.Client) -> N
         serving = pool.submit(serve)
         assert client.request("price", Order("bread", 4), type=Order).value == Order("flour", 8)
         with pytest.raises(resprout.RequestFailedError, match="none is left"):
-            client.request("price", Order("gold"), timeout=10)
+            client.request("price", Order("gold"), timeout=PATIENCE_S)
         assert serving.result(10) == ["price", "price"]
         with pytest.raises(TimeoutError):
             service.next(timeout=0.01)
@@ -204,17 +208,17 @@ def test_values_are_read_by_code_that_blocks(client: sync.Client) -> None:
     inbox = client.subscribe("orders", type=Order)
     client.publish("orders", Order("bread"))
     client.publish("orders", b"?")
-    assert inbox.next(timeout=10).value == Order("bread")
+    assert inbox.next(timeout=PATIENCE_S).value == Order("bread")
     with pytest.raises(resprout.MistypedPayloadError):
-        _ = inbox.next(timeout=10).value
+        _ = inbox.next(timeout=PATIENCE_S).value
 
 
 def test_a_bundle_is_published_as_one_and_a_durable_subscription_is_ended(client: sync.Client) -> None:
     with pytest.raises(resprout.SubscribeError):
-        client.end_subscription("nobody-has-it", timeout=30)
+        client.end_subscription("nobody-has-it", timeout=PATIENCE_S)
     inbox = client.subscribe("t")
-    client.publish_bundle("t", [b"1", b"2", b"3"]).safe(timeout=10)
-    assert [inbox.next(timeout=10).payload for _ in range(3)] == [b"1", b"2", b"3"]
+    client.publish_bundle("t", [b"1", b"2", b"3"]).safe(timeout=PATIENCE_S)
+    assert [inbox.next(timeout=PATIENCE_S).payload for _ in range(3)] == [b"1", b"2", b"3"]
 
 
 def test_both_clients_can_do_the_same() -> None:

@@ -9,6 +9,7 @@ import pytest
 import resprout
 from resprout.testing import Broker
 from tests.net.stage import run
+from tests.patience import PATIENCE_S
 
 FOREIGN_TESTS = """
 import asyncio
@@ -17,8 +18,8 @@ import resprout
 def test_blocking(resprout_broker):
     with resprout_broker.connect("c") as client:
         inbox = client.subscribe("t")
-        client.publish("t", b"x").safe(timeout=10)
-        assert inbox.next(timeout=10).payload == b"x"
+        client.publish("t", b"x").safe(timeout=100)
+        assert inbox.next(timeout=100).payload == b"x"
 
 def test_every_test_has_a_broker_of_its_own(resprout_broker):
     async def scene():
@@ -32,7 +33,7 @@ def test_every_test_has_a_broker_of_its_own(resprout_broker):
 def test_the_fixture_is_found_without_any_setting(tmp_path: Path) -> None:
     (tmp_path / "test_foreign.py").write_text(FOREIGN_TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
@@ -56,5 +57,5 @@ def test_it_serves_blocking_and_asynchronous_clients_at_once(resprout_broker: Br
 def test_a_failing_test_does_not_keep_the_broker_alive(tmp_path: Path) -> None:
     (tmp_path / "test_foreign.py").write_text("def test_no(resprout_broker):\n    assert not resprout_broker.address\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr

@@ -24,6 +24,7 @@ from resprout.net.host import Host
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import Stack
 from resprout.wire.framing import FrameReader, FrameWriter
+from tests.patience import PATIENCE_S
 
 T = TypeVar("T")
 Behave = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -36,7 +37,7 @@ QUICK = LinkOptions(reconnect_us_min=1_000, reconnect_us_max=20_000)
 """Tests that break many connections do not wait long for the next."""
 
 
-def run(work: Coroutine[Any, Any, T], seconds: float = 60, fast_loop: bool = False) -> T:
+def run(work: Coroutine[Any, Any, T], seconds: float = PATIENCE_S, fast_loop: bool = False) -> T:
     """The result of a whole test, or TimeoutError. Brokers in processes of their own run on the fast loop."""
 
     async def bounded() -> T:
@@ -278,7 +279,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-async def until(condition: Any, seconds: float = 10) -> None:
+async def until(condition: Any, seconds: float = PATIENCE_S) -> None:
     """Waits for something that nobody announces."""
     async with asyncio.timeout(seconds):
         while not condition():

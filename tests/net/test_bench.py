@@ -16,9 +16,7 @@ from resprout.cli.load.orders import Flood, LoadReady, Sent
 from resprout.cli.load.process import LoadError, LoadProcess
 from resprout.cli.load.stream import PacedCheck, StreamCheck, StreamSource, paced_number, probe, ring_of, stamped
 from tests.cli.processes import complaint, eventually_gone, resprout, running
-
-PATIENCE_S = 30.0
-
+from tests.patience import PATIENCE_S
 
 # -- the command -------------------------------------------------------------------------------------------------------
 

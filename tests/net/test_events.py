@@ -20,6 +20,7 @@ from resprout.net.broker import serve
 from resprout.net.broker_to_run import EVENT_OPTIONS, BrokerToRun
 from resprout.net.door import Door
 from resprout.net.identity.secret import digest_of_token
+from tests.patience import PATIENCE_S
 
 from .stage import LOOPBACK, QUICK, STACK, Running, broker, run, until
 
@@ -174,8 +175,8 @@ def test_where_there_are_rules_whoever_may_not_subscribe_may_not_read_either(tmp
 def test_code_that_blocks_reads_the_past_too(tmp_path: Path) -> None:
     def blocking(address: str) -> list[bytes]:
         with resprout.sync.connect(address, name="c") as c:
-            c.publish("a/x", b"one").delivered(timeout=20)
-            return payloads([c.read("a/+", start="earliest", timeout=20)])
+            c.publish("a/x", b"one").delivered(timeout=PATIENCE_S)
+            return payloads([c.read("a/+", start="earliest", timeout=PATIENCE_S)])
 
     async def scene() -> None:
         async with keeper(tmp_path) as tap:

@@ -51,7 +51,7 @@ def test_one_address_has_so_many_connections_and_no_more(monkeypatch: pytest.Mon
             notes = [str(note.columns.get("detail")) for note in running.notes]
             assert "127.0.0.1 was turned away: 3 connections from one address is the limit" in notes
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_connections_of_this_machine_are_not_counted() -> None:
@@ -82,7 +82,7 @@ def test_one_identity_has_so_many_clients_each_with_so_many_subscriptions(tmp_pa
             await until(lambda: running.host.connections == 0)
             await (await connect(str(running), name="crowd.3", login="crowd:token")).close()
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_those_who_say_nothing_keep_nobody_out() -> None:
@@ -92,7 +92,7 @@ def test_those_who_say_nothing_keep_nobody_out() -> None:
             await behaves(running)
             assert running.host.connections <= 101
 
-    run(scene(), 60)
+    run(scene())
 
 
 def test_those_who_greet_a_byte_at_a_time_are_given_up_and_keep_nobody_out() -> None:
@@ -104,7 +104,7 @@ def test_those_who_greet_a_byte_at_a_time_are_given_up_and_keep_nobody_out() -> 
                 await until(lambda: running.host.connections == 0)
             assert sum((await refusals(running)).values()) == 50
 
-    run(scene(), 60)
+    run(scene())
 
 
 def test_who_behaves_is_served_while_others_publish_as_fast_as_they_can() -> None:
@@ -112,7 +112,7 @@ def test_who_behaves_is_served_while_others_publish_as_fast_as_they_can() -> Non
         async with broker(links=QUICK) as running, publications(running.address, 2):
             await behaves(running)
 
-    run(scene(), 60)
+    run(scene())
 
 
 def test_who_behaves_is_served_while_others_begin_session_after_session() -> None:
@@ -120,7 +120,7 @@ def test_who_behaves_is_served_while_others_begin_session_after_session() -> Non
         async with broker(links=QUICK) as running, greetings(running.address, 4):
             await behaves(running)
 
-    run(scene(), 60)
+    run(scene())
 
 
 def test_a_greeting_beyond_the_sessions_of_a_broker_is_told_so() -> None:
@@ -134,7 +134,7 @@ def test_a_greeting_beyond_the_sessions_of_a_broker_is_told_so() -> None:
                 again.say(hello("c1", epoch=2))
                 assert isinstance(await again.hear(), SessionWelcome)
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_counts_go_up_and_down_and_nothing_is_left() -> None:

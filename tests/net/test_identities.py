@@ -18,6 +18,7 @@ from resprout.net.identity.logins import FAILURES_MAX
 from resprout.net.identity.rules import read_rules
 from resprout.net.identity.secret import digest_of_password, digest_of_token
 from resprout.stacks.registry import find_stack
+from tests.patience import PATIENCE_S
 
 from .pages import refusals
 from .papers import Papers
@@ -90,7 +91,7 @@ def test_a_client_does_what_its_identity_may_and_nothing_else(rules: Path) -> No
             counted = await refusals(running)
             assert (counted["it may not publish there"], counted["it may not subscribe to that"]) == (2, 5)
 
-    run(scene(), 30)
+    run(scene())
 
 
 @pytest.mark.parametrize("stack", ["flood", "ginger", "gossip"])
@@ -106,7 +107,7 @@ def test_rules_hold_whatever_the_stack(rules: Path, stack: str) -> None:
             await receipt.accepted()
             assert [(await inbox.next()).topic for _ in range(2)] == ["bank/b", "bank/d"]
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_receipts_of_what_is_allowed_are_not_held_up_by_what_is_refused(rules: Path) -> None:
@@ -121,7 +122,7 @@ def test_receipts_of_what_is_allowed_are_not_held_up_by_what_is_refused(rules: P
                         await receipt.delivered()
             assert receipts[0].state == "refused" and receipts[1].state == "delivered"
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_a_client_may_have_the_names_of_its_identity_and_no_others(rules: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_client_may_have_the_names_of_its_identity_and_no_others(rules: Path) 
                 await as_teller(running, "boss")
             assert "client boss, which is teller, from 127.0.0.1 was turned away" in told(running)
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_a_wrong_secret_is_refused_and_after_some_nothing_is_looked_at(rules: Path) -> None:
@@ -154,7 +155,7 @@ def test_a_wrong_secret_is_refused_and_after_some_nothing_is_looked_at(rules: Pa
             assert counted["this identity and this secret do not belong together"] == FAILURES_MAX
             assert "wrong" not in told(running).replace("wrong secrets", ""), "no secret stands in the log"
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_a_password_is_as_good_as_a_token(rules: Path) -> None:
@@ -166,7 +167,7 @@ def test_a_password_is_as_good_as_a_token(rules: Path) -> None:
                 await (await client.publish("anything/at/all", b"")).accepted()
                 await client.close()
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_whoever_shows_nothing_has_the_rights_of_anybody_and_nobody_elses_name(rules: Path) -> None:
@@ -184,7 +185,7 @@ def test_whoever_shows_nothing_has_the_rights_of_anybody_and_nobody_elses_name(r
                 with pytest.raises(ConnectError, match="the name that it wants belongs to somebody"):
                     await connect(str(running), name=name)
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_a_certificate_shows_who_a_client_is(rules: Path, tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_a_certificate_shows_who_a_client_is(rules: Path, tmp_path: Path) -> Non
             async with connect(str(running), name="teller", tls=papers.client(), login=f"teller:{TOKEN}"):
                 pass
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_a_client_that_loses_its_broker_is_identified_by_the_next_one(rules: Path) -> None:
@@ -218,7 +219,7 @@ def test_a_client_that_loses_its_broker_is_identified_by_the_next_one(rules: Pat
                 await (await teller.publish("news", b"")).accepted()
             await teller.close()
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_a_subscription_that_is_brought_along_and_not_allowed_is_taken_away(rules: Path) -> None:
@@ -239,7 +240,7 @@ def test_a_subscription_that_is_brought_along_and_not_allowed_is_taken_away(rule
                 heard += frame.messages if isinstance(frame, Data) else ()
             assert heard[-1] == SubscribeRefused(1, "teller may not subscribe to #")
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_new_rules_hold_at_once_for_those_who_are_there(rules: Path) -> None:
@@ -266,7 +267,7 @@ def test_new_rules_hold_at_once_for_those_who_are_there(rules: Path) -> None:
             with pytest.raises((ClosedError, PublishError), match="the rules do not know it any more"):
                 await (await teller.publish("bank/pt", b"")).delivered()
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_a_login_is_small_comes_once_and_says_nothing_to_a_broker_without_rules(rules: Path) -> None:
@@ -287,7 +288,7 @@ def test_a_login_is_small_comes_once_and_says_nothing_to_a_broker_without_rules(
                 peer.say(Login("teller", TOKEN), hello("teller"))
                 assert isinstance(await peer.hear(), SessionWelcome)
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_where_the_door_is_closed_nobody_is_a_broker_without_tls(rules: Path) -> None:
@@ -302,7 +303,7 @@ def test_where_the_door_is_closed_nobody_is_a_broker_without_tls(rules: Path) ->
             async with as_teller(running):
                 pass
 
-    run(scene(), 30)
+    run(scene())
 
 
 def test_a_client_does_not_take_over_the_session_of_a_broker_nor_the_other_way_round(rules: Path) -> None:
@@ -319,7 +320,7 @@ def test_a_client_does_not_take_over_the_session_of_a_broker_nor_the_other_way_r
                 assert isinstance(goodbye, Goodbye) and goodbye.reason == "teller is the name of a client"
             assert "b1" in b0.sessions and b1.broker.incarnation == 1
 
-    run(scene(), 30)
+    run(scene())
 
 
 @pytest.mark.parametrize(
@@ -365,7 +366,7 @@ def test_replies_are_for_the_client_that_asked_and_for_nobody_else(rules: Path) 
                 with pytest.raises(SubscribeError, match="may not subscribe"):
                     await somebody.subscribe(filter)
             with pytest.raises(PublishError, match="may not publish"):  # and does not hear whether anybody listens
-                await teller.request("secret/plans", b"?", timeout=30)
+                await teller.request("secret/plans", b"?", timeout=PATIENCE_S)
 
     run(story())
 

@@ -81,7 +81,7 @@ def test_the_page_shows_the_tree_and_moves_when_a_broker_dies(tmp_path: Path) ->
                     await asyncio.wait((busy,))
         await pages.close()
 
-    run(scene(), seconds=110)
+    run(scene())
 
 
 @contextlib.asynccontextmanager

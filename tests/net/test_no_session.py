@@ -17,6 +17,7 @@ from resprout.net.frames import Here, Who
 from resprout.net.host import Host
 from resprout.net.listen import ListenError
 from resprout.wire.framing import MAGIC
+from tests.patience import PATIENCE_S
 
 from .stage import CODEC, LOOPBACK, Bare, Behave, broker, run, somebody
 
@@ -96,10 +97,10 @@ def test_whoever_answers_wrongly_is_reported_at_once(behave: Behave, reason: str
     async def scene() -> None:
         async with somebody(behave) as address:
             with pytest.raises(ConnectError) as caught:
-                await connect(address, name="p", timeout=30)
+                await connect(address, name="p", timeout=PATIENCE_S)
             assert str(caught.value) == f"{address}: {reason}"
 
-    run(scene(), seconds=20)
+    run(scene())
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_whoever_does_not_answer_is_waited_for_as_long_as_asked(behave: Behave, 
                 await connect(address, name="p", timeout=1.5)
             assert str(caught.value) == f"{address}: {reason}"
 
-    run(scene(), seconds=20)
+    run(scene())
 
 
 def test_nobody_listens() -> None:

@@ -20,8 +20,7 @@ from resprout.net.process import BrokerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, Scenario
-
-PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S
 
 CHAIN = Scenario("a chain", (BrokerSpec("b0"), BrokerSpec("b1", "b0"), BrokerSpec("b2", "b1")))
 

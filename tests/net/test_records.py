@@ -26,6 +26,7 @@ from resprout.journal.records import Records
 from resprout.net.data_folder import open_folder
 from resprout.net.durable import DurableEffects
 from resprout.net.host import HostEnd, Upward
+from tests.patience import PATIENCE_S
 
 from .puppets import Puppet, host_of
 from .stage import run, until
@@ -82,7 +83,7 @@ class SlowDisk(Records):
         self.error: DiskError | None = None
 
     def apply(self, changes: Sequence[Persist | Forget], time_us: int) -> None:
-        assert self.turn.acquire(timeout=20)
+        assert self.turn.acquire(timeout=PATIENCE_S)
         if self.error is not None:
             raise self.error
         self.batches.append([change.record for change in changes if isinstance(change, Persist)])

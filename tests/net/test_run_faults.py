@@ -25,6 +25,7 @@ from resprout.scenario.model import Scenario
 from resprout.trace.schema import Row
 from resprout.trace.store import read_info
 from tests.cli.processes import ctrl_c
+from tests.patience import PATIENCE_S
 
 TREE = """
 name = "a small tree"
@@ -176,7 +177,7 @@ def children_of(pid: int) -> dict[int, str]:
 
 def started(process: "subprocess.Popen[str]") -> dict[int, str]:
     """Its two brokers and four clients, when all of them are there and lead a group of their own."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         children = children_of(process.pid)
         if (
@@ -198,14 +199,14 @@ def _leads(pid: int) -> bool:
 
 def wait_until_stopped(pid: int) -> None:
     """It takes the signal when it is given the processor; the system wakes only those that were stopped by then."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
         assert time.monotonic() < deadline, "it did not stop"
         time.sleep(0.01)
 
 
 def all_end(pids: list[int]) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     waiting = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     while waiting and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -220,7 +221,7 @@ def test_nothing_is_left_when_the_coordinator_is_killed_not_even_a_stopped_proce
         os.kill(stopped, signal.SIGSTOP)
         wait_until_stopped(stopped)
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
         assert all_end(list(children))
 
 
@@ -228,7 +229,7 @@ def test_nothing_is_left_after_ctrl_c(tmp_path: Path) -> None:
     with command(tmp_path) as process:
         children = started(process)
         process.send_signal(signal.SIGINT)
-        _, complaint = process.communicate(timeout=30)
+        _, complaint = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
         assert complaint == ""
         assert all_end(list(children))
@@ -259,7 +260,7 @@ def test_a_process_that_dies_by_itself_ends_the_run_and_is_named(
 
 def test_a_run_that_hits_its_time_limit_says_so(tmp_path: Path) -> None:
     with command(tmp_path, "--set", "time_limit=1500ms", "--json") as process:
-        said, complaint = process.communicate(timeout=60)
+        said, complaint = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, complaint) == (1, "")
         assert json.loads(said)["ended"] == "timeout"
         assert json.loads(said)["summary"]["duration_us"] <= 1_500_000

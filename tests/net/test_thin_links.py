@@ -104,7 +104,7 @@ def test_nobody_is_suspected_and_nothing_is_lost_on_thin_links(mbit: int, public
                     assert mine == [f"{number:08}".encode() for number in range(publications)]
             assert complaints(brokers) == []
 
-    run(scene(), seconds=90)
+    run(scene())
 
 
 def test_a_message_that_takes_longer_than_a_lease_costs_nobody_its_place() -> None:
@@ -119,7 +119,7 @@ def test_a_message_that_takes_longer_than_a_lease_costs_nobody_its_place() -> No
                 await receipt.delivered()
                 assert complaints(brokers) == []
 
-    run(scene(), seconds=60)
+    run(scene())
 
 
 def test_a_frame_that_comes_slowly_keeps_its_connection() -> None:
@@ -152,4 +152,4 @@ def test_small_messages_are_served_while_a_large_one_crawls() -> None:
                 assert await crawling == [("here", bytes(8))]
                 assert complaints([root]) == []
 
-    run(scene(), seconds=60)
+    run(scene())

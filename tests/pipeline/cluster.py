@@ -13,9 +13,9 @@ import pyspark
 
 import resprout
 from resprout.pipeline.java import find_java_home
+from tests.patience import PATIENCE_S
 from tests.pipeline.java import SHORT_LIVED
 
-PATIENCE_S: Final = 100.0
 _SPARK: Final = Path(pyspark.__file__).parent
 _MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = re.compile(r"Successfully registered with master")

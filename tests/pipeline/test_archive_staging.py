@@ -13,6 +13,7 @@ from resprout.pipeline.archive.staging import STAGING_FOLDER, Staging, staging
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import find_runs, run_folder
 from resprout.trace.store import read_trace
+from tests.patience import PATIENCE_S
 from tests.pipeline.small import a_trace, files
 
 
@@ -133,7 +134,7 @@ def test_whatever_step_a_process_is_killed_at_every_run_stays_whole_and_the_next
         put(stage, "old")
     after = archive.with_name("after")
     after.mkdir()
-    subprocess.run([sys.executable, "-c", KILLED, archive, after], check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", KILLED, archive, after], check=True, timeout=PATIENCE_S)
     outcomes = []
     for copy in sorted(after.iterdir()):
         with staging(copy):
@@ -181,7 +182,7 @@ sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 
 
 def test_many_processes_may_come_and_go_and_add_the_same_runs(archive: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", MANY, archive], check=False, timeout=100, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", MANY, archive], check=False, timeout=PATIENCE_S, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     runs = {place.run: read_trace(place.folder).info.rows for place in find_runs([archive])}
     assert runs.pop("contested") in (2, 4, 6)

@@ -25,7 +25,7 @@ from tests.pipeline.cluster import cluster, environment
 from tests.pipeline.java import SHORT_LIVED
 from tests.pipeline.small import SCENARIO, SWEEP
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "pipeline.md"
 WITHOUT_SPARK: Final = ("run",)
@@ -80,7 +80,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     with cluster(folder.parent / "there") as master:
         said = subprocess.run(
             [sys.executable, "-c", SESSION, master, json.dumps(commands())],
-            cwd=folder, env=environment(), capture_output=True, text=True, timeout=300, check=False,
+            cwd=folder, env=environment(), capture_output=True, text=True, timeout=800, check=False,
         )  # fmt: skip
     results = [json.loads(line) for line in said.stderr.splitlines() if line.startswith("[[")]
     return Done(folder, said.stdout, said.stderr, {words[0]: status for words, status in results})

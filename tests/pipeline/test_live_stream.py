@@ -26,7 +26,8 @@ from tests.audit.test_live_memory import by_time, slowed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECONDS_MAX = 100
+from tests.patience import PATIENCE_S
+
 NEVER_MS = 10**9
 OPTIONS = LiveOptions(lateness_us=30_000, grace_us=40_000, linger_us=100_000, horizon_us=1_000_000)
 
@@ -53,13 +54,13 @@ class Ear:
 
     def wait(self, query: LiveWatch, rows: int | None = None) -> None:
         """Until so many rows have come in, or the run is over."""
-        deadline = time.monotonic() + SECONDS_MAX
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             query.check()
             if self.standing.ended or (rows is not None and self.standing.rows + self.standing.held >= rows):
                 return
             time.sleep(0.05)
-        raise AssertionError(f"only {self.standing} after {SECONDS_MAX} s")
+        raise AssertionError(f"only {self.standing} after {PATIENCE_S} s")
 
 
 def spoiled(name: str) -> list[Row]:

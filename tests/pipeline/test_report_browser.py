@@ -90,4 +90,4 @@ def test_a_phone_shows_every_verdict_and_what_a_finger_points_at_and_explanation
             await picture(page, "report-run")
             assert page.complaints == []
 
-    run(scene(), seconds=60)
+    run(scene())

@@ -15,6 +15,7 @@ from resprout.pipeline import java
 from resprout.pipeline.errors import PipelineError, in_one_line
 from resprout.pipeline.session import SparkChoice, interrupts_wait, last_words, read_options, session
 from resprout.trace.store import RunInfo, write_trace
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +99,7 @@ def test_the_packaged_java_steps_in_for_one_that_is_too_old(tmp_path: Path, monk
     home = java.find_java_home()
     answer = subprocess.run(
         ["/bin/sh", home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     assert 'version "' in answer.stderr
@@ -128,7 +129,7 @@ def test_a_java_that_cannot_start_spark_gives_the_reason_and_no_traceback(tmp_pa
     env = {**os.environ, "JAVA_HOME": str(home)}
     env.pop("SPARK_HOME", None)
     said = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=90
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert said.stdout.startswith("Spark cannot be started: "), said.stdout + said.stderr
     assert "Could not create the Java Virtual Machine" in said.stdout
@@ -141,7 +142,7 @@ def test_a_heap_that_the_machine_does_not_have_is_said_in_one_line(tmp_path: Pat
     said = subprocess.run(
         [sys.executable, "-m", "resprout", "report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html"),
          "--conf", "spark.driver.memory=100000g"],
-        capture_output=True, text=True, check=False, timeout=90,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert said.returncode == 2
     assert said.stdout == ""

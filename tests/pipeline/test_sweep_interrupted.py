@@ -13,11 +13,12 @@ from resprout.pipeline.places import find_runs
 from resprout.pipeline.sweep.plan import load_plan, look
 from resprout.pipeline.sweep.run import run_sweep
 from tests.cli.processes import ctrl_c
+from tests.patience import PATIENCE_S
 from tests.pipeline.java import SHORT_LIVED
 from tests.pipeline.small import a_sweep, files
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("spark")
 def test_ctrl_c_stops_a_sweep_and_the_next_one_goes_on(tmp_path: Path) -> None:
     path, out = a_sweep(tmp_path), tmp_path / "out"
@@ -33,7 +34,7 @@ def test_ctrl_c_stops_a_sweep_and_the_next_one_goes_on(tmp_path: Path) -> None:
         while not list(out.glob("runs/*/*")) and sweep.poll() is None:
             time.sleep(0.05)
         os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does: to everybody
-        printed, said = sweep.communicate(timeout=60)
+        printed, said = sweep.communicate(timeout=PATIENCE_S)
     finally:
         sweep.kill()
     finished = find_runs([out])

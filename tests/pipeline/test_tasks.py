@@ -10,11 +10,10 @@ from resprout.pipeline import tasks
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.session import session
 from resprout.pipeline.tasks import handed_to_tasks, run_each
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PATIENCE_S = 60
 
 
 def test_a_result_is_there_while_others_still_work(spark: "SparkSession", tmp_path: Path) -> None:

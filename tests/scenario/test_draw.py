@@ -10,6 +10,7 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.workload_options import ChatterOptions, RandomOptions
 from resprout.scenario.write import to_toml
+from tests.patience import PATIENCE_S
 
 SEEDS = range(120)
 
@@ -43,7 +44,7 @@ def test_what_is_drawn_and_what_applications_do_is_the_same_in_every_process() -
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         ).stdout
         for hash_seed in ("1", "2")
     ]

@@ -23,6 +23,7 @@ from resprout.sim.run import FaultAtEvent, Run, RunResult, run_scenario
 from resprout.sim.swarm import complaint_about
 from resprout.trace import kinds
 from resprout.trace.schema import Row
+from tests.patience import PATIENCE_S
 
 TREE = """
 name = "a small tree"
@@ -249,7 +250,7 @@ def test_the_same_scenario_gives_the_same_trace_whatever_the_hash_seed() -> None
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         ).stdout
         for hash_seed in ("0", "1", "4242")
     }

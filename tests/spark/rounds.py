@@ -23,10 +23,10 @@ from pathlib import Path
 
 import resprout
 from tests.cli.processes import Running, broker, running
+from tests.patience import PATIENCE_S
 from tests.pipeline.cluster import cluster
 from tests.spark.brokers import keeping
 
-PATIENCE_S = 240.0
 PAUSE_S = 0.01
 """Between two publications."""
 
@@ -42,7 +42,7 @@ class Producer:
         self._thread.start()
 
     def _run(self) -> None:
-        with resprout.sync.connect(self._servers, name="producer", timeout=60) as client:
+        with resprout.sync.connect(self._servers, name="producer", timeout=PATIENCE_S) as client:
             receipt = None
             while not self._over.is_set():
                 receipt = client.publish(f"in/{self.count % 3}", b"%d" % self.count, keys=(f"k{self.count // 9 % 4}",))
@@ -149,13 +149,13 @@ def _back(name: str, address: str, parent: str) -> Iterator[Running]:
 def published(tap: str) -> list[bytes]:
     """What the query has published, as the tap has kept it."""
     found: list[bytes] = []
-    with resprout.sync.connect(tap, timeout=60) as client:
-        page = client.read("out", timeout=60)
+    with resprout.sync.connect(tap, timeout=PATIENCE_S) as client:
+        page = client.read("out", timeout=PATIENCE_S)
         while True:
             found += [stored.message.payload for stored in page.messages]
             if page.at_end:
                 return found
-            page = client.read("out", start=page.next, timeout=60)
+            page = client.read("out", start=page.next, timeout=PATIENCE_S)
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from resprout.spark.errors import SinkError
 from resprout.spark.options import AccessOptions
 from resprout.spark.publishing import TaskIdentity, publish
 from resprout.spark.rows import RowBundle
+from tests.patience import PATIENCE_S
 
 TASK = TaskIdentity("spark", "a query", 4, 1)
 BUNDLES = [RowBundle("out", Guarantee.CAUSAL, (), [b"%d.%d" % (n, m) for m in range(3)], None) for n in range(20)]
@@ -52,7 +53,7 @@ def test_attempts_that_were_interrupted_anywhere_come_to_the_same(counts: tuple[
             await attempt(TaskIdentity("spark", "a query", 5, 1), at(*network.addresses))
             assert [(await inbox.next()).payload for _ in ROWS] == ROWS and len(inbox) == 0, "the next batch is another"
 
-    asyncio.run(asyncio.wait_for(scene(), 100))
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
 
 def test_a_broker_that_dies_between_two_attempts_changes_nothing() -> None:
@@ -65,7 +66,7 @@ def test_a_broker_that_dies_between_two_attempts_changes_nothing() -> None:
             await attempt(TASK, at(addresses[1], addresses[0]))
             assert [(await inbox.next()).payload for _ in ROWS] == ROWS and len(inbox) == 0
 
-    asyncio.run(asyncio.wait_for(scene(), 100))
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
 
 def test_what_cannot_be_published_is_said_in_one_line() -> None:
@@ -76,7 +77,7 @@ def test_what_cannot_be_published_is_said_in_one_line() -> None:
             with pytest.raises(resprout.UsageError, match="does not offer 'causal'"):
                 await attempt(TASK, at(network.address))
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
 
 def test_a_name_says_the_query_and_the_partition_and_a_life_the_batch() -> None:

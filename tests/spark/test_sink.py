@@ -8,6 +8,7 @@ import pytest
 
 import resprout
 import resprout.spark
+from tests.patience import PATIENCE_S
 from tests.spark.brokers import keeping
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ def test_a_stream_whose_commits_are_gone_publishes_nothing_twice(
         assert query.awaitTermination(120)
 
     def publish(first: int) -> None:
-        with resprout.sync.connect(address, name="p", timeout=60) as client:
+        with resprout.sync.connect(address, name="p", timeout=PATIENCE_S) as client:
             for n in range(first, first + 40):
                 receipt = client.publish("in/x", b"%d" % n, keys=("k",))
-            receipt.delivered(timeout=60)
+            receipt.delivered(timeout=PATIENCE_S)
 
     checkpoint = tmp_path / "checkpoint"
     publish(0)

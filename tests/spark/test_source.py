@@ -12,6 +12,7 @@ import pytest
 import resprout
 import resprout.spark
 from tests.cli.processes import Running
+from tests.patience import PATIENCE_S
 from tests.spark.brokers import keeping
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ def place(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession") -> It
 
 
 def publish(address: str, name: str, count: int, topics: tuple[str, ...] = ("a/x", "a/y")) -> None:
-    with resprout.sync.connect(address, name=name, timeout=60) as client:
+    with resprout.sync.connect(address, name=name, timeout=PATIENCE_S) as client:
         for n in range(count):
             topic = topics[n % len(topics)]
             receipt = client.publish(topic, b"%s %d" % (name.encode(), n), keys=("k",), attributes={"n": n})
-        receipt.delivered(timeout=60)
+        receipt.delivered(timeout=PATIENCE_S)
 
 
 def reading(spark: "SparkSession", place: Place, **options: Any) -> "DataFrame":
@@ -84,7 +85,7 @@ def test_what_is_asked_for_is_all_that_is_read(spark: "SparkSession", place: Pla
 
 
 def journal_of(place: Place) -> str:
-    with resprout.sync.connect(place.address, timeout=60) as client:
+    with resprout.sync.connect(place.address, timeout=PATIENCE_S) as client:
         return client.read("#").journal
 
 

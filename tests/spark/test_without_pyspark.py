@@ -3,12 +3,14 @@
 import subprocess
 import sys
 
+from tests.patience import PATIENCE_S
+
 WITHOUT = "import sys; sys.modules['pyspark'] = None; import resprout"
 
 
 def run(code: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-c", f"{WITHOUT}; {code}"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", f"{WITHOUT}; {code}"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 

@@ -8,6 +8,7 @@ import sys
 from resprout import stacks
 from resprout.stacks.registry import BUILT_IN, all_stacks, find_stack
 from resprout.stacks.stack import Stack
+from tests.patience import PATIENCE_S
 
 
 def test_a_built_in_stack_is_found_by_the_name_that_it_gives_itself() -> None:
@@ -35,4 +36,4 @@ assert homes & set(sys.modules) == {{"resprout.stacks.flood"}}
 heavy = {{"pyarrow", "numpy", "rich", "pyspark", "importlib.metadata", "resprout.audit", "resprout.sim"}}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

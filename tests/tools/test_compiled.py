@@ -84,7 +84,7 @@ def build(into: Path, wanted: str, **environment: str) -> "subprocess.CompletedP
             env={**os.environ, "RESPROUT_COMPILED": wanted, "RESPROUT_COMPILING": str(folder), **environment},
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=560,
             check=False,
         )  # fmt: skip
     finally:
@@ -97,7 +97,7 @@ def digest(source: Path) -> str:
         env={**os.environ, "PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=560,
         check=True,
     )  # fmt: skip
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("digest")]
@@ -123,7 +123,7 @@ def test_a_module_that_is_not_compiled_cannot_be_asked_for(tmp_path: Path) -> No
     assert "resprout.core.contract is not compiled" in done.stderr
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler (cc) here")
 @pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="there is no setuptools here")
 def test_a_run_has_the_same_digest_with_modules_that_are_compiled(tmp_path: Path) -> None:
