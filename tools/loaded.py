@@ -1,7 +1,8 @@
 """`python -m tools.loaded [--busy 20] [--minutes 60] COMMAND...`: run a command beside busy processes.
 
-A test must not depend on the speed of the machine, so it has to pass while others want all processors. The busy processes
-end when the command ends; each of them also ends by itself after the given time, or when this process is gone.
+A test must not depend on the speed of the machine, so it has to pass while others want all processors. The busy
+processes end when the command ends. Each of them also ends by itself after the given time, or when this process is
+gone.
 """
 
 import argparse
@@ -33,8 +34,8 @@ def main() -> int:
     words = [sys.executable, "-S", "-E", "-c", BUSY, str(os.getpid()), str(60 * wanted.minutes)]
     busy: list[subprocess.Popen[bytes]] = []
     try:
-        for _ in range(wanted.busy):
-            busy.append(subprocess.Popen(words, stdin=subprocess.DEVNULL))
+        for _ in range(wanted.busy):  # one by one: those that were started are ended, whatever happens to the next
+            busy.append(subprocess.Popen(words, stdin=subprocess.DEVNULL))  # noqa: PERF401
         print(f"{len(busy)} busy processes beside: {' '.join(wanted.command)}", file=sys.stderr, flush=True)
         return subprocess.run(wanted.command, check=False).returncode
     finally:

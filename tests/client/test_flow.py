@@ -12,7 +12,7 @@ from resprout.core import limits
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.messages import Attend, Subscribe
 from resprout.links.options import LinkOptions
-from tests.net.stage import Proxy, Running, bare, broker, run, until
+from tests.net.stage import Proxy, Running, bare, broker, let_pass, run, until
 
 WINDOW = 64 << 10
 LOG = 1 << 20
@@ -54,7 +54,7 @@ class Publisher:
         before = -1
         while before != self.published:
             before = self.published
-            await asyncio.sleep(0.2)
+            await let_pass(0.2)
         return before
 
 

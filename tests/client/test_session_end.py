@@ -17,7 +17,7 @@ from resprout.edge.messages import Attend, PublishRefused, Serving, Taken, Turne
 from resprout.links.frames import Data, SessionWelcome
 from resprout.net.address import parse_address
 from resprout.net.frames import Here, Who
-from tests.net.stage import QUICK, Bare, Behave, Proxy, broker, run, somebody, until
+from tests.net.stage import QUICK, Bare, Behave, Proxy, broker, let_pass, run, somebody, until
 
 AGAIN_SECONDS = 0.3
 """Whoever wants to come again with `QUICK` links has tried by then, several times."""
@@ -26,9 +26,9 @@ AGAIN_SECONDS = 0.3
 async def check_over(proxy: Proxy) -> None:
     """Nothing is left of its client that could connect again."""
     await until(lambda: proxy.connections == 0)
-    await asyncio.sleep(AGAIN_SECONDS)  # an attempt may have been under way
+    await let_pass(AGAIN_SECONDS)  # an attempt may have been under way
     before = proxy.attempts
-    await asyncio.sleep(AGAIN_SECONDS)
+    await let_pass(AGAIN_SECONDS)
     assert proxy.attempts == before
 
 
@@ -115,7 +115,7 @@ def test_a_newer_client_takes_the_name_and_the_older_one_does_not_fight_back() -
                     await inbox.next()
                 assert str(caught.value) == reason
             await until(lambda: running.host.connections == 1)
-            await asyncio.sleep(AGAIN_SECONDS)
+            await let_pass(AGAIN_SECONDS)
             receipt = await clients[-1].publish("t", b"mine")
             assert (await inboxes[-1].next()).payload == b"mine"
             await receipt.delivered()

@@ -120,7 +120,7 @@ def test_an_interrupted_wait_loses_nothing(client: sync.Client, monkeypatch: pyt
     class Interrupted(concurrent.futures.Future[Any]):
         def result(self, timeout: float | None = None) -> Any:
             if late:
-                super().result(10)
+                super().result(PATIENCE_S)
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -197,7 +197,7 @@ def test_requests_are_served_by_threads_and_have_types(client: sync.Client) -> N
         assert client.request("price", Order("bread", 4), type=Order).value == Order("flour", 8)
         with pytest.raises(resprout.RequestFailedError, match="none is left"):
             client.request("price", Order("gold"), timeout=PATIENCE_S)
-        assert serving.result(10) == ["price", "price"]
+        assert serving.result(PATIENCE_S) == ["price", "price"]
         with pytest.raises(TimeoutError):
             service.next(timeout=0.01)
         with pytest.raises(resprout.NoReplyError):

@@ -8,7 +8,7 @@ import contextlib
 import random
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,7 @@ from resprout.core.contract import Effect, Event, Send
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend
 from resprout.links.frames import Data, Goodbye, SessionWelcome
+from resprout.links.status import LinkStatus
 from resprout.order.messages import Forward, Levels
 from resprout.overlay.messages import Fenced, Gone, Suspect, Vote
 from resprout.overlay.places import Life
@@ -29,9 +30,11 @@ from resprout.stacks.stack import BrokerSeat
 from tests.net.pages import refusals
 from tests.net.papers import Papers
 from tests.net.stage import Bare, Running, bare, broker, hello, until
+from tests.patience import PATIENCE_S
 
 LIARS: Final = ("a stranger", "a client", "a child that joined honestly")
 FAR_AHEAD: Final = 1 << 40
+MOMENT_S: Final = 0.3
 
 
 def forged(life: int) -> Forward:
@@ -97,7 +100,7 @@ class Scene:
         await self.witness.unsubscribe(inbox)
         assert self.lives == [1, 1], "nobody had to begin a new life"
 
-    async def lied_to_by(self, who: str, lie: Any) -> str:
+    async def lied_to_by(self, who: str, lie: Any, is_answered: bool) -> str:
         """What became of the liar."""
         if who == LIARS[2]:
             return await self._by_the_child(lie)
@@ -106,12 +109,12 @@ class Scene:
             if who == LIARS[1]:
                 await peer.greet("teller")
                 peer.say_messages(1, Attend(0), lie)
-                return await _heard_of(peer)
+                return await _heard_of(peer, is_answered)
             peer.say(hello("b9", role="broker"))
             if not isinstance(await peer.hear(), SessionWelcome):
                 return "refused at the greeting"
             peer.say_messages(1, lie)
-            return await _heard_of(peer)
+            return await _heard_of(peer, is_answered)
 
     async def counted(self, who: str) -> dict[str, int]:
         """What the broker that was lied to has refused, as a monitor reads it."""
@@ -119,19 +122,35 @@ class Scene:
 
     async def _by_the_child(self, lie: Any) -> str:
         machine = self.child.machine
+        session = self._session_of_the_child()
+        assert session is not None
         machine.lies.append(lie)
         await until(lambda: not machine.lies)
-        await asyncio.sleep(0.3)
-        return "not believed" if "b2" in self.brokers[1].sessions else "cut off"
+        sent = next(status.sent for status in self.child.statuses if status.peer == "b1")
+
+        def has_ended() -> bool:
+            now = self._session_of_the_child()
+            return now is None or now.epoch != session.epoch
+
+        def was_heard() -> bool:
+            now = self._session_of_the_child()
+            return now is not None and now.received >= sent
+
+        await until(lambda: has_ended() or was_heard())
+        return "cut off" if has_ended() else "not believed"
+
+    def _session_of_the_child(self) -> LinkStatus | None:
+        return next((status for status in self.brokers[1].statuses if status.peer == "b2"), None)
 
     def _context(self, certificate: str | None) -> ssl.SSLContext | None:
         return None if self.papers is None else self.papers.context(certificate)
 
 
-async def _heard_of(peer: Bare) -> str:
-    """Whoever is neither taken in nor cut off within a moment was not believed."""
+async def _heard_of(peer: Bare, is_answered: bool) -> str:
+    """What the broker says to a lie. An answer that should come is waited for; whoever should not be believed hears
+    nothing for a moment."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(PATIENCE_S if is_answered else MOMENT_S):
             while True:
                 frame = await peer.hear()
                 if isinstance(frame, Goodbye):
@@ -159,12 +178,13 @@ async def scene(papers: Papers | None) -> AsyncIterator[Scene]:
         yield Scene([b0, b1, b2], witness, papers)
 
 
-async def outcomes(who: str, papers: Papers | None) -> dict[str, tuple[str, dict[str, int]]]:
-    """Of all lies of one, each in a network of its own: what is cut off is gone. And what was counted of it."""
+async def outcomes(who: str, papers: Papers | None, answered: Collection[str]) -> dict[str, tuple[str, dict[str, int]]]:
+    """Of all lies of one, each in a network of its own: what is cut off is gone. And what was counted of it.
+    `answered`: the lies to which an answer is expected."""
     found = {}
     for name, lie in LIES.items():
         async with scene(papers) as stage:
-            became = await stage.lied_to_by(who, lie(stage.witness_life))
+            became = await stage.lied_to_by(who, lie(stage.witness_life), name in answered)
             found[name] = became, await stage.counted(who)
             await stage.goes_on()
     return found

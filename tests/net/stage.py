@@ -15,6 +15,7 @@ import uvloop
 from resprout.core.contract import Note
 from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, SessionWelcome
 from resprout.links.options import LinkOptions
+from resprout.links.status import LinkStatus
 from resprout.net.address import Address
 from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
@@ -69,8 +70,12 @@ class Running:
         return self.broker.books.machine
 
     @property
+    def statuses(self) -> list[LinkStatus]:
+        return list(self.host.machine.sessions())  # type: ignore[attr-defined]
+
+    @property
     def sessions(self) -> list[str]:
-        return [status.peer for status in self.host.machine.sessions()]  # type: ignore[attr-defined]
+        return [status.peer for status in self.statuses]
 
 
 @contextlib.asynccontextmanager
@@ -277,6 +282,26 @@ def reset(writer: asyncio.StreamWriter) -> None:
     if plug is not None and plug.fileno() >= 0:
         plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
+
+
+async def let_pass(seconds: float) -> None:
+    """Let time pass, in many turns of the loop: what was ready before it ended has happened."""
+    for _ in range(20):
+        await asyncio.sleep(seconds / 20)
+
+
+async def has_rested(seconds: float, stall: float) -> bool:
+    """Let time pass; False when the machine kept the loop waiting for longer than `stall` meanwhile: then it proves
+    nothing that somebody was heard too late."""
+    loop = asyncio.get_running_loop()
+    looked = loop.time()
+    end = looked + seconds
+    while looked < end:
+        await asyncio.sleep(0.01)
+        before, looked = looked, loop.time()
+        if looked - before > stall:
+            return False
+    return True
 
 
 async def until(condition: Any, seconds: float = PATIENCE_S) -> None:

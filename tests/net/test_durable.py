@@ -10,7 +10,7 @@ from resprout.scenario.load import parse_scenario
 
 SCENARIO = """
 seed = 3
-time_limit = "90s"
+time_limit = "150s"
 options = { durable = "journal", heartbeat_us = 200_000, lease_us = 1_000_000, ghost_us = 8_000_000 }
 topology = { kind = "tree", brokers = 3, degree = 2, latency = "1ms", clients_per_broker = 0 }
 

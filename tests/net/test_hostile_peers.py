@@ -19,6 +19,7 @@ from resprout.net.frames import Here, Who
 from resprout.order.messages import Forward
 from resprout.stacks.resprout.messages import JoinRequest
 from resprout.wire.framing import PREAMBLE, FrameWriter
+from tests.soak import cases
 
 from .stage import CODEC, QUICK, Bare, Running, bare, broker, hello, reset, run, until
 
@@ -151,10 +152,10 @@ def test_silence_and_single_bytes_end_with_the_time_for_a_greeting() -> None:
 
     async def scene() -> None:
         async with broker() as running:
-            running.host.greeting_s_max = 0.4
+            running.host.greeting_s_max = 2.0
             slow = [loris(running, data) for data in (b"", PREAMBLE[:3], PREAMBLE, greeting) * 5]
             goodbyes, _ = await asyncio.gather(asyncio.gather(*slow), still_serves(running))
-            assert set(goodbyes) == {Goodbye("no greeting came within 0.4 s")}
+            assert set(goodbyes) == {Goodbye("no greeting came within 2 s")}
             await until(lambda: running.host.connections == 0)
 
     run(scene())
@@ -176,7 +177,7 @@ def test_a_session_that_dribbles_a_frame_is_suspected_like_a_silent_one() -> Non
     run(scene())
 
 
-def test_ten_thousand_connections_that_come_and_go_leave_nothing_behind() -> None:
+def test_thousands_of_connections_that_come_and_go_leave_nothing_behind() -> None:
     greeting = bytes_of(hello("mallory"))
 
     async def visit(running: Running, number: int) -> None:
@@ -188,7 +189,7 @@ def test_ten_thousand_connections_that_come_and_go_leave_nothing_behind() -> Non
 
     async def scene() -> None:
         async with broker() as running:
-            for batch in range(0, 10_000, 250):
+            for batch in range(0, cases(2_000, 10_000), 250):
                 await asyncio.gather(*(visit(running, number) for number in range(batch, batch + 250)))
             await still_serves(running)
             await until(lambda: running.host.connections == 0)

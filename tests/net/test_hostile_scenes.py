@@ -40,4 +40,5 @@ EXPECTED[CHILD, True] = EXPECTED[CHILD, False] = {
 def test_whoever_lies_harms_nobody_else(who: str, encrypted: bool, tmp_path: Path) -> None:
     papers = Papers(tmp_path, brokers="b0 b1 b2", clients="teller witness") if encrypted else None
     expected = {lie: (became, {why: 1} if why else {}) for lie, (became, why) in EXPECTED[who, encrypted].items()}
-    assert run(outcomes(who, papers)) == expected
+    answered = [lie for lie, (became, _) in expected.items() if became != "not believed"]
+    assert run(outcomes(who, papers, answered)) == expected

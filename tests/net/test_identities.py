@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from resprout.client.client import Client
-from resprout.client.connect import connect
+from resprout.client.connect import Connecting
+from resprout.client.connect import connect as connect_soon
 from resprout.client.errors import ClosedError, ConnectError, ForgetError, PublishError, SubscribeError
 from resprout.core.errors import UsageError
 from resprout.edge.messages import Attend, HeldSubscription, Serving, SubscribeRefused, Taken
@@ -59,6 +60,11 @@ def rules(tmp_path: Path) -> Path:
 
 def told(running: Running) -> str:
     return "\n".join(str(note.columns.get("detail")) for note in running.notes)
+
+
+def connect(address: str, **more: Any) -> Connecting:
+    """A secret is checked slowly on purpose, and more slowly on a busy machine."""
+    return connect_soon(address, timeout=PATIENCE_S, **more)
 
 
 def as_teller(running: Running, name: str | None = "teller") -> Any:

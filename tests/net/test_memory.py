@@ -14,7 +14,7 @@ from resprout.net.plan import BrokerPlan
 from resprout.net.process import BrokerProcess
 from resprout.wire.framing import PREAMBLE
 
-from .stage import bare, hello, reset, run
+from .stage import bare, hello, let_pass, reset, run
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 
@@ -101,7 +101,8 @@ def test_thousands_of_greetings_from_strangers_cost_a_bounded_amount() -> None:
     async def visit(process: BrokerProcess, number: int) -> None:
         async with bare(process.address) as peer:
             peer.say(hello(f"stranger-{number}"))
-            await peer.hear()
+            with contextlib.suppress(EOFError):  # a broker that is slow to greet makes room for others
+                await peer.hear()
             reset(peer.writer)
 
     async def scene() -> None:
@@ -161,7 +162,7 @@ def test_a_subscriber_that_does_not_take_its_messages_does_not_grow_with_them() 
                 reached = -1
                 while reached != published:
                     reached = published
-                    await asyncio.sleep(0.3)
+                    await let_pass(0.3)
                 assert reached < count // 2, "the publisher waits"
                 assert memory(slow.pid) - before < 30 * MIB
                 slow.stdin.write(b"go on\n")

@@ -94,16 +94,20 @@ class Scene:
         self.disk = SlowDisk(options)
         self.done: list[Effect] = []
         self.errors: list[DiskError] = []
-        self.durable = DurableEffects(self.disk, self.done.extend, self.errors.append)
+        self.writes = 0
+        self.durable = DurableEffects(self.disk, self._written, self.errors.append)
 
     def step(self, *effects: Effect) -> None:
         self.done.extend(self.durable.pass_on(effects))
 
     async def write(self) -> None:
-        count = len(self.disk.batches)
+        count = self.writes
         self.disk.turn.release()
-        await until(lambda: len(self.disk.batches) > count)
-        await asyncio.sleep(0.01)
+        await until(lambda: self.writes > count)
+
+    def _written(self, effects: Sequence[Effect]) -> None:
+        self.writes += 1
+        self.done.extend(effects)
 
 
 def test_what_is_listed_after_a_record_waits_for_it_and_what_cannot_be_seen_does_not() -> None:
@@ -182,7 +186,7 @@ def test_what_waits_when_a_life_ends_is_given_up() -> None:
 
 def test_with_an_interval_the_disk_is_asked_once_for_all_that_was_written_in_it() -> None:
     async def scene() -> None:
-        s = Scene(JournalOptions(Flush.INTERVAL, flush_interval_us=20_000))
+        s = Scene(JournalOptions(Flush.INTERVAL, flush_interval_us=500_000))
 
         def syncs() -> int:
             journal = s.disk.journal

@@ -6,7 +6,7 @@ from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import parse_scenario
 
 SCENARIO = """
-time_limit = "60s"
+time_limit = "150s"
 [[broker]]
 name = "b0"
 [[client]]

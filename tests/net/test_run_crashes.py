@@ -30,7 +30,7 @@ def notes(result: ProcessRunResult, kind: str, node: str) -> list[str | None]:
 
 
 def test_a_broker_that_is_killed_is_repaired_and_its_client_misses_nothing() -> None:
-    small = ["workload.0.operations=16", "workload.0.start=5s", "fault.0.at=5500ms"]
+    small = ["workload.0.operations=16", "workload.0.start=1s", "fault.0.at=1500ms"]
     result, verdict = run(load_scenario(FOLDER / "crash-b1.toml", QUICK + small))
     assert notes(result, "crash", "b1") == [None]
     assert notes(result, "repair_end", "b0")[:1] == ["b1"]
@@ -39,7 +39,7 @@ def test_a_broker_that_is_killed_is_repaired_and_its_client_misses_nothing() -> 
 
 
 def test_a_broker_that_was_frozen_begins_a_new_life_and_nobody_misses_anything() -> None:
-    small = ["workload.0.operations=16", "workload.0.start=5s", "fault.0.at=5500ms", "fault.1.at=10500ms"]
+    small = ["workload.0.operations=16", "workload.0.start=1s", "fault.0.at=1500ms", "fault.1.at=6500ms"]
     late = ["options.ghost_us=8_000_000"]  # its client gives a silent broker five seconds before it looks for another
     result, verdict = run(load_scenario(FOLDER / "freeze-b1.toml", QUICK + small + late))
     assert "b1" in notes(result, "repair_end", "b0")
@@ -52,7 +52,7 @@ def test_a_broker_that_was_frozen_begins_a_new_life_and_nobody_misses_anything()
 CHANGES = """
 name = "changes"
 seed = 5
-time_limit = "60s"
+time_limit = "150s"
 [options]
 heartbeat_us = 200_000
 lease_us = 1_000_000

@@ -48,9 +48,10 @@ interval = "20ms"
 """
 
 
-def handed_out(limit: str, folder: Path) -> ProcessRunResult:
+def handed_out(limit: str, folder: Path, operations: int = 60) -> ProcessRunResult:
     async def play() -> ProcessRunResult:
-        return await RealRun(parse_scenario(SCENARIO.format(limit=limit), "test"), live=LiveFolder(folder)).finish()
+        text = SCENARIO.replace("operations = 60", f"operations = {operations}").format(limit=limit)
+        return await RealRun(parse_scenario(text, "test"), live=LiveFolder(folder)).finish()
 
     return asyncio.run(play())
 
@@ -63,10 +64,10 @@ def as_texts(rows: list[Row]) -> "Counter[str]":
     return Counter(map(repr, rows))
 
 
-@pytest.mark.parametrize("limit", ["30s", "1s"])
-def test_live_rows_are_those_of_the_trace(tmp_path: Path, limit: str) -> None:
-    result = handed_out(limit, tmp_path / "live")
-    assert result.ended == ("quiescent" if limit == "30s" else "timeout")
+@pytest.mark.parametrize(("limit", "operations", "ended"), [("100s", 60, "quiescent"), ("2s", 6000, "timeout")])
+def test_live_rows_are_those_of_the_trace(tmp_path: Path, limit: str, operations: int, ended: str) -> None:
+    result = handed_out(limit, tmp_path / "live", operations)
+    assert result.ended == ended
     files = files_of(tmp_path / "live")
     rows = [row for part in files for row in part]
     assert len(files) > 1
@@ -81,7 +82,7 @@ def test_live_rows_are_those_of_the_trace(tmp_path: Path, limit: str) -> None:
 
 
 def test_a_live_judge_that_reads_along_finds_a_real_run_clean(tmp_path: Path) -> None:
-    result = handed_out("30s", tmp_path / "live")
+    result = handed_out("100s", tmp_path / "live")
     judge = LiveJudge()
     for part in files_of(tmp_path / "live"):
         assert judge.take(part) == []
@@ -119,7 +120,7 @@ def test_a_run_that_is_interrupted_after_it_came_to_rest_does_not_say_that_it_di
 
     monkeypatch.setattr(Crew, "stop", interrupted)
     with pytest.raises(asyncio.CancelledError):
-        handed_out("30s", tmp_path / "live")
+        handed_out("100s", tmp_path / "live")
     last = files_of(tmp_path / "live")[-1][-1]
     assert (last.kind, last.detail) == ("aborted", "interrupted")
 

@@ -9,10 +9,10 @@ from resprout.audit.verdict import Verdict
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario
 from resprout.stacks.sites import SITES
+from resprout.trace.schema import Row
 from tests.net.arrived import assert_everything_arrived
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "sites.toml"
-FAULT_US = 5_300_000
 
 
 def run(faults: str, operations: int = 12) -> tuple[ProcessRunResult, Verdict]:
@@ -33,9 +33,14 @@ def run(faults: str, operations: int = 12) -> tuple[ProcessRunResult, Verdict]:
     return result, verdict
 
 
+def since_the_fault(result: ProcessRunResult, kind: str) -> list[Row]:
+    struck = next(place for place, row in enumerate(result.rows) if row.kind in ("crash", "freeze"))
+    return [row for row in result.rows[struck:] if row.kind == kind]
+
+
 def leaders(result: ProcessRunResult, site: str) -> list[str]:
     """That have come since the fault."""
-    notes = [row.detail or "" for row in result.rows if row.kind == "leader" and row.time_us > FAULT_US]
+    notes = [row.detail or "" for row in since_the_fault(result, "leader")]
     return [note.split()[0] for note in notes if f"the site {site} " in note]
 
 
@@ -49,7 +54,7 @@ def test_the_leaders_of_two_sites_are_killed_and_return() -> None:
     result, _ = run(f"{crash}, {back}", operations=25)
     for site in ("s0", "s1"):
         assert leaders(result, site) and f"{site}a/1" not in leaders(result, site)
-    again = [row.node for row in result.rows if row.kind == "joined" and row.time_us > FAULT_US]
+    again = [row.node for row in since_the_fault(result, "joined")]
     assert set(again) >= {"s0a", "s1a"}, "both are brokers of their sites again"
 
 

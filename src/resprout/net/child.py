@@ -10,7 +10,7 @@ from typing import Final
 from resprout.core.errors import ResproutError
 from resprout.net.plan import environment
 
-START_SECONDS_MAX: Final = 30.0
+START_SECONDS_MAX: Final = 120.0
 """From the start of a process to its first word; a crowded machine takes a while to start many."""
 STOP_SECONDS_MAX: Final = 5.0
 """From asking a process to stop to killing it."""
