@@ -13,7 +13,7 @@ from tests.net.arrived import assert_everything_arrived
 from tests.soak import cases
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "blackout.toml"
-QUICK = ["options.heartbeat_us=200_000", "options.lease_us=1_000_000", "options.ghost_us=8_000_000"]
+QUICK = ["options.heartbeat_us=200_000", "options.lease_us=1_000_000", "options.ghost_us=20_000_000"]
 
 
 @pytest.mark.parametrize("time", range(cases(1, 10)))

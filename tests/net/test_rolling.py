@@ -75,7 +75,7 @@ def restarted(scenario: Scenario) -> ProcessRunResult:
 def test_a_tree_is_restarted_broker_by_broker_and_nobody_misses_anything() -> None:
     small = [
         "topology.brokers=3", "workload.0.operations=60", "workload.0.start=2s", "fault.0.at=2500ms",
-        'fault.0.nodes=["b0", "b2"]', "options.ghost_us=2_000_000",
+        'fault.0.nodes=["b0", "b2"]', "options.ghost_us=20_000_000",
     ]  # fmt: skip
     scenario = load_scenario(FOLDER / "rolling.toml", small)
     result = restarted(scenario)

@@ -10,7 +10,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.clock import now_us
-from resprout.net.run.calm import SETTLE_US, Calm, Patience, Repairs
+from resprout.net.run.calm import SETTLE_US, UNTOLD_SETTLE_US, Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
 from resprout.net.run.orders import ClientsProgress, Finish, as_line, read_order, read_report
 from resprout.net.run.plan import WORKERS_MAX, check_runnable, longest_way_us, share_out, silence_us
@@ -33,6 +33,13 @@ def test_a_run_with_every_outcome_is_over_after_a_short_calm() -> None:
     assert not calm.over(0, 10, busy=False, pending=0)
     assert not calm.over(SETTLE_US + 1_999, 10, busy=False, pending=0)
     assert calm.over(SETTLE_US + 2_000, 10, busy=False, pending=0)
+
+
+def test_without_a_receipt_that_all_was_delivered_the_calm_must_last_longer() -> None:
+    calm = Calm(0, PATIENCE, tells_delivered=False)
+    assert not calm.over(0, 10, busy=False, pending=0)
+    assert not calm.over(UNTOLD_SETTLE_US - 1, 10, busy=False, pending=0)
+    assert calm.over(UNTOLD_SETTLE_US, 10, busy=False, pending=0)
 
 
 def test_anything_observed_and_anybody_busy_begins_the_calm_anew() -> None:

@@ -19,7 +19,10 @@ from resprout.trace import kinds
 from resprout.trace.schema import Row
 
 SETTLE_US: Final = 500_000
-"""Longer than a busy machine keeps a process waiting, and than reports are apart."""
+"""Longer than reports are apart: they tell that every publication was delivered, and nothing is under way then."""
+UNTOLD_SETTLE_US: Final = 2_000_000
+"""With a stack that gives no receipt `delivered`, what is under way is only noticed when it arrives. This is longer
+than a busy machine keeps a process waiting."""
 
 WORK: Final = frozenset((kinds.REPAIR_BEGIN, kinds.REPAIR_END, "fenced", "moved", "joined"))
 """Notes of brokers that are at work. Others (suspicions) may come again and again of one that is dead for good."""
@@ -72,10 +75,11 @@ class Repairs:
 
 
 class Calm:
-    """`way_us`: the longest way through the network; nothing is under way for longer than that."""
+    """`way_us`: the longest way through the network; nothing is under way for longer than that. `tells_delivered`:
+    whether clients are told when everybody has what they published."""
 
-    def __init__(self, way_us: int, patience: Patience) -> None:
-        self._settle_us = SETTLE_US + 2 * way_us
+    def __init__(self, way_us: int, patience: Patience, tells_delivered: bool = True) -> None:
+        self._settle_us = (SETTLE_US if tells_delivered else UNTOLD_SETTLE_US) + 2 * way_us
         self._suspicion_us = patience.suspicion_us + 2 * way_us
         self._patience_us = patience.patience_us + 4 * way_us
         self._observed: object = None

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from resprout.core.errors import ResproutError
+from resprout.core.guarantee import ReceiptLevel
 from resprout.core.promises import Promises
 from resprout.links.options import LinkOptions
 from resprout.net.announce import SaidNote
@@ -167,7 +168,8 @@ class RealRun:
             await asyncio.wait((faults,))
 
     async def _watch(self, faults: "asyncio.Task[None]") -> str:
-        calm = Calm(longest_way_us(self._scenario), self._patience)
+        tells_delivered = ReceiptLevel.DELIVERED in find_stack(self._scenario.stack).receipts
+        calm = Calm(longest_way_us(self._scenario), self._patience, tells_delivered)
         limit_us = self._start_us + self._scenario.time_limit_us
         while (time_us := now_us()) < limit_us:
             progress = self._crew.progress
