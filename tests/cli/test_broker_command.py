@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from resprout import sync
 from tests.cli.processes import broker, eventually_stopped, resprout, running, subscriber
 from tests.patience import PATIENCE_S
 
@@ -97,10 +98,15 @@ def test_however_a_broker_goes_its_neighbours_repair_the_tree_at_once(number: in
 
 
 def test_the_last_broker_has_nobody_to_hand_anything_to_and_says_what_is_lost() -> None:
-    with broker("b1") as (process, address), subscriber(address, "t") as reader:
+    with (
+        broker("b1") as (process, address),
+        sync.connect(address, timeout=PATIENCE_S) as publisher,  # before the reader stops: soon it is missed
+        subscriber(address, "t") as reader,
+    ):
         reader.process.send_signal(signal.SIGSTOP)
         assert eventually_stopped(reader.pid)
-        assert resprout("pub", "t", "x", "--server", address, "--wait", "safe").returncode == 0
+        publisher.publish("t", b"x").safe(timeout=PATIENCE_S)
+        publisher.close()
         assert process.end(signal.SIGTERM) == 0
         notes = [json.loads(line) for line in process.rest()[0].splitlines()]
         (lost,) = [note["columns"]["detail"] for note in notes if note["kind"] == "undrained"]
