@@ -150,16 +150,16 @@ def test_iterating_may_be_broken_off_and_taken_up_again_in_any_way() -> None:
 
 def test_receipts_are_asked_for_at_once_while_somebody_waits_and_for_the_very_first_publication() -> None:
     async def story() -> None:
-        stream = Stream("c", 1, "ordered", asyncio.get_running_loop())
-        assert stream.take_awaited(), "nobody can have waited yet, and somebody may be about to"
-        assert not stream.take_awaited()
+        stream = Stream("c", 1, "ordered", asyncio.get_running_loop(), lambda: None)
+        assert stream.take_awaited(0), "nobody can have waited yet, and somebody may be about to"
+        assert not stream.take_awaited(0)
         waiting = asyncio.create_task(stream.reach(ReceiptLevel.SAFE, 1))
         await asyncio.sleep(0)
-        assert stream.take_awaited()
-        assert stream.take_awaited(), "it still waits"
+        assert stream.take_awaited(0)
+        assert stream.take_awaited(0), "it still waits"
         stream.turned(ReceiptLevel.SAFE, 1, 1)
         await waiting
-        assert stream.take_awaited(), "it waited until now, and what it publishes next may leave before it waits again"
-        assert not stream.take_awaited()
+        assert stream.take_awaited(0), "it waited until now, and what it publishes next may leave before it waits again"
+        assert not stream.take_awaited(0)
 
     run(story())
