@@ -95,8 +95,8 @@ class Publisher:
     ) -> Receipt:
         """Publish many messages as one bundle, which nothing else joins; the receipt is that of the last.
 
-        Brokers take bundles whole: a client that says again what it said before has to say it with the same boundaries,
-        and here they do not depend on when what leaves. UsageError for more than fits into one.
+        A client with a `life` that repeats bundles should repeat them with the same boundaries: only the default stack
+        splits a bundle that it knows in part. UsageError for more than fits into one.
         """
         publishing = self._machine.publishing
         target = publishing.target(topic, guarantee, keys)
@@ -134,7 +134,7 @@ class Publisher:
         self._topic, self._guarantee, self._stream = topic, guarantee, stream
         self._keys = keys if type(keys) is tuple else None  # a list may be another one next time
         turns = self._turns
-        if not turns.waiting:
+        if not turns.waiting:  # decision 0110
             awaited = [each for each in self._streams.values() if each.is_awaited]
             if any(each.is_in_flight for each in awaited) if awaited else not turns.idle:
                 turns.wait()

@@ -3,11 +3,11 @@
 A frame, a walk through every broker on the way and a receipt cost the same for one publication as for fifty. A program
 that publishes one in each turn of the loop would pay all of it for each. So:
 
-- the first one after a pause leaves at once: whoever is alone waits for nothing, and nothing is counted or measured
-  before it has left;
+- one that is alone leaves at once, and nothing is counted or measured before it has left: the first one after a pause
+  of a program that waits for no receipts, or the next one of a program that waits for receipts and has got them all;
 - what follows closely waits as long as every turn brings more, and at most for `GATHER_SECONDS`; where turns take
   longer than that because many clients send in each of them, for at most `GATHER_TURNS`;
-- where somebody waits for what comes of it, it waits for the end of the turn and no longer.
+- when a task begins to wait for a receipt, everything leaves at the end of that turn.
 
 Turns are counted (`pulse`) and not only timed, because event loops do not tell the time so finely: a turn without
 anything new is the end, and comes within microseconds when the program has nothing more to say.
