@@ -14,11 +14,11 @@ from benchmarks.measure import Measure
 from benchmarks.net.in_turns import FULL, QUICK, Effort, in_turns, suitable
 from benchmarks.net.peers import OURS, our_team
 from benchmarks.net.works import SETTLE_SIZE
-from resprout.cli.load.orders import Settle, Way
+from resprout.cli.load.orders import FlightWay, Settle
 from resprout.cli.load.team import Team
 
 IN_FLIGHT: Final = (1, 16, 256, 1_024)
-WAYS: Final[tuple[Way, ...]] = ("window", "workers", "batches")
+WAYS: Final[tuple[FlightWay, ...]] = ("window", "workers", "batches")
 _VARIANTS: Final = tuple((way, in_flight) for in_flight in IN_FLIGHT for way in WAYS)
 _TREES: Final = (("one broker", 1, 0), ("three brokers", 3, 1))
 _GOALS: Final = {("window", 256): "at least 0.8", ("window", 1_024): "at least 0.8"}
@@ -40,7 +40,7 @@ async def _run(effort: Effort) -> list[Measure]:
     return measures
 
 
-async def _rates(effort: Effort, team: Team) -> dict[tuple[Way, int], float]:
+async def _rates(effort: Effort, team: Team) -> dict[tuple[FlightWay, int], float]:
     async def once(team: Team, count: int, variant: int) -> float:
         way, in_flight = _VARIANTS[variant]
         return await team.settle(Settle(SETTLE_SIZE, max(count, 4 * in_flight), in_flight, way))

@@ -6,7 +6,7 @@ import msgspec
 
 from resprout.cli.load.stream import BLOCK
 
-Way = Literal["workers", "window", "batches"]
+FlightWay = Literal["workers", "window", "batches"]
 """How a publisher keeps publications in flight: one task for each; one task that waits for the oldest before it
 publishes the next (a sliding window); one task that publishes all of them and waits for the last."""
 
@@ -43,7 +43,7 @@ class Settle(msgspec.Struct, frozen=True, tag=True):
     size: int
     count: int
     in_flight: int
-    way: Way = "workers"
+    way: FlightWay = "workers"
 
 
 class Expect(msgspec.Struct, frozen=True, tag=True):

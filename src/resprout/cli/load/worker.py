@@ -15,6 +15,7 @@ from resprout.cli.load.crowd import CrowdCheck, CrowdSource, shares
 from resprout.cli.load.orders import (
     Expect,
     Failed,
+    FlightWay,
     Flood,
     Got,
     LoadOrder,
@@ -24,7 +25,6 @@ from resprout.cli.load.orders import (
     SendProbe,
     Sent,
     Settle,
-    Way,
     as_line,
     read_order,
 )  # fmt: skip
@@ -228,7 +228,7 @@ async def _settle_workers(client: Sender, payloads: Iterator[bytes], in_flight: 
     await asyncio.gather(*(one_after_the_other() for _ in range(in_flight)))
 
 
-_WAYS: Final[dict[Way, Callable[[Sender, Iterator[bytes], int], Awaitable[None]]]] = {
+_WAYS: Final[dict[FlightWay, Callable[[Sender, Iterator[bytes], int], Awaitable[None]]]] = {
     "workers": _settle_workers, "window": _settle_window, "batches": _settle_batches,
 }  # fmt: skip
 
